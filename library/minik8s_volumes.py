@@ -81,6 +81,12 @@ fenced:
   description: Whether a newer token was seen; nothing was changed then.
   type: bool
   returned: always
+in_use:
+  description: Attached volumes of CSI drivers that the node may have mounted, as C(status.volumesInUse) has them.
+  type: list
+  elements: str
+  returned: unless base_mismatch or fenced
+  sample: [kubernetes.io/csi/hostpath.csi.k8s.io^7d1f]
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -171,7 +171,26 @@ _NODE_STATUS = check.fields(("addresses", check.each(_address)), (("capacity", "
 
 def validate_node_status(node: JsonObject) -> list[Cause]:
     """Return why the node's status may not be kept."""
-    return _NODE_STATUS("status", status(node))
+    return [*_NODE_STATUS("status", status(node)), *_volumes_told(status(node))]
+
+
+def _volumes_told(told: JsonObject) -> list[Cause]:
+    """Look at the volumes a node uses and has attached: ``<plugin>/<name>`` each, and once."""
+    rows = [(f"status.volumesInUse[{index}]", each) for index, each in enumerate(told.get("volumesInUse") or ())]
+    rows += [
+        (f"status.volumesAttached[{index}].name", each.get("name") or "")
+        for index, each in enumerate(told.get("volumesAttached") or ())
+    ]
+    seen: set[tuple[str, str]] = set()
+    causes = []
+    for field, called in rows:
+        key = (field.partition("[")[0], called)
+        if key in seen:
+            causes.append(cause.duplicate(field, called))
+        elif not all(called.rpartition("/")[::2]):
+            causes.append(cause.invalid(field, called, "must be the unique name of a volume, <plugin>/<volume>"))
+        seen.add(key)
+    return causes
 
 
 def _is_cidr(text: str) -> bool:

@@ -1,10 +1,12 @@
 """Which CSI volumes are attached to which nodes: ``decide_attachments``, pure, and its shell.
 
 A VolumeAttachment asks a driver's external-attacher to attach a volume where a Pod with a node wants it, and its
-deletion asks to detach it. It goes when no Pod of that node names the volume any more: a Pod goes only after its node
-has taken the volume away (reconcile/loop/nodestate.py), and a node that does not answer may still have it mounted. So
-nothing is ever detached from under a mount by time alone; the taint ``node.kubernetes.io/out-of-service`` says that the
-machine is off. Source: kubernetes ``pkg/controller/volume/attachdetach``.
+deletion asks to detach it. It goes when no Pod of that node names the volume any more, and the node does not list it in
+``status.volumesInUse``. A node mounts only what stands in that list and in ``status.volumesAttached``, from which a
+volume is taken before its VolumeAttachment is deleted: a write that is refused when the Node has changed since it was
+read. So nothing is ever detached from under a mount, neither by time nor by a race; the taint
+``node.kubernetes.io/out-of-service`` says that the machine is off, and that its list counts for nothing. Source:
+kubernetes ``pkg/controller/volume/attachdetach``.
 """
 
 from __future__ import annotations
@@ -23,22 +25,29 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.storage import claims
-from minik8s_modules.api.storage.attachments import attachment_name, driver_of, needs_attachment
-from minik8s_modules.controllers.core.steps import Again, Create, Delete, Step, Tell
+from minik8s_modules.api.storage.attachments import (
+    attached,
+    attached_rows,
+    attachment_name,
+    driver_of,
+    in_use,
+    needs_attachment,
+    node_name_of,
+)
+from minik8s_modules.controllers.core.steps import Again, Create, Delete, Patch, Step, Tell
 from minik8s_modules.controllers.core.workload import WorkloadController
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.informers import BY_CLAIM, by_claim
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _SHARED = frozenset({"ReadWriteMany", "ReadOnlyMany"})
-_VOLUME, _DRIVER = "volume", "driver"
+_VOLUME, _DRIVER, _ON_NODE, _LISTED = "volume", "driver", "on-node", "volumes-attached"
 _OVER = frozenset({"Succeeded", "Failed"})
 _LOOK_S = 10.0
-_UNMOUNT_S = 20.0  # a node that answers has taken a volume away within seconds
 
 
 class Attached(NamedTuple):
-    """What there is around a volume: its driver's CSIDriver, its VolumeAttachments, Pods that name it, all nodes."""
+    """What there is around a volume: its driver's CSIDriver, its VolumeAttachments, Pods that name it, their nodes."""
 
     driver: JsonObject | None
     attachments: Sequence[JsonObject]
@@ -53,25 +62,27 @@ def decide_attachments(volume: JsonObject, around: Attached) -> list[Step]:
     there = {str(objects.spec(one).get("nodeName") or ""): one for one in around.attachments}
     users: dict[str, list[JsonObject]] = {}
     for pod in around.pods:
-        if node := str(objects.spec(pod).get("nodeName") or ""):
-            users.setdefault(node, []).append(pod)
+        node_name = str(objects.spec(pod).get("nodeName") or "")
+        if node_name and objects.status(pod).get("phase") not in _OVER:
+            users.setdefault(node_name, []).append(pod)
     steps: list[Step] = []
-    for node in sorted(there.keys() - users.keys()):
-        steps += _detached(there[node], around.nodes.get(node))
+    for name, node in sorted(around.nodes.items()):
+        steps += _listed(volume, node, there.get(name), used=name in users)
+    for name in sorted(there.keys() - users.keys()):
+        steps += _detached(volume, there[name], around.nodes.get(name))
     if objects.is_deleting(volume):
         return steps
     shared = bool(_SHARED & {*(objects.spec(volume).get("accessModes") or ())})
-    for node in sorted(users.keys() - there.keys()):
-        pods = [pod for pod in users[node] if objects.status(pod).get("phase") not in _OVER]
-        pods = [pod for pod in pods if not objects.is_deleting(pod)]
-        if not pods or node not in around.nodes:
+    for name in sorted(users.keys() - there.keys()):
+        pods = [pod for pod in users[name] if not objects.is_deleting(pod)]
+        if not pods or name not in around.nodes:
             continue
         if there and not shared:
             told = f'Multi-Attach error for volume "{objects.name(volume)}" Volume is already exclusively attached to '
             steps += [Tell(pod, "Warning", "FailedAttachVolume", told + _elsewhere(there)) for pod in pods]
             steps.append(Again(_LOOK_S))
         else:
-            there[node] = made = _attachment(volume, node)
+            there[name] = made = _attachment(volume, name)
             steps.append(Create(VOLUME_ATTACHMENT, made))
     return steps
 
@@ -80,20 +91,31 @@ def _elsewhere(there: Mapping[str, JsonObject]) -> str:
     return f"one node and can't be attached to another ({', '.join(sorted(there))})"
 
 
-def _detached(attachment: JsonObject, node: JsonObject | None) -> list[Step]:
+def _listed(volume: JsonObject, node: JsonObject, attachment: JsonObject | None, *, used: bool) -> list[Step]:
+    """Return what has the Node list the volume as long as it is attached, and stays so."""
+    name = node_name_of(volume)
+    listed, stays = attached(node), False
+    if attachment is not None and not objects.is_deleting(attachment):
+        done = bool(objects.status(attachment).get("attached"))
+        stays = (used and (done or name in listed)) or (name in listed and not _may_lose(node, name))
+    if stays == (name in listed):
+        return []
+    rows = attached_rows(listed | {name} if stays else listed - {name})
+    return [Patch(NODE, node, {"status": {"volumesAttached": rows}}, "status")]
+
+
+def _detached(volume: JsonObject, attachment: JsonObject, node: JsonObject | None) -> list[Step]:
     if objects.is_deleting(attachment):
         return []
-    if node is not None and not _may_lose(node):
-        return [Again(_LOOK_S)]
+    if node is not None and not _may_lose(node, node_name_of(volume)):
+        return []  # its next list brings the volume back here
     return [Delete(VOLUME_ATTACHMENT, attachment)]
 
 
-def _may_lose(node: JsonObject) -> bool:
-    """Return whether what a node's Pods leave behind is known: it answers, or somebody says that it is off."""
+def _may_lose(node: JsonObject, name: str) -> bool:
+    """Return whether a node has the volume mounted no more, as it says itself, or somebody who says that it is off."""
     taints = {taint.get("key") for taint in objects.spec(node).get("taints") or ()}
-    conditions = objects.status(node).get("conditions") or ()
-    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
-    return ready or OUT_OF_SERVICE in taints
+    return name not in in_use(node) or OUT_OF_SERVICE in taints
 
 
 def _attachment(volume: JsonObject, node: str) -> JsonObject:
@@ -112,20 +134,28 @@ def _driver(volume: JsonObject) -> list[str]:
     return [driver_of(volume)] if driver_of(volume) else []
 
 
+def _on_node(volume: JsonObject) -> list[str]:
+    return [node_name_of(volume)] if driver_of(volume) else []
+
+
+def _listing(node: JsonObject) -> list[str]:
+    return sorted(attached(node))
+
+
 class AttachmentController(WorkloadController):
     """Keeps VolumeAttachments: one for each CSI volume and node with a Pod that names it."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, PERSISTENT_VOLUME, ())
         self.own.add_index(_DRIVER, _driver)
+        self.own.add_index(_ON_NODE, _on_node)
         self._attachments = self.loop.watch(VOLUME_ATTACHMENT, _of_attachment)
         self._attachments.add_index(_VOLUME, _attached_volume)
         self._drivers = self.loop.watch(CSI_DRIVER, self._of_driver)
         self._claims = self.loop.watch(PERSISTENT_VOLUME_CLAIM, _of_claim)
         self._pods = self.loop.watch(POD, _of_pod, BY_CLAIM)
-        self._nodes = self.loop.reads(NODE)
-        self._unused: dict[str, float] = {}
-        """Since when no Pod names a volume where it is attached, by the attachment's UID."""
+        self._nodes = self.loop.watch(NODE, self._of_node)
+        self._nodes.add_index(_LISTED, _listing)
 
     def sync(self, key: Key) -> None:
         """Look at one volume; for the key of a claim, queue its volume. Raises as ``WorkloadController``."""
@@ -141,29 +171,19 @@ class AttachmentController(WorkloadController):
         held = claims.holder(obj)
         there = self._attachments.by_index(_VOLUME, objects.name(obj))
         pods = self._pods.by_index(BY_CLAIM, str(held.key)) if held is not None else []
-        nodes = {objects.name(node): node for node in self._nodes.list()} if there or pods else {}
-        around = Attached(self._drivers.get("", driver_of(obj)), there, pods, nodes)
-        steps: Sequence[Step] = decide_attachments(obj, around)
-        named = {objects.spec(pod).get("nodeName") for pod in pods}
-        for one in there:
-            if objects.spec(one).get("nodeName") in named:
-                self._unused.pop(objects.uid(one), None)
-        if held is not None and any(isinstance(step, Delete) for step in steps):
-            # one that has come to the node just now may not be in the copy yet, and may mount what is still attached
-            listed = self.context.client.list(POD, held.key.namespace).items
-            pods = [pod for pod in listed if str(held.key) in by_claim(pod)]
-            steps = self._patient(decide_attachments(obj, around._replace(pods=pods)))
-        return steps
+        named = {str(objects.spec(each).get("nodeName") or "") for each in (*pods, *there)}
+        found = [node for name in named if (node := self._nodes.get("", name)) is not None]
+        found += self._nodes.by_index(_LISTED, node_name_of(obj))
+        nodes = {objects.name(node): node for node in found}
+        return decide_attachments(obj, Attached(self._drivers.get("", driver_of(obj)), there, pods, nodes))
 
-    def _patient(self, steps: Sequence[Step]) -> Sequence[Step]:
-        """Detach only what nobody has named for a while: a Pod that is deleted by force leaves before its mounts."""
-        now_s = self.context.clock.monotonic()
-        found: list[Step] = []
-        for step in steps:
-            since_s = self._unused.setdefault(objects.uid(step.obj), now_s) if isinstance(step, Delete) else now_s
-            left_s = since_s + _UNMOUNT_S - now_s
-            found.append(Again(left_s) if isinstance(step, Delete) and left_s > 0 else step)
-        return found
+    def _of_node(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        """Return the volumes that a node lists otherwise than before; all that it lists where its taints differ."""
+        before, after = old or {}, new or {}
+        changed = (in_use(before) ^ in_use(after)) | (attached(before) ^ attached(after))
+        if old is None or new is None or objects.spec(before).get("taints") != objects.spec(after).get("taints"):
+            changed |= in_use(before) | in_use(after)
+        return [objects.key(each) for name in sorted(changed) for each in self.own.by_index(_ON_NODE, name)]
 
     def _of_driver(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         return [objects.key(each) for each in self.own.by_index(_DRIVER, objects.name(new or old or {}))]

@@ -40,6 +40,14 @@ def _is_errors(value: object) -> bool:
     return _is_mapping(value) and isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
 
 
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list) and len(value) <= MAX_KEYS and all(isinstance(one, str) for one in value)
+
+
+def _nothing() -> None:
+    return None
+
+
 def _is_differences(value: object) -> bool:
     return isinstance(value, dict) and all(_is_mapping(value.get(when)) for when in ("before", "after"))
 
@@ -62,6 +70,7 @@ RESULT: dict[str, tuple[Callable[[object], bool], Callable[[], Any]]] = {
     "held": (_is_list_of_objects, list),
     "base_mismatch": (_is(bool), bool),
     "fenced": (_is(bool), bool),
+    "in_use": (_is_list_of_texts, _nothing),
 }
 
 

@@ -139,8 +139,7 @@ class Reconciler:
     def on_references(self, uids: Iterable[str]) -> None:
         """Handle a change of what pods refer to."""
         for uid in uids:
-            name = self._node_of.get(uid)
-            if name is not None:
+            if (name := self._node_of.get(uid)) is not None:
                 self._touch(name, [uid])
 
     def on_address(self, old: JsonObject | None, new: JsonObject | None) -> None:
@@ -230,14 +229,15 @@ class Reconciler:
             return  # it has left
         while claims := self._decide(state):
             self._claim(state, claims)
-        item = self._next_item(state)
-        if item is not None:
+        if (item := self._next_item(state)) is not None:
             self._shard.runner.submit(item)
         self._set_timer(state)
 
     def _set_timer(self, state: NodeState) -> None:
         """Come back when time alone changes something; what is not ready is woken by what it waits for."""
         with self._lock:
+            if self._is_ready(state):
+                requesting.tell_volumes(self._shard, state)
             if state.sent is None and self._can_send(state):
                 delay_s = state.next_moment_s(self._clock.now(), self._clock.monotonic())
                 self._queue.add_after(state.name, max(delay_s, _TIMER_FLOOR_S))
@@ -279,7 +279,7 @@ class Reconciler:
             # it must not hold up the others of its node
             log.exception("pod %s stays as it is: no decision", objects.key(pod))
             return None
-        state.decisions[uid] = decision
+        requesting.take_decision(state, pod, inputs, decision)
         self._event_writer.decided(pod, decision.events)
         sandbox = state.observed.pod(uid).sandbox
         state.checking.declare(self._shard.gateway, uid, sandbox.id if sandbox else "", decision.checks)
@@ -293,7 +293,7 @@ class Reconciler:
 
     def _forget(self, state: NodeState, uid: str) -> None:
         state.checking.forget(self._shard.gateway, uid)
-        state.decisions.pop(uid, None)
+        state.forget(uid)
         self._node_of.pop(uid, None)
         if self._pulls.forget(state, uid):
             self._queue.add(state.name)

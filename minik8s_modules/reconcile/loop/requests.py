@@ -5,7 +5,9 @@ Each is read off the node's state and the shard's objects at one moment; the loo
 
 from __future__ import annotations
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.storage.attachments import in_use
 from minik8s_modules.reconcile.loop.basis import Basis
 from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, holding, holds
 from minik8s_modules.reconcile.loop.nodestate import NodeState
@@ -14,7 +16,9 @@ from minik8s_modules.reconcile.loop.shard import Shard, node_blob
 from minik8s_modules.reconcile.pods.desired import assemble
 from minik8s_modules.reconcile.pods.observed import ObservedPod
 from minik8s_modules.reconcile.status.status import Place
+from minik8s_modules.reconcile.storage.drivers import used_volumes
 from minik8s_modules.reconcile.values.resources import host_ip
+from minik8s_modules.reconcile.values.values import PodDecision, PodInputs
 
 
 def all_decided(shard: Shard, state: NodeState) -> bool:
@@ -58,6 +62,20 @@ def basis_of(shard: Shard, state: NodeState, node: JsonObject, pods: tuple[JsonO
         held={section: frozenset(found) for section, found in state.realized.held.items()},
         errors=dict(state.errors),
     )
+
+
+def take_decision(state: NodeState, pod: JsonObject, inputs: PodInputs, decision: PodDecision) -> None:
+    """Keep what a pod wants, and which attached volumes it asks for."""
+    uid, ends = objects.uid(pod), objects.is_deleting(pod) or bool(decision.phase)
+    state.decisions[uid] = decision
+    state.used[uid] = frozenset() if ends else used_volumes(pod, inputs)
+
+
+def tell_volumes(shard: Shard, state: NodeState) -> None:
+    """Have the Node list the attached volumes that its machine may have mounted, before it mounts any."""
+    node = shard.objects.node(state.name)
+    if node is not None:
+        shard.registrar.on_volumes(state.name, state.volumes_in_use(in_use(node)))
 
 
 def place_of(shard: Shard, name: str, uid: str, seen: ObservedPod) -> Place:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.resizes import is_asked
+from minik8s_modules.api.storage.attachments import attached, in_use
 from minik8s_modules.reconcile.feeds.references import ReferencedObjects
 from minik8s_modules.reconcile.feeds.tokens import TokenBook
 from minik8s_modules.reconcile.loop.drift_events import DriftEvents
@@ -119,4 +120,5 @@ def observation_asked(old: JsonObject | None, new: JsonObject | None) -> bool:
 def read_of(node: JsonObject | None) -> tuple[Any, ...]:
     """Return what decisions read of a Node."""
     status = objects.status(node or {})
-    return (objects.spec(node or {}).get("podCIDR"), status.get("addresses"), status.get("allocatable"))
+    volumes = in_use(node or {}), attached(node or {})
+    return (objects.spec(node or {}).get("podCIDR"), status.get("addresses"), status.get("allocatable"), *volumes)

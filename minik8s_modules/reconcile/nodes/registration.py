@@ -51,6 +51,7 @@ class Registrar:
         self._pressure: dict[str, frozenset[str]] = {}
         self._images: dict[str, list[JsonObject]] = {}
         self._drivers: dict[str, csi_nodes.Drivers] = {}
+        self._volumes: dict[str, frozenset[str]] = {}
         self._api = api
         self._lookup = lookup
         self._alive = alive
@@ -92,6 +93,12 @@ class Registrar:
         """Take over which CSI drivers a node has."""
         self._drivers[name] = found
         self._queue.add(name)
+
+    def on_volumes(self, name: str, found: frozenset[str]) -> None:
+        """Take over which attached volumes a node may have mounted."""
+        if self._volumes.get(name) != found:
+            self._volumes[name] = found
+            self._queue.add(name)
 
     def enqueue(self, name: str) -> None:
         """Look at the node soon."""
@@ -151,6 +158,7 @@ class Registrar:
         self._pressure.pop(name, None)
         self._images.pop(name, None)
         self._drivers.pop(name, None)
+        self._volumes.pop(name, None)
 
     def _write_status(self, name: str, node: JsonObject, facts: JsonObject | None) -> None:
         wanted: JsonObject = nodes.status_from_facts(name, facts, version()) if facts is not None else {}
@@ -169,6 +177,8 @@ class Registrar:
                 wanted["conditions"] = [*found, *others]
         if name in self._images:
             wanted["images"] = self._images[name]
+        if name in self._volumes:
+            wanted["volumesInUse"] = sorted(self._volumes[name]) or None
         before = objects.status(node)
         wanted |= nodes.endpoints(before, self._kubelet_port)
         changed = {key: value for key, value in wanted.items() if before.get(key) != value}

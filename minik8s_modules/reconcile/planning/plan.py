@@ -20,6 +20,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, SECRET
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.resizes import is_asked
+from minik8s_modules.api.storage.attachments import with_attached
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.interface import Getter
 from minik8s_modules.reconcile.feeds.plan_subjects import About, Hosts, Note, Subjects, of_pod
@@ -360,8 +361,10 @@ class Planner:
         images = {one["image"] for _, _, one in objects.all_containers(pod)}
         for image in sorted(images):
             told += pull_message(pod, image, objects.name(basis.node), basis.images)
+        claims = self._referenced(pod, PERSISTENT_VOLUME_CLAIM.kind, found)
+        mounted = mounted_of(pod, claims.values(), reading(self._reader, found.overlay))
         return PodInputs(
-            node=basis.node,
+            node=with_attached(basis.node, mounted.volumes.values()),
             configmaps=self._referenced(pod, CONFIG_MAP.kind, found),
             secrets=self._referenced(pod, SECRET.kind, found),
             images=basis.images
@@ -376,8 +379,8 @@ class Planner:
             links=basis.links(objects.namespace(pod), found.services),
             tokens=basis.tokens.get(uid) or Tokens(dict.fromkeys(token_needs(pod), _PLANNED_TOKEN)),
             beside=arriving_beside(pod, partial(_there, basis, found), basis.decisions.__contains__),
-            claims=(claims := self._referenced(pod, PERSISTENT_VOLUME_CLAIM.kind, found)),
-            **mounted_of(pod, claims.values(), reading(self._reader, found.overlay))._asdict(),
+            claims=claims,
+            **mounted._asdict(),
             neighbours=tuple(_there(basis, found)) if is_asked(pod) else (),
         )
 

@@ -11,9 +11,16 @@ import json
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.quantities import to_bytes
-from minik8s_modules.api.storage.attachments import attachment_name, needs_attachment
+from minik8s_modules.api.storage.attachments import (
+    attached,
+    attachment_name,
+    driver_of,
+    in_use,
+    needs_attachment,
+    node_name_of,
+)
 from minik8s_modules.module_utils.minik8s.entries.volumes import Csi
-from minik8s_modules.reconcile.storage.claims import Source
+from minik8s_modules.reconcile.storage.claims import Source, source_of
 from minik8s_modules.reconcile.values.environment import ConfigurationMissing
 from minik8s_modules.reconcile.values.values import PodInputs
 
@@ -47,6 +54,19 @@ def csi_entry(pod: JsonObject, name: str, source: Source, inputs: PodInputs) -> 
     if group is not None and not source.read_only and _gives_to_group(declared, driver, source.persistent):
         entry["fs_group"] = int(group)
     return entry
+
+
+def used_volumes(pod: JsonObject, inputs: PodInputs) -> frozenset[str]:
+    """Return what Nodes call the attached volumes that a pod asks for; it may have none of them yet."""
+    found = set()
+    for volume in objects.spec(pod).get("volumes") or []:
+        try:
+            source = source_of(pod, volume, inputs)
+        except ConfigurationMissing:
+            continue
+        if source.persistent is not None and (name := driver_of(source.persistent)):
+            found |= {node_name_of(source.persistent)} if needs_attachment(inputs.drivers.get(name)) else set()
+    return frozenset(found)
 
 
 def inline_handle(pod: JsonObject, name: str) -> str:
@@ -94,6 +114,12 @@ def _attached(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> dict[st
     if not status.get("attached"):
         why = (status.get("attachError") or {}).get("message")
         raise ConfigurationMissing(f"volume attachment {name} is not attached" + (f": {why}" if why else ""))
+    if node_name_of(volume) not in in_use(inputs.node):
+        raise ConfigurationMissing(
+            "Volume has not been added to the list of VolumesInUse in the node's volume status yet"
+        )
+    if node_name_of(volume) not in attached(inputs.node):
+        raise ConfigurationMissing("Volume not attached according to node status yet")
     return {key: str(value) for key, value in (status.get("attachmentMetadata") or {}).items()}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from minik8s_modules.api.kinds import CSI_DRIVER, CSI_NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD
+from minik8s_modules.api.kinds import CSI_DRIVER, CSI_NODE, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD
 from minik8s_modules.api.kinds import VOLUME_ATTACHMENT as ATTACHMENT
 from minik8s_modules.api.objects import JsonObject
 from tests.integration.reconcile.conftest import IMAGE, Cluster
@@ -48,18 +48,37 @@ def attached(cluster: Cluster, volume: str) -> JsonObject | None:
     return None
 
 
-def test_data_on_a_drivers_volume_outlives_its_pods(cluster: Cluster, driver: Running):
-    volume, admin = driver.name, cluster.admin
+def in_use(cluster: Cluster) -> list[str]:
+    """Return what the Node says that it may have mounted."""
+    return list((cluster.admin.get(NODE, cluster.node.name)["status"]).get("volumesInUse") or [])
+
+
+@pytest.fixture
+def volume(cluster: Cluster, driver: Running) -> Iterator[str]:
+    """A volume of the driver, and the claim ``data`` that may have it."""
+    admin, modes, size = cluster.admin, ["ReadWriteOnce"], {"storage": "1Gi"}
+    admin.create(CSI_DRIVER, {"metadata": {"name": driver.name}, "spec": {"podInfoOnMount": True}})
+    source = {"driver": driver.name, "volumeHandle": "h-1"}
+    declared = {"accessModes": modes, "capacity": size, "csi": source, "storageClassName": driver.name}
+    admin.create(PERSISTENT_VOLUME, {"metadata": {"name": driver.name}, "spec": declared})
+    wanted = {"accessModes": modes, "resources": {"requests": size}, "storageClassName": driver.name}
+    admin.create(PERSISTENT_VOLUME_CLAIM, {"metadata": {"name": "data", "namespace": "default"}, "spec": wanted})
+    yield driver.name
+    for kind, name, space in ((PERSISTENT_VOLUME_CLAIM, "data", "default"), (PERSISTENT_VOLUME, driver.name, "")):
+        admin.delete(kind, name, space)
+    cluster.until(lambda: not [one for one in admin.list(PERSISTENT_VOLUME_CLAIM, "default").items if _is_data(one)])
+    admin.delete(CSI_DRIVER, driver.name)
+
+
+def _is_data(claim: JsonObject) -> bool:
+    return bool(claim["metadata"]["name"] == "data")
+
+
+def test_data_on_a_drivers_volume_outlives_its_pods(cluster: Cluster, driver: Running, volume: str):
+    admin = cluster.admin
     rows = cluster.until(lambda: admin.get(CSI_NODE, cluster.node.name)["spec"].get("drivers"))
     row = {"name": driver.name, "nodeID": "i-1", "topologyKeys": [f"{driver.name}/zone"], "allocatable": {"count": 3}}
     assert row in rows
-    admin.create(CSI_DRIVER, {"metadata": {"name": driver.name}, "spec": {"podInfoOnMount": True}})
-    modes, size = ["ReadWriteOnce"], {"storage": "1Gi"}
-    source = {"driver": driver.name, "volumeHandle": "h-1"}
-    declared = {"accessModes": modes, "capacity": size, "csi": source, "storageClassName": driver.name}
-    admin.create(PERSISTENT_VOLUME, {"metadata": {"name": volume}, "spec": declared})
-    wanted = {"accessModes": modes, "resources": {"requests": size}, "storageClassName": driver.name}
-    admin.create(PERSISTENT_VOLUME_CLAIM, {"metadata": {"name": "data", "namespace": "default"}, "spec": wanted})
     user(cluster, "first", "echo kept > /data/file; sleep 3600")
     cluster.until(lambda: any("is not attached" in one for one in cluster.events("first")))
     assert cluster.until(lambda: attached(cluster, volume))["spec"]["nodeName"] == cluster.node.name
@@ -80,7 +99,23 @@ def test_data_on_a_drivers_volume_outlives_its_pods(cluster: Cluster, driver: Ru
     cluster.delete("second", grace_s=1)
     cluster.until(lambda: cluster.gone("second"))
     assert (driver.folder / "h-1" / "file").read_text() == "kept\n"
-    for kind, name, space in ((PERSISTENT_VOLUME_CLAIM, "data", "default"), (PERSISTENT_VOLUME, volume, "")):
-        admin.delete(kind, name, space)
-    admin.delete(CSI_DRIVER, driver.name)
     assert not [one for one in admin.list(POD, "default").items if one["metadata"]["name"] in {"first", "second"}]
+
+
+def test_a_volume_stays_attached_while_its_node_has_it_though_its_pod_was_deleted_by_force(
+    cluster: Cluster, driver: Running, volume: str
+):
+    user(cluster, "third", "sleep 3600")
+    cluster.until(lambda: attached(cluster, volume))
+    cluster.until(lambda: cluster.ready("third"))
+    name = f"kubernetes.io/csi/{driver.name}^h-1"
+    assert in_use(cluster) == [name]
+    driver.stop()
+    cluster.delete("third", grace_s=0)
+    cluster.until(lambda: cluster.gone("third"))
+    cluster.until(lambda: not cluster.node.ids("app"))
+    assert attachments(cluster, volume), "its node has the volume mounted still"
+    assert in_use(cluster) == [name]
+    driver.start()
+    cluster.until(lambda: not attachments(cluster, volume))
+    assert not in_use(cluster)

@@ -70,6 +70,12 @@ def places(state_dir: str) -> Iterator[tuple[str, str]]:
         yield key, csi_target(*split_key(key))
 
 
+def in_use(state_dir: str) -> list[str]:
+    """Return what the Node calls the attached volumes that may be mounted, as they are noted."""
+    noted = (one for one in records(state_dir).values() if one.get("driver") and one.get("attached", True))
+    return sorted({f"kubernetes.io/csi/{one['driver']}^{one.get('handle', '')}" for one in noted})
+
+
 def facets(state_dir: str, path: str, among: list[mounts.Mount]) -> Facets:
     """Return whose volume the one at a target is, and whether the kernel shows it."""
     folder = os.path.dirname(path)
@@ -124,6 +130,7 @@ def publish(checkpoint: Checkpoint, state_dir: str, key: str, entry: Mapping[str
         staged = csi_calls.STAGES in caller.capabilities() and not entry.get("inline")
         staging = csi_staging(entry["driver"], entry["handle"]) if staged else ""
         kept = {name: entry.get(name) for name in ("driver", "handle", "read_only", "size_bytes")}
+        kept["attached"] = "publish_context" in entry
         checkpoint("note volume")
         with _STAGING:
             _note(record_path(state_dir, key), {**kept, "staging": staging})

@@ -182,6 +182,10 @@ class Volumes:
             status[key] = None if again.steps or again.errors else {"state": "present"}
         return status
 
+    def in_use(self, context: Context) -> list[str]:
+        """Return the drivers' volumes that may be mounted, as ``status.volumesInUse`` of a Node has them."""
+        return csi.in_use(context.state_dir)
+
 
 def stands(kind: str, path: str) -> bool:
     """Return whether a volume of ``kind`` at ``path`` was made whole; files are once ``..data`` leads to them."""

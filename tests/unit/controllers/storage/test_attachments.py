@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.storage.attachments import attachment_name
-from minik8s_modules.controllers.core.steps import Again, Create, Delete, Tell
+from minik8s_modules.api.storage.attachments import attached, attachment_name
+from minik8s_modules.controllers.core.steps import Again, Create, Delete, Patch, Tell
 from minik8s_modules.controllers.storage.attachments import OUT_OF_SERVICE, Attached, decide_attachments
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -29,8 +29,17 @@ def node(name: str, status: JsonObject, *taints: str) -> tuple[str, JsonObject]:
     return name, {"metadata": {"name": name}, "spec": spec, "status": status}
 
 
-def attachment(on: str, **meta: Any) -> JsonObject:
-    return {"metadata": {"name": f"csi-{on}", **meta}, "spec": {"nodeName": on}}
+def attachment(on: str, *, done: bool = False, **meta: Any) -> JsonObject:
+    return {"metadata": {"name": f"csi-{on}", **meta}, "spec": {"nodeName": on}, "status": {"attached": done}}
+
+
+NAME = "kubernetes.io/csi/d.example.com^h"
+
+
+def lists(*fields: str) -> JsonObject:
+    """Return the status of a node that answers and lists the volume in ``fields``."""
+    rows: JsonObject = {"volumesInUse": [NAME], "volumesAttached": [{"name": NAME, "devicePath": ""}]}
+    return READY | {field: rows[field] for field in fields}
 
 
 NODES = dict([node("a", READY), node("b", READY)])
@@ -41,8 +50,13 @@ def around(pods: list[JsonObject], *there: JsonObject, driver: Any = None, nodes
 
 
 def shown(steps: list[Any]) -> list[str]:
-    said = {Create: lambda step: f"create {step.obj['spec']['nodeName']}", Tell: lambda step: step.reason,
-            Delete: lambda step: f"delete {step.obj['spec']['nodeName']}", Again: lambda _step: "again"}  # fmt: skip
+    said = {
+        Create: lambda step: f"create {step.obj['spec']['nodeName']}",
+        Tell: lambda step: step.reason,
+        Delete: lambda step: f"delete {step.obj['spec']['nodeName']}",
+        Again: lambda _step: "again",
+        Patch: lambda step: f"{'list' if attached(step.body) else 'unlist'} {step.obj['metadata']['name']}",
+    }
     return [said[type(step)](step) for step in steps]
 
 
@@ -73,16 +87,42 @@ def test_one_node_at_a_time_unless_it_may_be_shared(modes, pods, there, expected
 def test_nothing_is_attached_for_who_ends_and_nothing_detached_before():
     leaving = [pod("a", deletionTimestamp="2026-01-01T00:00:00Z"), pod("b", "Succeeded")]
     assert shown(decide_attachments(volume("ReadWriteMany"), around(leaving))) == []
-    assert shown(decide_attachments(volume("ReadWriteMany"), around(leaving, attachment("a"), attachment("b")))) == []
+    both = attachment("a"), attachment("b")
+    assert shown(decide_attachments(volume("ReadWriteMany"), around(leaving, *both))) == ["delete b"]
+    using = dict([node("a", lists("volumesInUse")), node("b", lists("volumesInUse"))])
+    assert shown(decide_attachments(volume("ReadWriteMany"), around(leaving, *both, nodes=using))) == []
 
 
-def test_a_node_that_does_not_answer_keeps_what_it_may_have_mounted():
+def test_a_node_keeps_what_it_lists_as_used_unless_it_is_said_to_be_off():
     there = attachment("a")
-    silent = dict([node("a", SILENT)])
-    assert shown(decide_attachments(volume(), around([], there, nodes=silent))) == ["again"]
-    off = dict([node("a", SILENT, OUT_OF_SERVICE)])
-    assert shown(decide_attachments(volume(), around([], there, nodes=off))) == ["delete a"]
+    using = lists("volumesInUse", "volumesAttached")
+    for status in (using, using | SILENT, lists("volumesInUse")):
+        assert shown(decide_attachments(volume(), around([], there, nodes=dict([node("a", status)])))) == []
+    off = dict([node("a", using | SILENT, OUT_OF_SERVICE)])
+    assert shown(decide_attachments(volume(), around([], there, nodes=off))) == ["unlist a", "delete a"]
     assert shown(decide_attachments(volume(), around([], there, nodes={}))) == ["delete a"]
+
+
+def test_a_volume_is_listed_while_it_is_attached_and_taken_from_the_list_before_it_is_detached():
+    used, done = [pod("a")], attachment("a", done=True)
+    (step,) = decide_attachments(volume(), around(used, done))
+    assert isinstance(step, Patch)
+    assert step.subresource == "status"
+    assert step.body == {"status": {"volumesAttached": [{"name": NAME, "devicePath": ""}]}}
+    assert decide_attachments(volume(), around(used, attachment("a"))) == []
+    listing = dict([node("a", lists("volumesAttached"))])
+    assert decide_attachments(volume(), around(used, done, nodes=listing)) == []
+    steps = decide_attachments(volume(), around([], done, nodes=listing))
+    assert shown(steps) == ["unlist a", "delete a"]
+    assert isinstance(steps[0], Patch)
+    assert steps[0].body == {"status": {"volumesAttached": None}}
+
+
+def test_what_is_attached_no_more_leaves_the_list():
+    listing = dict([node("a", lists("volumesAttached", "volumesInUse"))])
+    going = attachment("a", done=True, deletionTimestamp="2026-01-01T00:00:00Z")
+    assert shown(decide_attachments(volume(), around([pod("a")], going, nodes=listing))) == ["unlist a"]
+    assert shown(decide_attachments(volume(), around([], nodes=listing))) == ["unlist a"]
 
 
 def test_what_is_being_detached_is_left_to_the_attacher():

@@ -21,6 +21,7 @@ GOOD = {
     "held": [],
     "base_mismatch": False,
     "fenced": False,
+    "in_use": ["kubernetes.io/csi/d^h"],
 }
 
 
@@ -47,6 +48,8 @@ def test_missing_fields_have_their_defaults() -> None:
         ("due", [[]]),
         ("held", {}),
         ("fenced", 0),
+        ("in_use", [1]),
+        ("in_use", "kubernetes.io/csi/d^h"),
         ("status", {str(number): None for number in range(20_001)}),
     ],
 )
