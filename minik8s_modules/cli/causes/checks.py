@@ -14,6 +14,7 @@ from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes import (
     access,
+    attaching,
     autoscalers,
     claims,
     custom,
@@ -38,6 +39,7 @@ CHECKS: Mapping[Kind, Check] = {
     kinds.SERVICE_ACCOUNT: access.account_faults,
     kinds.PERSISTENT_VOLUME: claims.volume_faults,
     kinds.PERSISTENT_VOLUME_CLAIM: claims.claim_faults,
+    kinds.VOLUME_ATTACHMENT: attaching.attachment_faults,
     kinds.SERVICE: service_endpoints.service_faults,
     kinds.ENDPOINTS: service_endpoints.slice_faults,
     kinds.ENDPOINT_SLICE: service_endpoints.slice_faults,
@@ -75,7 +77,7 @@ DATA = frozenset(
     {
         kinds.CONFIG_MAP, kinds.EVENT, kinds.EVENTS_EVENT, kinds.LIMIT_RANGE, kinds.CONTROLLER_REVISION, kinds.ROLE,
         kinds.CLUSTER_ROLE, kinds.POD_TEMPLATE, kinds.NODE_METRICS, kinds.POD_METRICS,
-        kinds.VALIDATING_ADMISSION_POLICY, kinds.VALIDATING_ADMISSION_POLICY_BINDING,
+        kinds.VALIDATING_ADMISSION_POLICY, kinds.VALIDATING_ADMISSION_POLICY_BINDING, kinds.CSI_DRIVER, kinds.CSI_NODE,
     }
 )  # fmt: skip
 """Kinds that others read: alone nothing can be wrong with them, but that their deletion waits."""
@@ -87,7 +89,7 @@ _SEVERAL = frozenset(
     }
 )  # fmt: skip
 """Kinds whose parts fail one by one; of all others the nearest cause is told."""
-_OWN_DELETION = frozenset({pods.pod_faults, claims.volume_faults})
+_OWN_DELETION = frozenset({pods.pod_faults, claims.volume_faults, attaching.attachment_faults})
 """Checks that tell themselves what keeps an object that is to be deleted."""
 FINE = "as it should be"
 

@@ -13,6 +13,7 @@ from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.pod_references import Reference, references
 from minik8s_modules.api.storage import claims, matching
+from minik8s_modules.cli.causes.attaching import claim_holds, on_no_node
 from minik8s_modules.cli.causes.faults import Fault, deletion, kubectl, unrecovered
 from minik8s_modules.cli.causes.surroundings import Around
 
@@ -23,12 +24,22 @@ def claim_faults(claim: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield that a claim is not bound, and which pods wait for it; one that waits for its first pod does no harm."""
     told = unbound(claim, around)
     waiting = _waiting(claim, around) if told else []
+    if not told:
+        yield from _bound_faults(claim, around)
     if not told or not (waiting or _is_stuck(claim, around)):
         return
     more = f" and {len(waiting) - _NAMED} more" if waiting[_NAMED:] else ""
     for_whom = f", and pods wait for it: {', '.join(waiting[:_NAMED])}{more}" if waiting else ""
     lead = kubectl(objects.namespace(claim), "describe", PERSISTENT_VOLUME_CLAIM.singular_name, objects.name(claim))
     yield Fault(f"{told}{for_whom}", lead)
+
+
+def _bound_faults(claim: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield why pods wait for the volume of a claim that has one."""
+    users = [(pod, str(objects.spec(pod).get("nodeName") or "")) for pod in _users(claim, around)]
+    for pod, node in users:
+        for fault in claim_holds(claim, node, around) if node else ():
+            yield fault._replace(cause=f"pod {objects.name(pod)} waits for it: {fault.cause}")
 
 
 def volume_faults(volume: JsonObject, around: Around) -> Iterator[Fault]:
@@ -135,7 +146,9 @@ def _no_maker(called: str, storage_class: JsonObject | None, around: Around) -> 
         return ", and no StorageClass makes one"
     if storage_class is None:
         return "" if STORAGE_CLASS.plural in around.unread else f", and there is no StorageClass {called} to make one"
-    return f", and the provisioner {storage_class.get('provisioner')} has made none yet"
+    maker = str(storage_class.get("provisioner") or "")
+    absent = ": no node has a CSI driver of this name" if on_no_node(maker, around.aside()) else ""
+    return f", and the provisioner {maker} has made none yet{absent}"
 
 
 def _waiting(claim: JsonObject, around: Around) -> list[str]:

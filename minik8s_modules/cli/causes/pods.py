@@ -27,6 +27,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.pod_references import references
 from minik8s_modules.api.pods.resizes import IN_PROGRESS, PENDING
 from minik8s_modules.api.quantities import parse
+from minik8s_modules.cli.causes.attaching import volume_holds
 from minik8s_modules.cli.causes.claims import unbound
 from minik8s_modules.cli.causes.faults import Fault, deletion, kubectl, moment, unrecovered, why
 from minik8s_modules.cli.causes.surroundings import Around
@@ -50,6 +51,7 @@ def pod_faults(pod: JsonObject, around: Around) -> Iterator[Fault]:
     yield from _stuck(pod, around)
     yield from _unserved(pod)
     yield from _missing(pod, around)
+    yield from volume_holds(pod, around)
     yield from _containers(pod, around)
     yield from _ended(pod)
     events = around.events(pod)
