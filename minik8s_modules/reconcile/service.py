@@ -40,6 +40,7 @@ from minik8s_modules.reconcile.nodes.registration import Registrar
 from minik8s_modules.reconcile.planning.answering import Plans
 from minik8s_modules.reconcile.planning.plan import Checks
 from minik8s_modules.reconcile.planning.simulation import Question
+from minik8s_modules.reconcile.status.claim_sizes import ClaimSizes
 from minik8s_modules.reconcile.status.writer import StatusWriter
 from minik8s_modules.reconcile.values.addresses import AddressBook
 from minik8s_modules.reconcile.values.items import OnOutcome, Outcome, Purpose, Runner
@@ -99,6 +100,7 @@ class ShardService:
         self._copies = Copies(api, self._names, static)
         self._recorder = EventRecorder(api, "minik8s-reconciler", clock=clock)
         self._make_feeds(api, settings, clock)
+        self._sizes = ClaimSizes(api, self._recorder, clock)
         self._writer = StatusWriter(
             MirrorApi(api, static, self._copies.stored),
             lambda uid: self.loop.view(uid),  # noqa: PLW0108 - the loop is made below
@@ -186,6 +188,7 @@ class ShardService:
             self._recorder,
             settings,
             DriftEvents(self._recorder, self._concerned, copies.node),
+            self._sizes.tell,
         )
 
     def _concerned(self, section: str, key: str) -> list[JsonObject]:
@@ -236,6 +239,7 @@ class ShardService:
             self._recorder,
             self._writer,
             self._registrar,
+            self._sizes,
             self._tokens,
             self.runner,
             self._copies,
@@ -272,6 +276,7 @@ class ShardService:
             self._watches,
             self.runner,
             self._registrar,
+            self._sizes,
             self._writer,
             self._copies,
             self._services,

@@ -53,3 +53,21 @@ def test_by_a_status_it_writes_the_status_alone(server: ApiServerProcess, volume
     assert found["status"]["reason"] == "FolderDeleted"
     assert found["metadata"]["finalizers"][0] == "minik8s.io/volume-folder"
     assert "claimRef" not in found["spec"]
+
+
+def test_of_a_claim_it_says_its_size_and_leads_it_nowhere(server: ApiServerProcess) -> None:
+    reconciler, claims = (
+        server.identity("system:minik8s:reconciler"),
+        "/api/v1/namespaces/default/persistentvolumeclaims",
+    )
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    assert server.request("POST", claims, {"metadata": {"name": "mine"}, "spec": spec}).code == 201
+    thief = {"spec": {"volumeName": "anothers"}, "status": {"capacity": {"storage": "1Gi"}}}
+    for method in ("PATCH", "PUT", "DELETE"):
+        answer = server.request(method, f"{claims}/mine", thief, client=reconciler, headers=MERGE)
+        assert answer.code == 403, answer.body
+    told = server.request("PATCH", f"{claims}/mine/status", thief, client=reconciler, headers=MERGE)
+    assert told.code == 200, told.body
+    found = server.request("GET", f"{claims}/mine").json
+    assert found["status"]["capacity"] == {"storage": "1Gi"}
+    assert "volumeName" not in found["spec"]

@@ -23,6 +23,7 @@ from minik8s_modules.api.kinds import (
     LEASE,
     NODE,
     PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
     POD,
     POD_ADDRESS,
     POD_CIDR,
@@ -86,6 +87,8 @@ _OWN: Mapping[tuple[str, str], tuple[frozenset[str], str]] = {
     ("", "pods"): (frozenset({"get", "delete"}), "spec.nodeName"),
     ("", "pods/status"): (frozenset({"get", "update", "patch"}), ""),
 }
+# what a node writes of objects that its pods name
+_BELOW = {"serviceaccounts/token": frozenset({"create"}), "persistentvolumeclaims/status": frozenset({"patch"})}
 _NAMED = frozenset({"configmaps", "secrets", "serviceaccounts", "persistentvolumeclaims"})
 
 
@@ -156,7 +159,7 @@ class NodeAuthorizer:
         if asked.group or plural not in _NAMED:
             return False
         if subresource:
-            fits = (plural, subresource, asked.verb) == ("serviceaccounts", "token", "create")
+            fits = asked.verb in _BELOW.get(asked.resource, ())
         else:
             fits = asked.verb in _ONE or (asked.verb in _MANY and plural != "serviceaccounts")
         wanted = asked.name
@@ -284,13 +287,27 @@ def _token_asked(write: Write, node: str) -> Iterator[str]:
         yield "node requested token bound to a mirror pod"
 
 
+_OF_SIZE = ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses")
+
+
+def _claim_written(write: Write, node: str) -> Iterator[str]:
+    """Tell what forbids a change of a claim: a node says how large its volume is, and nothing else (admitPVCStatus)."""
+    before, after = ({**dig(one, "status")} if dig(one, "status") else {} for one in (write.old or {}, write.new))
+    for field in _OF_SIZE:
+        before.pop(field, None)
+        after.pop(field, None)
+    if write.target.subresource != "status" or before != after:
+        yield f'node "{node}" is not allowed to update fields other than status.{", status.".join(_OF_SIZE)}'
+
+
 _CHECKS = {
     NODE.id: _node_written,
     CSI_NODE.id: _drivers_written,
     POD.id: _pod_written,
     LEASE.id: _lease_written,
+    PERSISTENT_VOLUME_CLAIM.id: _claim_written,
     POD_ADDRESS.id: _address_written,
     POD_CIDR.id: _address_written,
     SERVICE_ACCOUNT.id: _token_asked,
 }
-KINDS = (NODE, CSI_NODE, POD, LEASE, POD_ADDRESS, POD_CIDR, SERVICE_ACCOUNT)
+KINDS = (NODE, CSI_NODE, POD, LEASE, PERSISTENT_VOLUME_CLAIM, POD_ADDRESS, POD_CIDR, SERVICE_ACCOUNT)

@@ -12,6 +12,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.storage import claims, matching
+from minik8s_modules.api.storage.attachments import driver_of
 from minik8s_modules.controllers.core.steps import Patch, Step, Tell
 from minik8s_modules.controllers.storage import provisioning
 
@@ -177,7 +178,7 @@ def _bind(claim: JsonObject, volume: JsonObject) -> list[Step]:
         return [*steps, Patch(PERSISTENT_VOLUME_CLAIM, claim, body)]
     if claims.requested(claim) > claims.capacity(volume) and claims.is_ours(volume):
         return [*steps, *_grown(claim, volume)]
-    status = _status(volume)
+    status = _status(volume, claim)
     if {field: objects.status(claim).get(field) for field in status} != status:
         steps.append(Patch(PERSISTENT_VOLUME_CLAIM, claim, {"status": status}, subresource="status"))
     return steps
@@ -195,6 +196,9 @@ def _held(claim: JsonObject, *, chosen: bool) -> JsonObject:
     return {**meta, "spec": {"claimRef": provisioning.reference(claim)}}
 
 
-def _status(volume: JsonObject) -> JsonObject:
-    declared = objects.spec(volume)
-    return {"phase": "Bound", "accessModes": declared.get("accessModes"), "capacity": declared.get("capacity")}
+def _status(volume: JsonObject, claim: JsonObject) -> JsonObject:
+    """Return what a claim tells of its volume; how large a driver's is within, its node tells (claim_sizes.py)."""
+    declared, told = objects.spec(volume), objects.status(claim)
+    grows = driver_of(volume) and told.get("phase") == "Bound" and told.get("capacity")
+    capacity = told.get("capacity") if grows else declared.get("capacity")
+    return {"phase": "Bound", "accessModes": declared.get("accessModes"), "capacity": capacity}

@@ -279,7 +279,7 @@ class Reconciler:
             # it must not hold up the others of its node
             log.exception("pod %s stays as it is: no decision", objects.key(pod))
             return None
-        requesting.take_decision(state, pod, inputs, decision)
+        requesting.take_decision(self._shard, state, pod, inputs, decision)
         self._event_writer.decided(pod, decision.events)
         sandbox = state.observed.pod(uid).sandbox
         state.checking.declare(self._shard.gateway, uid, sandbox.id if sandbox else "", decision.checks)

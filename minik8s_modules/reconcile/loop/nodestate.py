@@ -12,8 +12,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.storage.attachments import unique_name
-from minik8s_modules.module_utils.minik8s.core.paths import CSI_KIND
 from minik8s_modules.module_utils.minik8s.network.attachment import link_name
 from minik8s_modules.reconcile.loop import section_changes as changes
 from minik8s_modules.reconcile.loop.agenda import Agenda
@@ -21,10 +19,11 @@ from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, Holds
 from minik8s_modules.reconcile.loop.drifts import Difference, Realized, without_network
 from minik8s_modules.reconcile.loop.probe_state import Checking
 from minik8s_modules.reconcile.loop.section_changes import Confirmed, Request
+from minik8s_modules.reconcile.loop.volume_state import VolumeState
 from minik8s_modules.reconcile.pods.observed import NodeObservations, ObservedContainer, ObservedPod, observation
 from minik8s_modules.reconcile.values.images import normalized
 from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
-from minik8s_modules.reconcile.values.values import Entries, NodeDocument, PodDecision, PullState
+from minik8s_modules.reconcile.values.values import NodeDocument, PodDecision, PullState
 
 Happened = Callable[[str, ObservedPod, ObservedPod], None]
 """Called with a pod's UID and its observations before and after a change."""
@@ -67,10 +66,7 @@ class NodeState:
         self.decisions: dict[str, PodDecision] = {}
         self.checking = Checking(name)
         self.errors: dict[str, JsonObject] = {}
-        self.used: dict[str, frozenset[str]] = {}
-        """The attached volumes that pods ask for, by the pods' UIDs."""
-        self._noted: frozenset[str] | None = None
-        """Those that the node may have mounted, None while it has not said."""
+        self.volumes = VolumeState()
         self.dirty: set[str] = set()
         self.sent: Sent | None = None
         self.realized = Realized()
@@ -92,7 +88,7 @@ class NodeState:
     def forget(self, uid: str) -> None:
         """Forget what a pod wants that is gone."""
         self.decisions.pop(uid, None)
-        self.used.pop(uid, None)
+        self.volumes.forget(uid)
 
     # what to send
 
@@ -196,18 +192,11 @@ class NodeState:
         return keys | set(request.entries) if request is not None else keys
 
     def volumes_in_use(self, listed: frozenset[str]) -> frozenset[str]:
-        """Return the attached volumes that the node may have mounted by now, or soon.
-
-        Of those ``listed`` one goes only when nobody asks for it and the node, asked after that, has it no more.
-        """
-        wanted = (attached_volumes(decision.entries.get("volumes", {})) for decision in self.decisions.values())
-        found = frozenset[str]().union(*self.used.values(), *wanted)
+        """Return the attached volumes that the node may have mounted by now, or soon; see ``VolumeState.in_use``."""
         sent, confirmed = self.sent and self.sent.requests.get("volumes"), self._confirmed["volumes"]
-        for entries in (one.entries for one in (sent, confirmed) if one is not None):
-            found |= attached_volumes(entries)
-        if sent is not None or confirmed is None or self._noted is None:
-            return found | listed
-        return found | self._noted
+        entries = [one.entries for one in (sent, confirmed) if one is not None]
+        entries += [decision.entries.get("volumes", {}) for decision in self.decisions.values()]
+        return self.volumes.in_use(entries, listed, settled=sent is None and confirmed is not None)
 
     def retained(self, document: NodeDocument) -> dict[str, JsonObject]:
         """Return confirmed volumes that are wanted no more but still used by live containers."""
@@ -227,10 +216,11 @@ class NodeState:
                 self._agenda.on_looked(section, now_s)
             if result is None or result.get("failed") or result["base_mismatch"] or result["fenced"]:
                 self._confirmed[section] = None
-                self._noted = None if section == "volumes" else self._noted
+                if section == "volumes":
+                    self.volumes.take(None)
                 continue
             if section == "volumes":
-                self._noted = frozenset(result["in_use"]) if result.get("in_use") is not None else None
+                touched |= self.volumes.take(result)
             self._confirmed[section] = Confirmed(result["digest"], request.entries)
             self.drift += self.realized.take(section, request, result, now)
             touched |= self._on_result(section, request, result, now, now_s, happened)
@@ -378,12 +368,6 @@ def retained_volumes(
         for key, entry in (confirmed.entries.items() if confirmed else ())
         if key not in document["volumes"] and any(one.alive for one in observed(key.partition("/")[0]).attempts())
     }
-
-
-def attached_volumes(entries: Entries) -> frozenset[str]:
-    """Return what Nodes call the attached volumes among entries of the section ``volumes``."""
-    mine = (one for one in entries.values() if one.get("kind") == CSI_KIND and "publish_context" in one)
-    return frozenset(unique_name(str(one["driver"]), str(one["handle"])) for one in mine)
 
 
 def _lost_sandbox(before: ObservedPod, after: ObservedPod) -> bool:

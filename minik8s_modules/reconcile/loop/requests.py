@@ -15,6 +15,7 @@ from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.loop.shard import Shard, node_blob
 from minik8s_modules.reconcile.pods.desired import assemble
 from minik8s_modules.reconcile.pods.observed import ObservedPod
+from minik8s_modules.reconcile.status.claim_sizes import finished
 from minik8s_modules.reconcile.status.status import Place
 from minik8s_modules.reconcile.storage.drivers import used_volumes
 from minik8s_modules.reconcile.values.resources import host_ip
@@ -64,11 +65,13 @@ def basis_of(shard: Shard, state: NodeState, node: JsonObject, pods: tuple[JsonO
     )
 
 
-def take_decision(state: NodeState, pod: JsonObject, inputs: PodInputs, decision: PodDecision) -> None:
-    """Keep what a pod wants, and which attached volumes it asks for."""
+def take_decision(shard: Shard, state: NodeState, pod: JsonObject, inputs: PodInputs, decision: PodDecision) -> None:
+    """Keep what a pod wants, and which attached volumes it asks for; tell its claims of those that have grown."""
     uid, ends = objects.uid(pod), objects.is_deleting(pod) or bool(decision.phase)
     state.decisions[uid] = decision
-    state.used[uid] = frozenset() if ends else used_volumes(pod, inputs)
+    state.volumes.used[uid] = frozenset() if ends else used_volumes(pod, inputs)
+    for claim, status in finished(pod, inputs, state.volumes.sizes.get(uid, {})):
+        shard.tell_size(claim, status, state.name)
 
 
 def tell_volumes(shard: Shard, state: NodeState) -> None:

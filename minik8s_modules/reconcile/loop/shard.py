@@ -30,6 +30,10 @@ def _no_services(_node: JsonObject) -> Entries:
     return {}
 
 
+def _no_claims(_claim: JsonObject, _status: JsonObject, _node: str) -> None:
+    return None
+
+
 class Objects(NamedTuple):
     """Reads of the local copies; none of them waits."""
 
@@ -61,6 +65,8 @@ class Shard(NamedTuple):
     recorder: EventRecorder
     settings: Settings
     drifts: DriftEvents
+    tell_size: Callable[[JsonObject, JsonObject, str], None] = _no_claims
+    """Has the status of a claim say how large a node has made its volume."""
 
 
 def inputs_of(shard: Shard, state: NodeState, node: JsonObject, pod: JsonObject, address_error: str) -> PodInputs:

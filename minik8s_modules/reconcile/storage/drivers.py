@@ -44,7 +44,8 @@ def csi_entry(pod: JsonObject, name: str, source: Source, inputs: PodInputs) -> 
         entry["handle"] = inline_handle(pod, name)
     else:
         entry["handle"] = str(declared.get("volumeHandle") or "")
-        _take_volume(entry, source.persistent)
+        entry["read_only"] = source.read_only
+        _take_volume(entry, source.persistent, inputs)
         if needs_attachment(driver):
             entry["publish_context"] = _attached(pod, source.persistent, inputs)
     entry["read_only"], entry["options"] = source.read_only, list(source.options)
@@ -97,12 +98,17 @@ def _modes(driver: JsonObject | None) -> str:
     return json.dumps(objects.spec(driver or {}).get("volumeLifecycleModes") or ["Persistent"])
 
 
-def _take_volume(entry: Csi, volume: JsonObject) -> None:
+def _take_volume(entry: Csi, volume: JsonObject, inputs: PodInputs) -> None:
     declared = objects.spec(volume)
     entry["access_mode"] = str((declared.get("accessModes") or ["ReadWriteOnce"])[0])
     size = (declared.get("capacity") or {}).get("storage")
     if size is not None:
         entry["size_bytes"] = to_bytes(size)
+        held = declared.get("claimRef") or {}
+        claim = inputs.claims.get(f"{held.get('namespace')}/{held.get('name')}") or {}
+        had = objects.dig(claim, "status", "capacity", "storage")
+        if had is not None and to_bytes(had) < to_bytes(size) and not entry["read_only"]:
+            entry["had_bytes"] = to_bytes(had)
 
 
 def _attached(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> dict[str, str]:

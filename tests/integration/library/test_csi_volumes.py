@@ -95,13 +95,18 @@ def test_a_volume_that_grew_is_expanded_and_one_unmounted_by_hand_comes_back(dri
     asked(driver)
     checked = run(node, {key: entry(driver, size_bytes=2 << 20)}, check=True)
     assert (checked["changed"], asked(driver)) == (True, [])
-    run(node, {key: entry(driver, size_bytes=2 << 20)})
+    told = run(node, {key: entry(driver, size_bytes=2 << 20)})
     assert asked(driver) == ["NodeExpandVolume"]
+    assert told["status"][key] == {"state": "present", "size_bytes": 2 << 20}
     from minik8s_modules.module_utils.minik8s.volumes import mounts  # noqa: PLC0415
 
     mounts.unmount(csi_target(*key.split("/")))
     run(node, {key: entry(driver, size_bytes=2 << 20)})
     assert mounted(key)
+    run(node, {})
+    asked(driver)
+    run(node, {key: entry(driver, size_bytes=4 << 20, had_bytes=2 << 20)})
+    assert asked(driver) == ["NodeStageVolume", "NodePublishVolume", "NodeExpandVolume"]
     run(node, {})
 
 

@@ -129,6 +129,9 @@ class Csi(_RequiredCsi, _Grouped, total=False):
     size_bytes: Optional[int]
     """With V(emptyDir): limit in bytes, null for none, enforced here for V(Memory) only. With V(csi): the
     PersistentVolume's capacity; a larger one than before has the driver expand the volume."""
+    had_bytes: Optional[int]
+    """With V(csi): the claim's capacity, if it is less than the volume's; the driver then expands the volume once it
+    is mounted."""
 
 
 class _RequiredClearVolume(TypedDict):

@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 from ..core.faults import KeyFault
 from ..core.files import read_json, write_atomically
-from ..core.paths import KUBELET, component, csi_records, csi_staging, csi_target, split_key
+from ..core.paths import CSI_KIND, KUBELET, component, csi_records, csi_staging, csi_target, split_key
 from ..core.section import Facets, Plan, Step
 from . import csi_calls, mounts, persistent
 
@@ -96,6 +96,12 @@ def _size(said: Mapping[str, Any]) -> Facets:
     return {"size": str(said["size_bytes"])} if said.get("size_bytes") else {}
 
 
+def told(entry: Mapping[str, Any]) -> dict[str, int]:
+    """Return the size of a realized volume, where its driver has made the file system as large."""
+    made = entry["kind"] == CSI_KIND and not entry.get("inline") and not entry.get("read_only")
+    return {"size_bytes": entry["size_bytes"]} if made and entry.get("size_bytes") else {}
+
+
 def is_mounted(path: str, among: list[mounts.Mount] | None = None) -> bool:
     """Return whether anything is mounted at the target; whoever listed the mounts is not asked again."""
     real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
@@ -116,6 +122,8 @@ def plan(steps: Plan, key: str, entry: Mapping[str, Any], before: Facets | None)
         if before is not None and not same:
             steps.steps.append(Step("unpublish", key, target))
         steps.steps.append(Step("publish", key, detail, entry))
+        if entry.get("had_bytes"):
+            steps.steps.append(Step("expand", key, f"{detail} to {wanted.get('size', 'any size')}", entry))
     steps.differs(key, before, wanted)
 
 
@@ -129,8 +137,9 @@ def publish(checkpoint: Checkpoint, state_dir: str, key: str, entry: Mapping[str
     with csi_calls.driver(entry["driver"], "FailedMount") as caller:
         staged = csi_calls.STAGES in caller.capabilities() and not entry.get("inline")
         staging = csi_staging(entry["driver"], entry["handle"]) if staged else ""
-        kept = {name: entry.get(name) for name in ("driver", "handle", "read_only", "size_bytes")}
+        kept = {name: entry.get(name) for name in ("driver", "handle", "read_only")}
         kept["attached"] = "publish_context" in entry
+        kept["size_bytes"] = entry.get("had_bytes") or entry.get("size_bytes")
         checkpoint("note volume")
         with _STAGING:
             _note(record_path(state_dir, key), {**kept, "staging": staging})

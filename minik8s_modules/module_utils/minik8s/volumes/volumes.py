@@ -172,14 +172,14 @@ class Volumes:
         write_tree(context.checkpoint, path, files)
 
     def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
-        """Return ``{"state": "present"}`` of each volume that is what was declared, else None."""
+        """Return ``{"state": "present"}``, of a driver's with its size, of each that is as declared, else None."""
         fresh = self.observe(context, entries, Scope(touched))._replace(groups=observed.groups) if touched else observed
         status: dict[str, Any] = {}
         for key, entry in entries.items():
             seen = fresh if key in touched else observed
             again = Plan()
             _plan_volume(again, context, key, entry, seen)
-            status[key] = None if again.steps or again.errors else {"state": "present"}
+            status[key] = None if again.steps or again.errors else {"state": "present", **csi.told(entry)}
         return status
 
     def in_use(self, context: Context) -> list[str]:

@@ -33,7 +33,8 @@ def made(kind: Kind, told: JsonObject) -> JsonObject:
     meta["creationTimestamp"] = ago(told.pop("age", 100))
     if told.pop("deleting", False):
         meta["deletionTimestamp"] = ago(1)
-    status = {field: told.pop(field) for field in ("phase", "reason", "addresses") if field in told}
+    of_status = ("phase", "reason", "addresses", *(("capacity",) if kind == PERSISTENT_VOLUME_CLAIM else ()))
+    status = {field: told.pop(field) for field in of_status if field in told}
     whole = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
     return {**whole, **told} if kind == STORAGE_CLASS else {**whole, "spec": told, "status": status}
 

@@ -48,7 +48,7 @@ def test_nothing_leaves_the_list_while_the_node_has_not_said_what_it_has(state: 
 
 def test_a_volume_is_listed_as_soon_as_a_pod_asks_for_it(state: NodeState):
     outcome(state, {}, [])
-    state.used[UID] = frozenset({NAME})
+    state.volumes.used[UID] = frozenset({NAME})
     assert state.volumes_in_use(NONE) == {NAME}
 
 

@@ -1,0 +1,65 @@
+"""What a node may read and write around the claims of its pods: the sizes of its volumes, and nothing of others'."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api.errors import Forbidden
+from minik8s_modules.api.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.access.node_access import NodeAuthorizer, restrict
+from minik8s_modules.apiserver.authorization.attributes import Attributes
+from minik8s_modules.apiserver.authorization.authorization import Access, Requester
+from minik8s_modules.apiserver.authorization.identity import User
+from minik8s_modules.apiserver.authorization.policy import Rbac
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.http.write import Write
+from minik8s_modules.apiserver.verbs import writing
+
+NODE = User("system:node:n1", ("system:nodes",))
+
+
+def make(backend: Backend, kind: Kind, name: str, **fields: Any) -> None:
+    options = Options(dry_run=False, validation="Strict", warnings=[])
+    target = Target(kind, "default" if kind.namespaced else "")
+    writing.create(backend, target, {"metadata": {"name": name}, **fields}, options)
+
+
+def pod(backend: Backend, node: str, claim: str) -> None:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    spec = {"nodeName": node, "containers": [{"name": "app", "image": "a"}], "volumes": volumes}
+    make(backend, POD, f"has-{claim}", spec=spec)
+
+
+def test_a_node_writes_the_status_of_claims_that_its_pods_name(backend: Backend):
+    pod(backend, "n1", "near")
+    pod(backend, "n2", "far")
+    node = NodeAuthorizer(backend.cache)
+    status = "persistentvolumeclaims/status"
+    assert node.why(NODE, Attributes("patch", "", status, "default", "near"))
+    for verb, resource, name in (
+        ("patch", status, "far"),
+        ("patch", "persistentvolumeclaims", "near"),
+        ("update", status, "near"),
+        ("patch", status, ""),
+    ):
+        assert not node.why(NODE, Attributes(verb, "", resource, "default", name))
+
+
+def written(backend: Backend, old: JsonObject, new: JsonObject, options: Options, subresource: str = "status") -> Write:
+    requester = Requester(NODE, Access(Rbac(backend.cache)), {})
+    target = Target(PERSISTENT_VOLUME_CLAIM, "default", "near", subresource)
+    return Write(backend, "update", target, {"status": new}, {"status": old}, options, requester)
+
+
+def test_a_node_says_of_a_claim_how_large_it_is_and_nothing_else(backend: Backend, options: Options):
+    old = {"phase": "Bound", "capacity": {"storage": "1Gi"}, "conditions": [{"type": "FileSystemResizePending"}]}
+    grown = {"phase": "Bound", "capacity": {"storage": "2Gi"}}
+    restrict(written(backend, old, grown, options))
+    for new, subresource in (({**grown, "phase": "Lost"}, "status"), (grown, "")):
+        with pytest.raises(Forbidden, match=r"is not allowed to update fields other than status\.capacity"):
+            restrict(written(backend, old, new, options, subresource))
