@@ -10,7 +10,8 @@ module: minik8s_remains
 short_description: Removes what minik8s leaves on a node once its daemons are gone
 description:
   - Ends our processes; removes containers and images with our labels, devices C(mk8s-*), nftables tables C(minik8s*),
-    and mounts below our directories.
+    mounts below our directories, and mounts that CSI drivers were asked for.
+  - Of what was mounted nothing is deleted.
   - Containers and images of others are not touched. An image that is in use stays.
 options:
   node:
@@ -26,6 +27,10 @@ options:
     type: list
     elements: path
     default: [/run/minik8s, /var/lib/minik8s]
+  state_dir:
+    description: Where it is noted what CSI drivers have mounted.
+    type: path
+    default: /var/lib/minik8s
 attributes:
   check_mode: {description: Says what would be removed., support: full}
   diff_mode: {description: Lists what is removed., support: full}
@@ -62,6 +67,7 @@ from ansible.module_utils.minik8s.install.images import LABEL
 from ansible.module_utils.minik8s.install.remains import (
     Remain,
     cgroups,
+    driver_mounts,
     links,
     mounts,
     plan_removal,
@@ -69,6 +75,7 @@ from ansible.module_utils.minik8s.install.remains import (
     remove_all,
     slices,
     tables,
+    take_driver_mount,
 )
 from ansible.module_utils.minik8s.network import netfilter
 from ansible.module_utils.minik8s.pods import pod_cgroup
@@ -113,6 +120,7 @@ def observe(module: AnsibleModule, docker: Docker) -> list[Remain]:
         *tables(listing),
         *rules(module.params["node"]),
         *mounts(table, module.params["directories"]),
+        *driver_mounts(table, module.params["state_dir"]),
     ]
 
 
@@ -140,6 +148,8 @@ def remove(module: AnsibleModule, docker: Docker, item: Remain) -> None:
         docker.remove(item.id)
     elif item.kind == "cgroup":
         pod_cgroup.remove(module.params["node"], item.id)
+    elif item.kind == "mount" and item.detail:
+        take_driver_mount(item.id)
     elif item.kind == "mount":
         unmount(item.id)  # by the system call: umount asks the file system first, and an NFS server may be away
     elif item.kind == "rule":
@@ -158,6 +168,7 @@ def main() -> None:
             "node": {"type": "str", "required": True},
             "docker_socket": {"type": "path", "default": "/var/run/docker.sock"},
             "directories": {"type": "list", "elements": "path", "default": ["/run/minik8s", "/var/lib/minik8s"]},
+            "state_dir": {"type": "path", "default": "/var/lib/minik8s"},
         },
         supports_check_mode=True,
     )

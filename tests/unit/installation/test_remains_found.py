@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
 
 from minik8s_modules.module_utils.minik8s.core.docker import DockerError
-from minik8s_modules.module_utils.minik8s.core.paths import WATCH_MARK
+from minik8s_modules.module_utils.minik8s.core.paths import WATCH_MARK, csi_staging, csi_target
 from minik8s_modules.module_utils.minik8s.install.remains import (
     Remain,
+    driver_mounts,
     links,
     mounts,
     plan_removal,
@@ -30,6 +32,20 @@ MOUNTS = """\
 def test_mounts_of_ours_are_found_and_no_neighbours() -> None:
     found = mounts(MOUNTS, ["/run/minik8s", "/var/lib/minik8s"])
     assert [item.id for item in found] == ["/run/minik8s", "/run/minik8s/secrets", "/var/lib/minik8s/a b"]
+
+
+def test_mounts_of_drivers_are_found_by_what_was_noted_and_no_others_beside_them(tmp_path: Path) -> None:
+    record = tmp_path / "csi" / "uid-1" / "data.json"
+    record.parent.mkdir(parents=True)
+    staging = csi_staging("d.example.com", "h")
+    record.write_text(json.dumps({"driver": "d.example.com", "handle": "h", "staging": staging}), encoding="utf-8")
+    target = csi_target("uid-1", "data")
+    points = [target, staging, csi_target("uid-2", "data"), csi_staging("d.example.com", "other"), f"{target}/inner"]
+    table = "".join(f"{at} 1 0:{at} / {point} rw - ext4 /dev/vdb rw\n" for at, point in enumerate(points))
+    found = plan_removal(driver_mounts(table, str(tmp_path)))
+    assert [item.id for item in found] == [f"{target}/inner", target, staging]
+    assert {item.detail for item in found} == {"volume of CSI driver d.example.com"}
+    assert driver_mounts(table, str(tmp_path / "none")) == []
 
 
 def test_inner_mounts_go_before_outer_ones_and_processes_first() -> None:

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from ..core.docker import DockerError
 from ..core.faults import KeyFault
-from ..core.paths import WATCH_MARK
+from ..core.paths import KUBELET, WATCH_MARK, csi_staging, csi_target, split_key
 from ..pods.pod_cgroup import left_over, slices_above
-from ..volumes.mounts import parse_mountinfo, under
+from ..volumes import csi
+from ..volumes.mounts import parse_mountinfo, under, unmount
 
 USERS = ("minik8s", "minik8s-node", "minik8s-etcd", "minik8s-streams")
 # the Docker that the installation started removes containers and images first; the role stops it after that
@@ -142,6 +143,29 @@ def mounts(table: str, directories: Sequence[str]) -> list[Remain]:
     """Return the mounts of ``table`` (/proc/self/mountinfo) at or below ``directories``."""
     found = (mount for mount in parse_mountinfo(table) if any(under(directory, [mount]) for directory in directories))
     return [Remain("mount", mount.point) for mount in found]
+
+
+def driver_mounts(table: str, state_dir: str) -> list[Remain]:
+    """Return the mounts of ``table`` that drivers of others were asked for, as they are noted; of no others."""
+    found: dict[str, str] = {}
+    for key, record in csi.records(state_dir).items():
+        name = f"volume of CSI driver {record.get('driver')}"
+        found[csi_target(*split_key(key))] = name
+        if record.get("staging"):
+            found[csi_staging(str(record["driver"]), str(record["handle"]))] = name
+    every = parse_mountinfo(table)
+    return [Remain("mount", mount.point, name) for path, name in found.items() for mount in under(_real(path), every)]
+
+
+def _real(path: str) -> str:
+    """Return ``path`` without links above it; what is mounted there is not asked: its server may be away."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def take_driver_mount(point: str) -> None:
+    """Unmount what a driver mounted; only empty folders go."""
+    unmount(point)
+    csi.tidy(point, 2 if point.startswith(f"{KUBELET}/plugins/") else 5)
 
 
 def links(directory: str = "/sys/class/net", prefix: str = "mk8s-") -> list[Remain]:

@@ -211,8 +211,8 @@ def unpublish(checkpoint: Checkpoint, state_dir: str, key: str) -> None:
         _remove_empty(checkpoint, target)
         with _STAGING:
             _unstage(checkpoint, state_dir, key, caller)
-    _tidy(os.path.dirname(record_path(state_dir, key)), 1)
-    _tidy(os.path.dirname(target), 4)  # the volume's folder, those of the kind and of volumes, the pod's
+    tidy(os.path.dirname(record_path(state_dir, key)), 1)
+    tidy(os.path.dirname(target), 4)  # the volume's folder, those of the kind and of volumes, the pod's
 
 
 def _unstage(checkpoint: Checkpoint, state_dir: str, key: str, caller: csi_calls.Caller) -> None:
@@ -224,7 +224,7 @@ def _unstage(checkpoint: Checkpoint, state_dir: str, key: str, caller: csi_calls
         checkpoint("unstage volume")
         caller.call("csi.v1.Node/NodeUnstageVolume", volume_id=record["handle"], staging_target_path=staging)
         _remove_empty(checkpoint, staging)
-        _tidy(os.path.dirname(staging), 1)
+        tidy(os.path.dirname(staging), 1)
     checkpoint("forget volume")
     os.unlink(record_path(state_dir, key))
 
@@ -244,7 +244,8 @@ def _remove_empty(checkpoint: Checkpoint, path: str) -> None:
         raise KeyFault("FailedUnMount", f"{path} stays, as it holds something: {error.strerror}") from error
 
 
-def _tidy(folder: str, levels: int) -> None:
+def tidy(folder: str, levels: int) -> None:
+    """Remove a folder, and those above it up to as many as ``levels`` together, as far as they are empty."""
     with contextlib.suppress(OSError):  # it still holds something
         for _ in range(levels):
             os.rmdir(folder)
