@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minik8s_modules.api.objects import JsonObject, every_container, spec
+from minik8s_modules.api.objects import JsonObject, dig, every_container, spec
 from minik8s_modules.api.pods.pod_claims import claim_of
 
 
@@ -29,6 +29,7 @@ def _of_spec(pod: JsonObject) -> Iterator[Reference]:
     for volume in spec(pod).get("volumes") or []:
         yield from _of_source(volume, "secretName")
         yield Reference("persistentvolumeclaims", claim_of(pod, volume))
+        yield Reference("secrets", dig(volume, "csi", "nodePublishSecretRef", "name") or "")
         for source in (volume.get("projected") or {}).get("sources") or []:
             yield from _of_source(source, "name")
 

@@ -16,6 +16,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 
 _PLUGIN = "kubernetes.io/csi/"
+_NODE_SECRETS = {"stage": "nodeStageSecretRef", "publish": "nodePublishSecretRef", "expand": "nodeExpandSecretRef"}
 
 
 def driver_of(volume: JsonObject) -> str:
@@ -66,3 +67,17 @@ def with_attached(node: JsonObject, volumes: Iterable[JsonObject]) -> JsonObject
 def attached_rows(names: Iterable[str]) -> list[JsonObject] | None:
     """Return ``status.volumesAttached``, None for none; the device is the driver's own affair, and empty."""
     return [{"name": name, "devicePath": ""} for name in sorted(names)] or None
+
+
+def node_secrets(volume: JsonObject) -> dict[str, str]:
+    """Return the Secrets that a driver is told on nodes, ``<namespace>/<name>`` by the call.
+
+    Source: kubernetes ``pkg/api/v1/persistentvolume/util.go``, VisitPVSecretNames (kubeletVisible).
+    """
+    declared = objects.dig(volume, "spec", "csi") or {}
+    refs = {call: declared.get(field) or {} for call, field in _NODE_SECRETS.items()}
+    return {
+        call: f"{ref['namespace']}/{ref['name']}"
+        for call, ref in refs.items()
+        if ref.get("namespace") and ref.get("name")
+    }

@@ -13,6 +13,7 @@ kubernetes ``plugin/pkg/auth/authorizer/node``, ``plugin/pkg/admission/noderestr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from minik8s_modules.api.access.rbac import Rule, compiled
 from minik8s_modules.api.errors import Forbidden
@@ -33,6 +34,7 @@ from minik8s_modules.api.kinds import (
 from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec
 from minik8s_modules.api.pods.mirror_pods import MIRROR, is_mirror
 from minik8s_modules.api.pods.pod_references import Reference, references
+from minik8s_modules.api.storage.attachments import node_secrets
 from minik8s_modules.apiserver.access.node_index import NodeIndex
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.identity import User
@@ -169,7 +171,8 @@ class NodeAuthorizer:
             return True
         if self._index.names(node, asked.namespace, Reference(plural, wanted)):
             return True
-        return plural == "secrets" and self._is_for_hosts(asked.namespace, wanted)
+        told = self._is_for_hosts, partial(self._is_for_drivers, node)
+        return plural == "secrets" and any(each(asked.namespace, wanted) for each in told)
 
     def _is_held(self, node: str, volume: str) -> bool:
         """Return whether a claim that the node's pods name holds the volume."""
@@ -177,6 +180,12 @@ class NodeAuthorizer:
         claim = (dig(found.object, "spec", "claimRef") if found is not None else None) or {}
         wanted = Reference("persistentvolumeclaims", str(claim.get("name") or ""))
         return self._index.names(node, str(claim.get("namespace") or ""), wanted)
+
+    def _is_for_drivers(self, node: str, space: str, secret: str) -> bool:
+        """Return whether a driver is told the Secret on nodes, for a volume of a claim that the node's pods name."""
+        key = f"{space}/{secret}"
+        volumes = (item.object for item in self._cache.list(PERSISTENT_VOLUME.prefix).items)
+        return any(key in node_secrets(one).values() and self._is_held(node, name(one)) for one in volumes)
 
     def _is_for_hosts(self, namespace: str, secret: str) -> bool:
         """Return whether an Ingress has the Secret as its certificate: every node answers for every host."""

@@ -1,9 +1,9 @@
 """What pods refer to: one informer per kind and namespace, only where a pod refers to any.
 
 That is ConfigMaps, Secrets, claims and, once those are bound, their volumes (one informer for all), with the CSIDrivers
-and VolumeAttachments of those. Secrets of other namespaces never come into this process. Pods wait until the informer
-of their namespace has listed once. A node's own reconciler may read single objects only
-(apiserver/access/node_access.py): it has an informer each.
+and VolumeAttachments of those, and the Secrets that their drivers are told. Secrets of namespaces that nothing of this
+refers to never come into this process. Pods wait until the informer of their namespace has listed once. A node's own
+reconciler may read single objects only (apiserver/access/node_access.py): it has an informer each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.pod_claims import claim_of
-from minik8s_modules.api.storage.attachments import attachment_name, driver_of
+from minik8s_modules.api.storage.attachments import attachment_name, driver_of, node_secrets
 from minik8s_modules.api.storage.claims import is_bound
 from minik8s_modules.reconcile.storage.projections import projected_sources
 
@@ -102,6 +102,7 @@ def _of_volume(pod: JsonObject, volume: JsonObject) -> Iterator[tuple[str, str]]
     for source, secret_field in ((volume, "secretName"), *((one, "name") for one in projected_sources(volume))):
         yield "ConfigMap", str(objects.dig(source, "configMap", "name") or "")
         yield "Secret", str(objects.dig(source, "secret", secret_field) or "")
+    yield SECRET.kind, str(objects.dig(volume, "csi", "nodePublishSecretRef", "name") or "")
     yield PERSISTENT_VOLUME_CLAIM.kind, claim_of(pod, volume)
 
 
@@ -171,7 +172,7 @@ class ReferencedObjects:
         return wanted | {Reference(PERSISTENT_VOLUME.kind, "", name) for name in named}
 
     def _with_drivers(self, pod: JsonObject, wanted: frozenset[Reference]) -> frozenset[Reference]:
-        """Return the CSIDrivers of the pod's volumes, and their VolumeAttachments to its node, as far as is known."""
+        """Return the CSIDrivers of the pod's volumes, attachments to its node, and Secrets, as far as is known."""
         inline = (str(objects.dig(one, "csi", "driver") or "") for one in objects.spec(pod).get("volumes") or [])
         found = {Reference(CSI_DRIVER.kind, "", driver) for driver in inline if driver}
         named = [one for one in wanted if one.kind == PERSISTENT_VOLUME.kind]
@@ -183,6 +184,7 @@ class ReferencedObjects:
             if volume is not None and (driver := driver_of(volume)):
                 found.add(Reference(CSI_DRIVER.kind, "", driver))
                 found.add(Reference(VOLUME_ATTACHMENT.kind, "", attachment_name(volume, node)))
+                found |= {Reference(SECRET.kind, *each.split("/", 1)) for each in node_secrets(volume).values()}
         return frozenset(found)
 
     def _tell_synced(self, cache: Cache) -> None:

@@ -49,7 +49,7 @@ from minik8s_modules.reconcile.planning.plan_requests import (
 from minik8s_modules.reconcile.planning.settled_pods import settled
 from minik8s_modules.reconcile.planning.simulated_services import Cluster, Foreseen, addresses, foresee, with_services
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, Question, hypothesis
-from minik8s_modules.reconcile.planning.standalone_plans import Foretold, foretell, mounted_of, reading
+from minik8s_modules.reconcile.planning.standalone_plans import Foretold, driver_secrets, foretell, mounted_of, reading
 from minik8s_modules.reconcile.pods.desired import assemble
 from minik8s_modules.reconcile.pods.node_admission import arriving_beside
 from minik8s_modules.reconcile.pods.observed import NOTHING, ObservedPod
@@ -362,11 +362,11 @@ class Planner:
         for image in sorted(images):
             told += pull_message(pod, image, objects.name(basis.node), basis.images)
         claims = self._referenced(pod, PERSISTENT_VOLUME_CLAIM.kind, found)
-        mounted = mounted_of(pod, claims.values(), reading(self._reader, found.overlay))
+        mounted = mounted_of(pod, claims.values(), read := reading(self._reader, found.overlay))
         return PodInputs(
             node=with_attached(basis.node, mounted.volumes.values()),
             configmaps=self._referenced(pod, CONFIG_MAP.kind, found),
-            secrets=self._referenced(pod, SECRET.kind, found),
+            secrets=self._referenced(pod, SECRET.kind, found) | driver_secrets(mounted.volumes.values(), read),
             images=basis.images
             | {one for image in (*images, self._settings.pause_image) for one in normalized_names(image)},
             pulls={image: PullState(finished_at=now) for image in images},

@@ -25,7 +25,7 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import ROOT_CA
-from minik8s_modules.api.storage.attachments import attachment_name, driver_of
+from minik8s_modules.api.storage.attachments import attachment_name, driver_of, node_secrets
 from minik8s_modules.client.interface import Getter
 from minik8s_modules.reconcile.feeds.references import references
 from minik8s_modules.reconcile.planning.simulated_services import Foreseen
@@ -101,6 +101,12 @@ def mounted_of(pod: JsonObject, claims: Iterable[JsonObject], read: ObjectOf) ->
     return Mounted(found, _drivers(pod, found.values(), read), _attachments(pod, found.values()))
 
 
+def driver_secrets(volumes: Iterable[JsonObject], read: ObjectOf) -> dict[str, JsonObject]:
+    """Return the Secrets that drivers are told on nodes, by ``<namespace>/<name>``."""
+    keys = {key for volume in volumes for key in node_secrets(volume).values()}
+    return {key: found for key in sorted(keys) if (found := read(SECRET.kind, key)) is not None}
+
+
 def _drivers(pod: JsonObject, volumes: Iterable[JsonObject], read: ObjectOf) -> dict[str, JsonObject]:
     """Return the CSIDrivers of a pod's volumes, by name."""
     inline = (str(objects.dig(one, "csi", "driver") or "") for one in objects.spec(pod).get("volumes") or [])
@@ -147,6 +153,7 @@ def foretell(
     held = {
         (PERSISTENT_VOLUME.kind, f"/{name}"): one for name, one in volumes_of(filter(None, claims), object_of).items()
     }
+    held |= {(SECRET.kind, key): one for key, one in driver_secrets([*held.values()], object_of).items()}
     told = {*named, *held, *written, *((SECRET.kind, key) for key in certificates), (NODE.kind, node)}
     read = {place: object_of(*place) for place in sorted(new | written) if place not in found.overlay}
     read |= {place: obj for place, obj in held.items() if place not in found.overlay}

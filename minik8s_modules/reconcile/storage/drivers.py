@@ -18,6 +18,7 @@ from minik8s_modules.api.storage.attachments import (
     in_use,
     needs_attachment,
     node_name_of,
+    node_secrets,
 )
 from minik8s_modules.module_utils.minik8s.entries.volumes import Csi
 from minik8s_modules.reconcile.storage.claims import Source, source_of
@@ -36,7 +37,6 @@ def csi_entry(pod: JsonObject, name: str, source: Source, inputs: PodInputs) -> 
     """
     declared: JsonObject = source.volume["csi"]
     driver = inputs.drivers.get(str(declared.get("driver") or ""))
-    _check_secrets(declared)
     entry: Csi = {"kind": "csi", "driver": str(declared.get("driver") or ""), "handle": "", "inline": False}
     if source.persistent is None:
         _check_inline(declared, driver)
@@ -51,6 +51,8 @@ def csi_entry(pod: JsonObject, name: str, source: Source, inputs: PodInputs) -> 
     entry["read_only"], entry["options"] = source.read_only, list(source.options)
     entry["fs_type"] = str(declared.get("fsType") or "")
     entry["attributes"] = {**_told_of(pod, driver, inline=source.persistent is None), **_attributes(declared)}
+    if secrets := _secrets(pod, source, inputs):
+        entry["secrets"] = secrets
     group = objects.dig(pod, "spec", "securityContext", "fsGroup")
     if group is not None and not source.read_only and _gives_to_group(declared, driver, source.persistent):
         entry["fs_group"] = int(group)
@@ -79,10 +81,23 @@ def _attributes(declared: JsonObject) -> dict[str, str]:
     return {key: str(value) for key, value in (declared.get("volumeAttributes") or {}).items()}
 
 
-def _check_secrets(declared: JsonObject) -> None:
-    named = [field for field in ("nodeStageSecretRef", "nodePublishSecretRef") if declared.get(field)]
-    if named:
-        raise ConfigurationMissing(f"{named[0]} of a CSI volume is not supported: drivers are told no Secrets")
+def _secrets(pod: JsonObject, source: Source, inputs: PodInputs) -> dict[str, str]:
+    """Return the Secrets that a driver is told on the node, by the call; words are of ``csi_util.go``.
+
+    Raises:
+        ConfigurationMissing: one does not exist.
+    """
+    if source.persistent is not None:
+        found = node_secrets(source.persistent)
+    else:
+        name = objects.dig(source.volume, "csi", "nodePublishSecretRef", "name")
+        found = {"publish": f"{objects.namespace(pod)}/{name}"} if name else {}
+    for reference in found.values():
+        if reference not in inputs.secrets:
+            space, _, name = reference.partition("/")
+            why = f'failed to find the secret {name} in the namespace {space}: secrets "{name}" not found'
+            raise ConfigurationMissing(f"kubernetes.io/csi: {why}")
+    return found
 
 
 def _check_inline(declared: JsonObject, driver: JsonObject | None) -> None:

@@ -61,6 +61,8 @@ def volumes(pod: JsonObject, inputs: PodInputs) -> Volumes:
 def _references(entry: VolumeEntry) -> Iterable[str]:
     if entry["kind"] == "secret":
         return (entry["secret"],)
+    if entry["kind"] == "csi":
+        return entry.get("secrets", {}).values()
     return entry["hmacs"] if entry["kind"] == "projected" else ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,6 +130,23 @@ def test_a_driver_that_refuses_or_is_away_holds_its_volume_alone(driver: Running
         driver.start()
     assert not run(node, {})["errors"]
     assert not mounted(key)
+
+
+def test_a_driver_is_told_secrets_and_its_words_do_not_repeat_them(driver: Running, node: TestNode, key: str):
+    reference, value = "shop/disk", f"secret-{uuid.uuid4()}"
+    folder = Path(node.run_dir, "secrets", *reference.split("/"))
+    wanted = {key: entry(driver, secrets={"stage": reference})}
+    found = run(node, wanted)
+    assert found["errors"][key]["reason"] == "SecretMissing"
+    assert asked(driver) == []
+    folder.mkdir(parents=True)
+    (folder / "key").write_text(value)
+    found = run(node, wanted)
+    assert not found["errors"]
+    (staged,) = [call for call in driver.calls() if call["method"] == "NodeStageVolume"]
+    assert staged["secrets"] == {"key": value}
+    assert value not in json.dumps(found)
+    run(node, {})
 
 
 @pytest.mark.parametrize("inline", [False, True])

@@ -129,6 +129,9 @@ class Csi(_RequiredCsi, _Grouped, total=False):
     size_bytes: Optional[int]
     """With V(emptyDir): limit in bytes, null for none, enforced here for V(Memory) only. With V(csi): the
     PersistentVolume's capacity; a larger one than before has the driver expand the volume."""
+    secrets: Annotated[dict[str, str], Default({})]
+    """With V(csi): C(<namespace>/<name>) of the Secrets that the driver is told, by the call: V(stage), V(publish),
+    V(expand)."""
     had_bytes: Optional[int]
     """With V(csi): the claim's capacity, if it is less than the volume's; the driver then expands the volume once it
     is mounted."""

@@ -14,17 +14,18 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from ..core.faults import KeyFault
 from ..core.files import read_json, write_atomically
 from ..core.paths import CSI_KIND, KUBELET, component, csi_records, csi_staging, csi_target, split_key
 from ..core.section import Facets, Plan, Step
-from . import csi_calls, mounts, persistent
+from . import csi_calls, csi_secrets, mounts, persistent
 
 Checkpoint = Callable[[str], None]
 MOUNTED = "mounted"
 _ENDING = ".json"
+_CALLS = frozenset({"stage", "publish", "expand"})
 _STAGING = threading.Lock()
 """Held while it is decided whether a pod's volume is the node's last: two pods' volumes go side by side."""
 _MODES = {  # csi.proto's VolumeCapability.AccessMode.Mode, as kubelet takes it from the first mode of a volume
@@ -32,11 +33,22 @@ _MODES = {  # csi.proto's VolumeCapability.AccessMode.Mode, as kubelet takes it 
 }  # fmt: skip
 
 
+class Dirs(NamedTuple):
+    """Where records are kept, and where the values of Secrets stand."""
+
+    state: str
+    run: str
+
+
 def check(key: str, entry: Mapping[str, Any]) -> None:
     """Raise KeyFault for a name that cannot be part of a path, or a mode nobody knows."""
     component(entry["driver"])
     if not entry["handle"]:
         raise KeyFault("InvalidEntry", f"{key}.handle is empty; it must be the driver's id of the volume")
+    for call, reference in (entry.get("secrets") or {}).items():
+        if call not in _CALLS:
+            raise KeyFault("InvalidEntry", f"{key}.secrets has {call!r}; known are {sorted(_CALLS)}")
+        split_key(reference)
     if entry.get("access_mode", "ReadWriteOnce") not in _MODES:
         raise KeyFault("InvalidEntry", f"{key}.access_mode is {entry['access_mode']!r}; known are {sorted(_MODES)}")
 
@@ -127,14 +139,14 @@ def plan(steps: Plan, key: str, entry: Mapping[str, Any], before: Facets | None)
     steps.differs(key, before, wanted)
 
 
-def publish(checkpoint: Checkpoint, state_dir: str, key: str, entry: Mapping[str, Any]) -> None:
+def publish(checkpoint: Checkpoint, dirs: Dirs, key: str, entry: Mapping[str, Any]) -> None:
     """Have the driver mount the volume; it may have done any part of that before.
 
     Raises:
-        KeyFault: FailedMount, in the driver's words.
+        KeyFault: FailedMount, in the driver's words; SecretMissing.
     """
-    target = csi_target(*split_key(key))
-    with csi_calls.driver(entry["driver"], "FailedMount") as caller:
+    target, secrets = csi_target(*split_key(key)), csi_secrets.read(dirs.run, entry)
+    with csi_secrets.hidden(secrets), csi_calls.driver(entry["driver"], "FailedMount") as caller:
         staged = csi_calls.STAGES in caller.capabilities() and not entry.get("inline")
         staging = csi_staging(entry["driver"], entry["handle"]) if staged else ""
         kept = {name: entry.get(name) for name in ("driver", "handle", "read_only")}
@@ -142,7 +154,7 @@ def publish(checkpoint: Checkpoint, state_dir: str, key: str, entry: Mapping[str
         kept["size_bytes"] = entry.get("had_bytes") or entry.get("size_bytes")
         checkpoint("note volume")
         with _STAGING:
-            _note(record_path(state_dir, key), {**kept, "staging": staging})
+            _note(record_path(dirs.state, key), {**kept, "staging": staging})
         asked = {
             "volume_id": entry["handle"],
             "publish_context": entry.get("publish_context") or {},
@@ -152,12 +164,12 @@ def publish(checkpoint: Checkpoint, state_dir: str, key: str, entry: Mapping[str
         if staging:
             os.makedirs(staging, mode=0o750, exist_ok=True)
             checkpoint("stage volume")
-            caller.call("csi.v1.Node/NodeStageVolume", staging_target_path=staging, **asked)
+            caller.call("csi.v1.Node/NodeStageVolume", staging_target_path=staging, secrets=secrets["stage"], **asked)
         os.makedirs(os.path.dirname(target), mode=0o750, exist_ok=True)
         checkpoint("publish volume")
         read_only = bool(entry.get("read_only"))
         where = {"staging_target_path": staging, "target_path": target, "readonly": read_only}
-        caller.call("csi.v1.Node/NodePublishVolume", **where, **asked)
+        caller.call("csi.v1.Node/NodePublishVolume", secrets=secrets["publish"], **where, **asked)
     if not is_mounted(target):
         raise KeyFault("FailedMount", f"CSI driver {entry['driver']} mounted nothing at {target}: {_NOT_SHARED}")
     if entry.get("fs_group") is not None:
@@ -175,10 +187,10 @@ def _capability(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"mount": mount, "access_mode": {"mode": _MODES[entry.get("access_mode") or "ReadWriteOnce"]}}
 
 
-def expand(checkpoint: Checkpoint, state_dir: str, key: str, entry: Mapping[str, Any]) -> None:
-    """Have the driver give a mounted volume the size that its object has now."""
-    record = records(state_dir)[key]
-    with csi_calls.driver(entry["driver"], "VolumeResizeFailed") as caller:
+def expand(checkpoint: Checkpoint, dirs: Dirs, key: str, entry: Mapping[str, Any]) -> None:
+    """Have the driver give a mounted volume the size that its object has now; raises as ``publish``."""
+    record, secrets = records(dirs.state)[key], csi_secrets.read(dirs.run, entry)
+    with csi_secrets.hidden(secrets), csi_calls.driver(entry["driver"], "VolumeResizeFailed") as caller:
         if csi_calls.EXPANDS in caller.capabilities():
             checkpoint("expand volume")
             caller.call(
@@ -188,9 +200,10 @@ def expand(checkpoint: Checkpoint, state_dir: str, key: str, entry: Mapping[str,
                 staging_target_path=record.get("staging") or "",
                 capacity_range={"required_bytes": entry.get("size_bytes") or 0},
                 volume_capability=_capability(entry),
+                secrets=secrets["expand"],
             )
     checkpoint("note size")
-    _note(record_path(state_dir, key), {**record, "size_bytes": entry.get("size_bytes")})
+    _note(record_path(dirs.state, key), {**record, "size_bytes": entry.get("size_bytes")})
 
 
 def unpublish(checkpoint: Checkpoint, state_dir: str, key: str) -> None:

@@ -123,10 +123,10 @@ class Volumes:
         persistent.attach(context.checkpoint, *step.data)
 
     def _publish(self, context: Context, step: Step) -> None:
-        csi.publish(context.checkpoint, context.state_dir, step.key, step.data)
+        csi.publish(context.checkpoint, csi.Dirs(context.state_dir, context.run_dir), step.key, step.data)
 
     def _expand(self, context: Context, step: Step) -> None:
-        csi.expand(context.checkpoint, context.state_dir, step.key, step.data)
+        csi.expand(context.checkpoint, csi.Dirs(context.state_dir, context.run_dir), step.key, step.data)
 
     def _unpublish(self, context: Context, step: Step) -> None:
         csi.unpublish(context.checkpoint, context.state_dir, step.key)

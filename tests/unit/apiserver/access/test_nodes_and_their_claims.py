@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.errors import Forbidden
-from minik8s_modules.api.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
+from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.access.node_access import NodeAuthorizer, restrict
 from minik8s_modules.apiserver.authorization.attributes import Attributes
@@ -63,3 +63,28 @@ def test_a_node_says_of_a_claim_how_large_it_is_and_nothing_else(backend: Backen
     for new, subresource in (({**grown, "phase": "Lost"}, "status"), (grown, "")):
         with pytest.raises(Forbidden, match=r"is not allowed to update fields other than status\.capacity"):
             restrict(written(backend, old, new, options, subresource))
+
+
+def volume(backend: Backend, claim: str, secret: str, *, field: str = "nodeStageSecretRef") -> None:
+    csi = {"driver": "d.example.com", "volumeHandle": "h", field: {"name": secret, "namespace": "kube-system"}}
+    held = {"namespace": "default", "name": claim, "uid": "u"}
+    spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "csi": csi, "claimRef": held}
+    make(backend, PERSISTENT_VOLUME, f"of-{claim}-{field.lower()}", spec=spec)
+
+
+def test_a_node_reads_the_secrets_that_drivers_are_told_there_for_the_volumes_of_its_pods(backend: Backend):
+    pod(backend, "n1", "near")
+    pod(backend, "n2", "far")
+    volume(backend, "near", "staged")
+    volume(backend, "near", "published", field="nodePublishSecretRef")
+    volume(backend, "near", "expanded", field="nodeExpandSecretRef")
+    volume(backend, "near", "of-the-controller", field="controllerPublishSecretRef")
+    volume(backend, "far", "of-another-node")
+    node = NodeAuthorizer(backend.cache)
+    for name in ("staged", "published", "expanded"):
+        assert node.why(NODE, Attributes("get", "", "secrets", "kube-system", name))
+        assert not node.why(NODE, Attributes("get", "", "secrets", "default", name))
+        assert not node.why(NODE, Attributes("update", "", "secrets", "kube-system", name))
+        assert not node.why(NODE, Attributes("get", "", "configmaps", "kube-system", name))
+    for name in ("of-the-controller", "of-another-node", ""):
+        assert not node.why(NODE, Attributes("get", "", "secrets", "kube-system", name))

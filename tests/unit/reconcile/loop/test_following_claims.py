@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, Kind
+from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, SECRET, Kind
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.reconcile.feeds.references import ReferencedObjects
@@ -52,5 +52,23 @@ def test_a_volume_that_a_claim_only_names_is_not_waited_for():
         known.follow(POD)
         assert PERSISTENT_VOLUME.kind not in asked
         assert known.ready(UID)
+    finally:
+        known.stop()
+
+
+def test_the_secrets_that_a_driver_is_told_on_nodes_come_with_its_volume():
+    api = FakeApi()
+    source = {"driver": "d", "volumeHandle": "h", "nodeStageSecretRef": {"name": "disk", "namespace": "storage"}}
+    api.create(PERSISTENT_VOLUME, {**VOLUME, "spec": {"csi": source}})
+    api.create(PERSISTENT_VOLUME_CLAIM, {**CLAIM, "spec": {"volumeName": "pv-1"}, "status": {"phase": "Bound"}})
+    api.create(SECRET, {"metadata": {"name": "disk", "namespace": "storage"}, "data": {"key": "dg=="}})
+    known = ReferencedObjects(lambda kind, space, _name: Informer(api, kind, space), lambda _: None)
+
+    def found() -> bool:
+        known.follow(POD)
+        return known.ready(UID) and [*known.of(UID, "Secret")] == ["storage/disk"]
+
+    try:
+        until(found)
     finally:
         known.stop()
