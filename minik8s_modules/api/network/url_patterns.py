@@ -7,7 +7,7 @@ import re2
 LARGEST = 1000
 """Instructions of a compiled pattern; Envoys refuse above (roles/envoy/files/bootstrap.yaml)."""
 
-_COMPILED_BYTES = 256 << 10
+_COMPILED_BYTES = 64 << 10
 """Of a compiled pattern while its size is not known: RE2's own 8 MB take it more than a second."""
 
 

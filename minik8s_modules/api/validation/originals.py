@@ -9,6 +9,8 @@ from minik8s_modules.api.objects import JsonObject, namespace, spec
 from minik8s_modules.api.validation import check
 from minik8s_modules.api.validation.pods.pods import validate_pod
 
+MOST_SUBSETS = 100
+"""Of a VirtualService: a pattern takes up to 10 ms to be compiled, here and again in each pilot."""
 _METRIC_TYPES = {"cpu": ("Utilization", "averageUtilization"), "memory": ("AverageValue", "averageValue")}
 _NAME, _PORT = check.mandatory(check.subdomain), check.mandatory(check.port_number)
 
@@ -51,6 +53,17 @@ def _weight_or_url(at: str, share: JsonObject) -> list[Cause]:
 _SHARE = check.fields(("weight", check.not_negative), ("url", check.if_given(_pattern)))
 
 
+def _a_few(rule: check.Rule) -> check.Rule:
+    """Return the rule of subsets that are not too many, and then keep ``rule``."""
+
+    def checked(at: str, subsets: list[JsonObject]) -> list[Cause]:
+        if len(subsets) > MOST_SUBSETS:
+            return [cause.too_many(at, len(subsets), MOST_SUBSETS)]
+        return rule(at, subsets)
+
+    return checked
+
+
 def _chosen_alike(at: str, subsets: list[JsonObject]) -> list[Cause]:
     if len({subset.get("url") is None for subset in subsets}) == 1:
         return []
@@ -63,7 +76,7 @@ validate_virtual_service = check.of_spec(
     (
         "subsets",
         check.mandatory(
-            check.every(check.each(_weight_or_url, key=("name", _NAME)), _chosen_alike), "at least one subset"
+            _a_few(check.every(check.each(_weight_or_url, key=("name", _NAME)), _chosen_alike)), "at least one subset"
         ),
     ),
 )

@@ -16,9 +16,11 @@ from minik8s_modules.api.kinds import (
     SECRET,
     SELF_SUBJECT_ACCESS_REVIEW,
     SELF_SUBJECT_REVIEW,
+    VIRTUAL_SERVICE,
 )
 from minik8s_modules.api.lifecycle.strategy import prepare_update
 from minik8s_modules.api.validation import validate_create, validate_update
+from minik8s_modules.api.validation.originals import MOST_SUBSETS
 from minik8s_modules.api.validation.others import DATA_LIMIT_BYTES
 from tests.unit.api import samples
 
@@ -147,3 +149,22 @@ def test_access_reviews():
     assert fields(SELF_SUBJECT_ACCESS_REVIEW, path) == []
     assert fields(SELF_SUBJECT_ACCESS_REVIEW, {"spec": {"resourceAttributes": None}}) == ["spec.resourceAttributes"]
     assert fields(SELF_SUBJECT_REVIEW, {"metadata": None}) == []
+
+
+def test_no_pattern_is_compiled_of_a_virtual_service_that_has_too_many(monkeypatch: pytest.MonkeyPatch):
+    compiled: list[str] = []
+
+    def fault(text: str) -> str:
+        compiled.append(text)
+        return ""
+
+    monkeypatch.setattr("minik8s_modules.api.validation.originals.pattern_fault", fault)
+    for more, expected in ((0, []), (1, ["spec.subsets"])):
+        compiled.clear()
+        subsets = [{"name": f"s{number}", "url": "/x"} for number in range(MOST_SUBSETS + more)]
+        virtual = {
+            "metadata": {"name": "v", "namespace": "d"},
+            "spec": {"serviceRef": "s", "port": 80, "subsets": subsets},
+        }
+        assert [cause.field for cause in validate_create(VIRTUAL_SERVICE, virtual)] == expected
+        assert len(compiled) == (0 if more else MOST_SUBSETS)
