@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 WILDCARD = "*"
+MOST_BYTES = 4 << 20
+"""Of the names that one sidecar may have asked for of a type; those of 10,000 ports of Services are below 1 MB."""
 
 
 class Difference(NamedTuple):
@@ -23,6 +25,10 @@ class Difference(NamedTuple):
         return bool(self.changed or self.removed)
 
 
+class TooMuch(Exception):
+    """A sidecar has asked for more than is kept for it."""
+
+
 class Subscription:
     """One type of resource on one stream."""
 
@@ -34,7 +40,11 @@ class Subscription:
         self._gone: set[str] = set()
 
     def ask(self, subscribe: Collection[str], unsubscribe: Iterable[str], known: Mapping[str, str]) -> None:
-        """Take a request: names it adds and takes away, and versions that a sidecar has from an earlier stream."""
+        """Take a request: names it adds and takes away, and versions that a sidecar has from an earlier stream.
+
+        Raises:
+            TooMuch: its names come to more than ``MOST_BYTES``; the pilot is everybody's.
+        """
         if not self._begun:
             self._everything = not subscribe
             self._known.update(known)
@@ -50,6 +60,9 @@ class Subscription:
             self._names.discard(name)
             self._known.pop(name, None)
             self._gone.discard(name)
+        size = sum(map(len, self._names)) + sum(map(len, self._known))
+        if size > MOST_BYTES:
+            raise TooMuch(f"names of {size} characters were asked for; at most {MOST_BYTES} are kept")
 
     def difference(self, versions: Mapping[str, str]) -> Difference:
         """Return what the sidecar lacks of resources with these versions; a name that there is not is gone."""

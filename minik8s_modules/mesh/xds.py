@@ -26,7 +26,7 @@ from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identity import Sidecar
 from minik8s_modules.mesh.messages import Message
 from minik8s_modules.mesh.resources import TYPES
-from minik8s_modules.mesh.subscriptions import Difference, Subscription
+from minik8s_modules.mesh.subscriptions import Difference, Subscription, TooMuch
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,8 @@ Refused = Callable[[Sidecar, set[str], str], None]
 """Told of a sidecar, the VirtualServices behind what it refused, and its message."""
 _STREAMS_PER_POD = 4
 """At once: an Envoy has one, and a second one while its successor starts."""
+_MOST_PENDING = 1000
+"""Responses of a stream whose answers are awaited; of one before those, a refusal names no VirtualServices."""
 
 
 class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignore[misc]   # generated without types
@@ -74,6 +76,8 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
         try:
             async for response in stream.responses():
                 yield response
+            if stream.refusal:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, stream.refusal)
         finally:
             reader.cancel()
             stream.close()
@@ -113,6 +117,7 @@ class _Stream:
         self._pending: dict[str, set[str]] = {}
         self._changed = asyncio.Event()
         self._ended = False
+        self.refusal = ""
         loop = asyncio.get_running_loop()
 
         def wake() -> None:
@@ -131,6 +136,9 @@ class _Stream:
             async for request in requests:
                 self._take(request)
                 self._changed.set()
+        except TooMuch as too_much:
+            self.refusal = str(too_much)
+            log.warning("the stream of Pod %s/%s ends: %s", *self._sidecar, too_much)
         finally:
             self.end()
 
@@ -191,6 +199,8 @@ class _Stream:
     def _response(self, kind: str, changed: list[Message], difference: Difference) -> Any:
         nonce = str(next(self._nonces))
         self._pending[nonce] = {each.place for each in changed}
+        if len(self._pending) > _MOST_PENDING:
+            del self._pending[next(iter(self._pending))]
         return discovery_pb2.DeltaDiscoveryResponse(
             type_url=kind,
             nonce=nonce,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from minik8s_modules.mesh.subscriptions import Difference, Subscription
+import pytest
+
+from minik8s_modules.mesh.subscriptions import MOST_BYTES, Difference, Subscription, TooMuch
 
 
 def sent(subscription: Subscription, versions: dict[str, str]) -> Difference:
@@ -55,3 +57,15 @@ def test_all_may_be_asked_for_beside_names_and_taken_back():
     assert sent(one, {"a": "1"}) == Difference(["a"], [])
     one.ask(["b"], ["*"], {})
     assert sent(one, {"a": "2", "b": "1"}).changed == ["b"]
+
+
+def test_what_is_kept_of_a_sidecars_names_has_an_end():
+    one, name = Subscription(), "x" * (1 << 20)
+    for number in range((MOST_BYTES >> 20) - 1):
+        one.ask([f"{name}{number}"], [], {})
+    one.ask([], [f"{name}0"], {})
+    one.ask([f"{name}again"], [], {})
+    with pytest.raises(TooMuch, match="at most"):
+        one.ask([f"{name}more"], [], {})
+    with pytest.raises(TooMuch):
+        Subscription().ask([], [], {"y" * MOST_BYTES + "y": "1"})

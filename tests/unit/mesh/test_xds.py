@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,12 +13,14 @@ import pytest
 from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
 
 from minik8s_modules.base.metrics import Registry
+from minik8s_modules.mesh import xds
 from minik8s_modules.mesh.catalogue import Catalogue, Told
 from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identity import Sidecar
 from minik8s_modules.mesh.mapping import decide_mapping
 from minik8s_modules.mesh.messages import Packer
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, TYPES
+from minik8s_modules.mesh.subscriptions import MOST_BYTES
 from minik8s_modules.mesh.xds import Discovery
 from tests.unit.mesh.namespaces import declared
 
@@ -30,6 +33,7 @@ BY_WEIGHT = {"name": "x", "serviceRef": "reviews", "port": 9080, "subsets": [{"n
 BY_PATH = {"name": "x", "serviceRef": "reviews", "port": 9080, "subsets": [{"name": "v2", "url": "/2"}]}
 NAME = "reviews.shop:9080"
 LONG_S = 60.0
+LONG_NAME = "x" * 5000
 
 
 class Pilot:
@@ -56,8 +60,10 @@ class Pilot:
             return Sidecar("shop", "client") if header == "Bearer of-a-pod" else None
 
         server = grpc.aio.server()
-        discovery = Discovery(self.catalogue, identify, self.figures, lambda *refusal: self.refusals.append(refusal))
-        ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(discovery, server)
+        self.discovery = Discovery(
+            self.catalogue, identify, self.figures, lambda *refusal: self.refusals.append(refusal)
+        )
+        ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(self.discovery, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         try:
@@ -199,6 +205,30 @@ def test_one_pod_has_a_few_streams_at_once_and_what_is_left_is_forgotten():
             await asyncio.sleep(0.01)
         assert not pilot.catalogue.has_sidecars("shop")
         assert pilot.catalogue.get("shop") is None
+
+    run(journey)
+
+
+def test_a_sidecar_that_asks_for_ever_more_names_is_sent_away():
+    async def journey(_pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        for number in range(MOST_BYTES // len(LONG_NAME) // 100 + 1):
+            with contextlib.suppress(asyncio.InvalidStateError):  # it is over by then
+                await envoy.ask(ENDPOINTS, *(f"{LONG_NAME}{number}-{each}" for each in range(100)))
+        assert await asyncio.wait_for(envoy.call.code(), LONG_S) == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    run(journey)
+
+
+def test_answers_that_never_come_are_not_waited_for_without_end():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        await ready(pilot, envoy)
+        for _ in range(xds._MOST_PENDING + 5):
+            await envoy.ask(ENDPOINTS, NAME)
+            await asyncio.wait_for(envoy.call.read(), LONG_S)
+        (stream,) = pilot.discovery._streams
+        assert len(stream._pending) == xds._MOST_PENDING
 
     run(journey)
 
