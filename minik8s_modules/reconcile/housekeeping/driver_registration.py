@@ -7,15 +7,20 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.module_utils.minik8s.core.paths import KUBELET, PLUGINS_REGISTRY
 from minik8s_modules.reconcile.housekeeping.job import Job, World
 
 LOOK_S, EVERY_S = 5.0, 60.0
+_RETRY = Backoff(initial_s=LOOK_S, maximum_s=EVERY_S)
 _ABOVE = frozenset({PLUGINS_REGISTRY, KUBELET})
 
 
 class DriverRegistration(Job):
-    """Asks when containers of registrars come and go, and every minute; nodes without any are never asked."""
+    """Asks when containers of registrars come and go, and every minute; nodes without any are never asked.
+
+    A registrar that does not answer is asked again after 5 s, and then ever less often.
+    """
 
     section = "plugins"
 
@@ -24,7 +29,7 @@ class DriverRegistration(Job):
         self._node = node
         self._world = world
         self._asked: frozenset[str] = frozenset()
-        self._again_s = 0.0
+        self._again_s, self._failed = 0.0, 0
         self._known: frozenset[str] | None = None
         """Drivers whose registrars were told; None until the node was asked once."""
         self._told = ""
@@ -45,6 +50,7 @@ class DriverRegistration(Job):
         if running == self._asked and now_s < self._again_s:
             return None
         fresh = running == self._asked
+        self._failed = self._failed if fresh else 0
         self._asked = running
         return {"known": sorted(self._known or ()) if fresh else []}
 
@@ -53,7 +59,9 @@ class DriverRegistration(Job):
         drivers = {str(name): said for name, said in (result.get("drivers") or {}).items() if isinstance(said, dict)}
         errors = {str(name): str(why) for name, why in (result.get("errors") or {}).items()}
         self._known = frozenset(drivers)
-        self._again_s = now_s + (LOOK_S if errors or not drivers else EVERY_S)
+        self._failed = self._failed + 1 if errors or not drivers else 0
+        # what drivers that died leave behind fails for ever, as do Pods that look there and are no registrars
+        self._again_s = now_s + (_RETRY.delay_s(self._failed) if self._failed else EVERY_S)
         told = "; ".join(f"{name}: {why}" for name, why in sorted(errors.items()))
         if told and told != self._told:
             self._world.tell(

@@ -68,6 +68,20 @@ def test_a_registrars_node_is_asked_when_it_comes_every_minute_and_when_it_goes(
     assert kept.options()["known"] == [], "a new registrar has been told nothing"
 
 
+def test_what_never_answers_is_asked_ever_less_often():
+    kept = _Kept()
+    kept.world.api = [pod(REGISTRY)]
+    asked = 0
+    for _ in range(int(600 / LOOK_S)):
+        if registering(kept):
+            asked += 1
+            kept.answer({"drivers": {}, "errors": {"left-over.sock": "nobody answers"}})
+            registering(kept)
+        kept.clock.advance(LOOK_S)
+    assert asked <= 4 + 600 / EVERY_S + 1
+    assert asked > 600 / EVERY_S / 2
+
+
 def _containers() -> list[ObservedContainer]:
     seen = observations([{"container": "registrar", "state": "running", "created": 1}])
     return [one._replace(pod_uid="u") for one in seen.attempts()]
