@@ -164,8 +164,10 @@ def _own_class(storage_class: JsonObject) -> list[Cause]:
 
 
 _STAYS_BELOW = check.if_set(check.held(lambda path: ".." not in path.split("/"), "must not contain '..'"))
-_FOLDER = check.fields(("path", _ABSOLUTE), ("path", _STAYS_BELOW))
-_SHARE = check.fields(("server", check.mandatory()), ("share", check.mandatory(_ABSOLUTE)), ("share", _STAYS_BELOW))
+_NOT_ROOT = check.if_set(check.held(lambda path: bool(set(path.split("/")) - {"", "."}), "must be more than '/'"))
+_OF_FOLDERS = check.every(_ABSOLUTE, _STAYS_BELOW, _NOT_ROOT)  # as nodes make them (volumes/folders.py)
+_FOLDER = check.fields(("path", _OF_FOLDERS))
+_SHARE = check.fields(("server", check.mandatory()), ("share", check.mandatory(_OF_FOLDERS)))
 
 
 def validate_storage_class_update(new: JsonObject, old: JsonObject) -> list[Cause]:

@@ -26,6 +26,7 @@ _NO_NODE = (
 
 
 _NO_SERVER = "give the class the parameters server, an address of the node that exports, and share, the exported folder"
+_ROOT = "volumes have folders in a folder, not in / itself: give another class the parameter path"
 _STRANGE_SERVER = (
     "{} is no address of a node (kubectl get nodes -o wide), and nobody would make its folders; volumes of other "
     "servers take a provisioner of their own, or PersistentVolumes that you write"
@@ -70,6 +71,8 @@ class HostPath:
         if storage_class.get("mountOptions"):
             raise CannotProvision("folders of a machine have no mountOptions")
         folder = str(parameters.get("path") or _FOLDERS).rstrip("/")
+        if not {*folder.split("/")} - {"", "."}:  # no node would make it, or let it go
+            raise CannotProvision(_ROOT)
         is_deleted = storage_class.get("reclaimPolicy") == "Delete"
         here = {"matchExpressions": [{"key": _HOSTNAME, "operator": "In", "values": [host]}]}
         return {
