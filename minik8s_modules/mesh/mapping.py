@@ -200,7 +200,10 @@ class _Namespace:
         """Return the ready endpoints of a port; where none is, those that still serve while they end (KEP-1669)."""
         ready: _Found = {}
         ending: _Found = {}
+        family = "IPv6" if ":" in objects.spec(service)["clusterIP"] else "IPv4"
         for one in self._slices[objects.name(service)]:
+            if one.get("addressType") != family:
+                continue  # a name is no address: sidecars would refuse all that came with it
             for number in _numbers(one, port.get("name") or ""):
                 for told in one.get("endpoints") or []:
                     into = _usable(told, ready, ending)

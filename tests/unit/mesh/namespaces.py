@@ -37,7 +37,8 @@ def endpoint_slice(name: str, pods: Iterable[str], *, ready: bool = True) -> Jso
     points = [
         {"addresses": [IPS[pod]], "conditions": conditions, "targetRef": {"kind": "Pod", "name": pod}} for pod in pods
     ]
-    return {"metadata": meta, "ports": [{"port": 8080, "protocol": "TCP"}], "endpoints": points}
+    ports = [{"port": 8080, "protocol": "TCP"}]
+    return {"metadata": meta, "addressType": "IPv4", "ports": ports, "endpoints": points}
 
 
 def virtual_service(name: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> JsonObject:

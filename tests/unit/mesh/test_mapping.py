@@ -51,6 +51,16 @@ def test_the_order_of_objects_decides_nothing() -> None:
         assert (mapping_spec(one), one.verdicts) == (mapping_spec(other), other.verdicts), path
 
 
+def test_names_and_addresses_of_the_other_family_are_nobody_to_send_requests_to() -> None:
+    found = declared({"services": [{"name": "web", "ports": [80]}], "pods": {"web": ["a"]}})
+    (pods,) = found.slices
+    others = [
+        {**pods, "addressType": kind, "endpoints": [{"addresses": [address]}]}
+        for kind, address in (("FQDN", "db.example.com"), ("IPv6", "fd00::1"))
+    ]
+    assert decide_mapping(found._replace(slices=[*others, pods])) == decide_mapping(found)
+
+
 @pytest.mark.parametrize(
     ("weights", "sizes"),
     [([1, 2], [2, 1]), ([5, 1, 3], [1, 4, 2]), ([10**9, 10**9], [3, 50]), ([2**31 - 1, 1], [1, 1])],
