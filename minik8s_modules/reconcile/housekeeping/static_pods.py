@@ -27,7 +27,7 @@ from minik8s_modules.api.schema import structural
 from minik8s_modules.api.validation import validate_create
 from minik8s_modules.base.clock import rfc3339
 
-_API_SOURCES = ("configMap", "secret", "projected", "persistentVolumeClaim")
+_API_SOURCES = ("configMap", "secret", "projected", "persistentVolumeClaim", "ephemeral")
 
 
 class BadManifest(ValueError):

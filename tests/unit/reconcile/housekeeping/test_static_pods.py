@@ -49,6 +49,9 @@ def test_a_manifest_becomes_a_pod_of_its_node():
     assert only(manifest(hostname="other"))["metadata"]["uid"] != meta["uid"]
 
 
+CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -58,6 +61,7 @@ def test_a_manifest_becomes_a_pod_of_its_node():
         (manifest(containers=[]), "spec.containers: Required value"),
         (manifest(unheard="of"), "spec.unheard"),
         (manifest(volumes=[{"name": "v", "configMap": {"name": "c"}}]), "take nothing from the API"),
+        (manifest(volumes=[{"name": "v", "ephemeral": {"volumeClaimTemplate": CLAIM}}]), "take nothing from the API"),
         (
             manifest(containers=[{"name": "a", "image": "i", "envFrom": [{"secretRef": {"name": "s"}}]}]),
             "no environment",
