@@ -42,15 +42,23 @@ class _Store:
     def __init__(self, table: Table) -> None:
         self.table = table
         self._lock = threading.Lock()
-        self._changed: dict[Key, JsonObject | None] = {}
+        self._changed: dict[Key, JsonObject] = {}
         self._lines: dict[Key, list[str]] = {}
 
     def change(self, old: JsonObject | None, new: JsonObject | None) -> None:
-        """Take note; the lines are made when somebody asks, so once for many changes."""
+        """Take note; the lines are made when somebody asks, so once for many changes. Of what is gone nothing is kept.
+
+        Nobody may ever ask: a Prometheus is away, or only target files are wanted.
+        """
         obj = new if new is not None else old
-        if obj is not None:
-            with self._lock:
+        if obj is None:
+            return
+        with self._lock:
+            if new is not None:
                 self._changed[key(obj)] = new
+            else:
+                self._changed.pop(key(obj), None)
+                self._lines.pop(key(obj), None)
 
     def parts(self) -> Iterator[str]:
         """Yield the text of each family."""
@@ -58,7 +66,7 @@ class _Store:
             changed, self._changed = self._changed, {}
             for identity, obj in changed.items():
                 self._lines.pop(identity, None)
-                made = self._made(obj) if obj is not None else None
+                made = self._made(obj)
                 if made is not None:
                     self._lines[identity] = made
             found = [*self._lines.values()]

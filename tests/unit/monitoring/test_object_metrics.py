@@ -125,3 +125,21 @@ def test_a_change_is_told_and_an_object_that_is_gone_is_not():
     finally:
         api.cut_watches()
         informers.stop()
+
+
+def test_of_what_is_gone_nothing_is_kept_though_nobody_asks_for_figures():
+    api = FakeApi()
+    informers = Informers(api)
+    metrics = ObjectMetrics(informers)
+    informers.start()
+    (store,) = [each for each in metrics._stores if each.table.kind is POD]
+    try:
+        for number in range(20):
+            api.create(POD, {**POD_OBJECT, "metadata": {"name": f"p{number}", "namespace": "shop"}})
+        until(lambda: len(store._changed) == 20)
+        for number in range(20):
+            api.delete(POD, f"p{number}", "shop", grace_s=0)
+        until(lambda: not store._changed)
+    finally:
+        api.cut_watches()
+        informers.stop()
