@@ -9,9 +9,11 @@ from typing import Any
 
 import yaml
 
+from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.objects import JsonObject, dig
 from minik8s_modules.api.pods.pod_templates import TEMPLATES
 from minik8s_modules.api.pods.sidecars import has_sidecar, sidecar_obstacle, with_sidecar
+from minik8s_modules.api.schema.structural import type_errors
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.original.manifests import documents
 from minik8s_modules.cli.output import warn
@@ -46,6 +48,8 @@ def injected(document: Any, where: str) -> Any:
     if not isinstance(parent, dict) or not isinstance(parent.get("spec"), dict):
         return document
     spec = parent["spec"]
+    if wrong := _wrong(spec):
+        raise UsageError(f"{where}: {_named(document)} is no Pod that can be read: {wrong}")
     if has_sidecar(spec):
         warn(f"{where}: {_named(document)} has a sidecar already, and stays as it is")
         return document
@@ -55,6 +59,16 @@ def injected(document: Any, where: str) -> Any:
     target = made if path == "spec" else dig(made, *path.split("."))
     target["spec"] = with_sidecar(spec)
     return made
+
+
+def _wrong(spec: JsonObject) -> str:
+    """Return why what is like a Pod's spec cannot be read, "" if it can."""
+    for cause in type_errors(POD, {"spec": spec}):
+        return cause.message
+    for field in ("initContainers", "containers"):
+        if None in (spec.get(field) or []):
+            return f"spec.{field} has an item that is null"
+    return ""
 
 
 def _place(document: JsonObject) -> str:

@@ -76,3 +76,24 @@ def test_a_pod_that_can_have_none_is_refused_with_the_reason(
     told = capsys.readouterr().err
     assert "Pod web can have no sidecar" in told
     assert why in told
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": "x"},
+        {"containers": [1]},
+        {"containers": [None]},
+        {"containers": [{"name": "c", "securityContext": "x"}]},
+        {"securityContext": [1], "containers": [{"name": "c"}]},
+        {"initContainers": {"a": 1}, "containers": None},
+    ],
+)
+@pytest.mark.parametrize("metadata", [{"name": "web"}, "web"])
+def test_what_cannot_be_read_is_refused_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spec: dict[str, Any], metadata: Any
+):
+    file = tmp_path / "it.yml"
+    file.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
+    assert main(["inject", "-f", str(file)]) != 0
+    assert "document 1: Pod" in capsys.readouterr().err
