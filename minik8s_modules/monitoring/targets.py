@@ -98,8 +98,8 @@ def _first_port(pod: JsonObject) -> str:
 def _problem(asked: _Asked) -> str:
     if not asked.port:
         return "no port to scrape: set the annotation prometheus.io/port, or a containerPort"
-    if not (asked.port.isascii() and asked.port.isdecimal() and 0 < int(asked.port[:6]) <= _LARGEST_PORT):
-        return f"port {asked.port!r} to scrape is not a number from 1 to {_LARGEST_PORT}"
+    if not _is_port(asked.port):
+        return f"port {asked.port[:80]!r} to scrape is not a number from 1 to {_LARGEST_PORT}"
     if asked.path and not (
         asked.path.startswith("/") and asked.path.isprintable() and len(asked.path) <= _LONGEST_PATH
     ):
@@ -107,6 +107,11 @@ def _problem(asked: _Asked) -> str:
     if asked.scheme and asked.scheme not in _SCHEMES:
         return f"prometheus.io/scheme {asked.scheme[:80]!r} is neither http nor https"
     return ""
+
+
+def _is_port(text: str) -> bool:
+    few = len(text) <= len(str(_LARGEST_PORT))
+    return few and text.isascii() and text.isdecimal() and 0 < int(text) <= _LARGEST_PORT
 
 
 def _at(address: str, port: int) -> str:

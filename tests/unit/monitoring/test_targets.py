@@ -39,3 +39,13 @@ def test_what_is_no_path_is_refused(text: str):
     pod = {"metadata": {"name": "p", "namespace": "n", "annotations": annotations}, "status": {"podIP": "10.0.0.1"}}
     assert decide_pod(pod).content == ""
     assert "prometheus.io/path" in decide_pod(pod).problem
+
+
+@pytest.mark.parametrize("text", ["0", "65536", "0080809999", "008080" + "0" * 5000, "٨٠", "-1", "8_0"])
+def test_what_is_no_port_is_refused_in_few_words(text: str):
+    annotations = {"prometheus.io/scrape": "true", "prometheus.io/port": text}
+    pod = {"metadata": {"name": "p", "namespace": "n", "annotations": annotations}, "status": {"podIP": "10.0.0.1"}}
+    found = decide_pod(pod)
+    assert found.content == ""
+    assert "is not a number from 1 to 65535" in found.problem
+    assert len(found.problem) < 200
