@@ -35,7 +35,9 @@ Refused = Callable[[Sidecar, set[str], str], None]
 _STREAMS_PER_POD = 4
 """At once: an Envoy has one, and a second one while its successor starts."""
 _MOST_PENDING = 1000
-"""Responses of a stream whose answers are awaited; of one before those, a refusal names no VirtualServices."""
+"""Responses of a stream whose answers are awaited; that of one before those is not heard."""
+_MESSAGE_LIMIT = 1024
+"""Of a sidecar's words: as long as an Event's."""
 
 
 class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignore[misc]   # generated without types
@@ -162,10 +164,10 @@ class _Stream:
         kind = request.type_url
         if kind not in TYPES:
             return
-        places = self._pending.pop(request.response_nonce, set())
-        if request.HasField("error_detail"):
-            self._nack(kind, places, request.error_detail.message)
-        elif request.response_nonce:
+        places = self._pending.pop(request.response_nonce, None)
+        if places is not None and request.HasField("error_detail"):
+            self._nack(kind, places, request.error_detail.message[:_MESSAGE_LIMIT])
+        elif places is not None:
             self._figures.answers.labels(_short(kind), "ack").inc()
         known = dict(request.initial_resource_versions)
         if not request.response_nonce or request.resource_names_subscribe or request.resource_names_unsubscribe:

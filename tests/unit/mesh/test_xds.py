@@ -233,6 +233,24 @@ def test_answers_that_never_come_are_not_waited_for_without_end():
     run(journey)
 
 
+def test_an_answer_to_what_was_never_sent_is_not_heard_and_a_long_one_is_cut():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        await ready(pilot, envoy, BY_WEIGHT)
+        for nonce in ("never", "1", "1", ""):
+            request = discovery_pb2.DeltaDiscoveryRequest(type_url=ROUTES, response_nonce=nonce)
+            request.error_detail.message = "no"
+            await envoy.call.write(request)
+        pilot.declare(BY_PATH)
+        await envoy.told(refused="x" * 100_000)
+        while not pilot.refusals:
+            await asyncio.sleep(0.01)
+        ((_, _, message),) = pilot.refusals
+        assert message == "x" * 1024
+
+    run(journey)
+
+
 def test_types_that_nobody_serves_are_not_answered():
     async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
         envoy = Envoy(channel)
