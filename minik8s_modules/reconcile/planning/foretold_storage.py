@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS
+from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.storage import claims
 from minik8s_modules.controllers.simulation.simulated_cluster import World
@@ -98,11 +98,12 @@ def _staying(obj: JsonObject, pods: Sequence[JsonObject]) -> Note:
     """Return for whom something that is deleted stays."""
     key, about = objects.key(obj), of(PERSISTENT_VOLUME, name=objects.name(obj))
     if obj.get("kind") == PERSISTENT_VOLUME_CLAIM.kind:
-        about = of(PERSISTENT_VOLUME_CLAIM, *key)
         users = sorted(objects.name(pod) for pod in pods if str(key) in by_claim(pod) and _has_node(pod))
         named = ", ".join(users[:_NAMED]) + (f" and {len(users) - _NAMED} more" if users[_NAMED:] else "")
         whom = f"until pods that use it are gone: {named}" if users else _until_done(obj)
-        return Note(f"PersistentVolumeClaim {key} would stay, with its data, {whom}", (about,))
+        who = [of(POD, key.namespace)] if users[_NAMED:] else [of(POD, key.namespace, name) for name in users]
+        text = f"PersistentVolumeClaim {key} would stay, with its data, {whom}"
+        return Note(text, (of(PERSISTENT_VOLUME_CLAIM, *key), *who))
     if is_to_go(obj):
         return Note(
             f"PersistentVolume {objects.name(obj)} would go, with its data: {_place(obj)}", (about, *_holder(obj))

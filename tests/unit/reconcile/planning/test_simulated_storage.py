@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, STORAGE_CLASS, Kind
+from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, STORAGE_CLASS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.feeds.plan_subjects import of
 from minik8s_modules.reconcile.planning.foretold_storage import foretold_folders
@@ -172,6 +172,17 @@ def test_a_claim_in_use_would_stay_and_goes_with_its_last_pod():
     assert told([held, mine], ("delete", space), pods=(user,)) == [
         "PersistentVolume v would be Released, of PersistentVolumeClaim shop/data"
     ]
+
+
+def test_who_may_not_read_pods_is_not_told_which_use_a_claim():
+    mine = bound("data", "v")
+    mine["metadata"]["finalizers"] = ["kubernetes.io/pvc-protection"]
+    going = {**mine, "metadata": {**mine["metadata"], "deletionTimestamp": "2026-01-01T12:00:00Z"}}
+    held = volume("v", claimRef={"namespace": "shop", "name": "data", "uid": "data"})
+    for count, expected in ((1, [of(POD, "shop", "p0")]), (6, [of(POD, "shop")])):
+        users = tuple(pod(f"p{number}", "data", on="n1") for number in range(count))
+        (note,) = found([held, mine], ("update", going), pods=users).messages
+        assert note.about == (of(PERSISTENT_VOLUME_CLAIM, "shop", "data"), *expected)
 
 
 def test_a_volume_that_is_bound_would_stay_until_its_claim_is_gone():
