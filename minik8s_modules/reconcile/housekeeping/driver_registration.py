@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from minik8s_modules.api import objects
+from minik8s_modules.api import objects, syntax
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.validation.csi import validate_node
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.module_utils.minik8s.core.paths import KUBELET, PLUGINS_REGISTRY
 from minik8s_modules.reconcile.housekeeping.job import Job, World
@@ -58,6 +59,9 @@ class DriverRegistration(Job):
         """Take over what the drivers say of the node; one that does not answer is an Event, once."""
         drivers = {str(name): said for name, said in (result.get("drivers") or {}).items() if isinstance(said, dict)}
         errors = {str(name): str(why) for name, why in (result.get("errors") or {}).items()}
+        for name, why in [(name, why) for name, said in drivers.items() if (why := _fault(name, said))]:
+            errors[name] = why
+            del drivers[name]  # the others are registered all the same
         self._known = frozenset(drivers)
         self._failed = self._failed + 1 if errors or not drivers else 0
         # what drivers that died leave behind fails for ever, as do Pods that look there and are no registrars
@@ -75,3 +79,13 @@ def registers(pod: JsonObject) -> bool:
     """Return whether the Pod can put a socket where registrars do."""
     paths = (str(objects.dig(one, "hostPath", "path") or "") for one in objects.spec(pod).get("volumes") or [])
     return any(path.rstrip("/") in _ABOVE or path.startswith(f"{PLUGINS_REGISTRY}/") for path in paths)
+
+
+def _fault(name: str, said: Mapping[str, Any]) -> str:
+    """Return why the API would refuse what a driver says, and with it what all others of the node say; "" if not."""
+    topology = said.get("topology") or {}
+    row = {"name": name, "nodeID": str(said.get("node_id") or ""), "topologyKeys": sorted(topology)}
+    causes = [f"{cause.field}: {cause.message}" for cause in validate_node({"spec": {"drivers": [row]}})]
+    for key, value in sorted(topology.items()):
+        causes += [f"topology {key}: {why}" for why in syntax.label_value(str(value))]
+    return "; ".join(causes)

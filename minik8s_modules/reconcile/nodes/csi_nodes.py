@@ -15,6 +15,7 @@ from minik8s_modules.api.kinds import CSI_NODE, NODE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.interface import Api
 
+_MOST = 2**31 - 1
 NODE_IDS = "csi.volume.kubernetes.io/nodeid"
 Drivers = Mapping[str, JsonObject]
 """By name what a driver says of the node: ``{"node_id", "max_volumes", "topology"}``."""
@@ -29,7 +30,7 @@ def _row(name: str, said: JsonObject) -> JsonObject:
     row: JsonObject = {"name": name, "nodeID": str(said.get("node_id") or "")}
     if keys := sorted(said.get("topology") or {}):
         row["topologyKeys"] = keys
-    most = int(said.get("max_volumes") or 0)
+    most = min(int(said.get("max_volumes") or 0), _MOST)
     return row | {"allocatable": {"count": most}} if most > 0 else row
 
 

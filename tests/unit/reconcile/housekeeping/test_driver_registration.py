@@ -11,7 +11,7 @@ from tests.unit.reconcile.housekeeping.test_housekeeper import _Kept
 from tests.unit.reconcile.worlds import observations
 
 REGISTRY = "/var/lib/kubelet/plugins_registry"
-SAID = {"drivers": {"d.example.com": {"node_id": "n1", "max_volumes": 0, "topology": {}}}, "errors": {}}
+SAID: JsonObject = {"drivers": {"d.example.com": {"node_id": "n1", "max_volumes": 0, "topology": {}}}, "errors": {}}
 
 
 def pod(*paths: str) -> JsonObject:
@@ -80,6 +80,25 @@ def test_what_never_answers_is_asked_ever_less_often():
         kept.clock.advance(LOOK_S)
     assert asked <= 4 + 600 / EVERY_S + 1
     assert asked > 600 / EVERY_S / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("No Name", {}), ("x" * 64, {}), ("b.example.com", {"node_id": "i" * 193}),
+        ("b.example.com", {"topology": {"not a key": "east"}}),
+        ("b.example.com", {"topology": {"zone": "not a value"}}),
+    ],
+)  # fmt: skip
+def test_a_driver_that_the_api_would_refuse_keeps_no_other_from_being_registered(name: str, changes: JsonObject):
+    kept = _Kept()
+    kept.world.api = [pod(REGISTRY)]
+    registering(kept)
+    good = SAID["drivers"]["d.example.com"]
+    kept.answer({"drivers": {"d.example.com": good, name: {**good, **changes}}, "errors": {}})
+    registering(kept)
+    assert kept.world.found == [{"d.example.com": good}]
+    assert kept.world.told == ["FailedDriverRegistration"]
 
 
 def _containers() -> list[ObservedContainer]:

@@ -31,6 +31,10 @@ def test_drivers_come_change_and_go():
     assert csi_nodes.NODE_IDS not in (api.get(NODE, "n1")["metadata"].get("annotations") or {})
 
 
+def test_a_limit_that_no_field_holds_is_the_largest():
+    assert csi_nodes.rows({"d.example.com": {**SAID, "max_volumes": 2**40}})[0]["allocatable"] == {"count": 2**31 - 1}
+
+
 def test_what_is_so_is_not_written_again():
     api = FakeApi()
     api.create(NODE, {"metadata": {"name": "n1", "uid": "u1"}})
