@@ -13,7 +13,7 @@ from minik8s_modules.api.objects import JsonObject, all_containers
 
 IMAGE = "minik8s/envoy:1"
 USER = 1337
-"""Whose connections the rules let through (roles/envoy/files/intercept)."""
+"""User and group whose connections the rules let through (roles/envoy/files/intercept)."""
 RULES: JsonObject = {
     "name": "intercept",
     "image": IMAGE,
@@ -48,8 +48,10 @@ def sidecar_obstacle(spec: JsonObject) -> str:
     for field, number, each in all_containers({"spec": spec}):
         if each.get("name") in {RULES["name"], SIDECAR["name"]}:
             return f"{field}[{number}] is called {each['name']}, as a container of the sidecar is"
-        if (each.get("securityContext") or {}).get("runAsUser", whole.get("runAsUser")) == USER:
-            return f"{field}[{number}] runs as user {USER}, whose connections pass the sidecar by"
+        own = {**whole, **(each.get("securityContext") or {})}
+        for word, runs_as in (("user", own.get("runAsUser")), ("group", own.get("runAsGroup"))):
+            if runs_as == USER:
+                return f"{field}[{number}] runs as {word} {USER}, whose connections pass the sidecar by"
     return ""
 
 

@@ -64,6 +64,7 @@ def test_what_makes_no_pods_and_what_has_one_stays_as_it_is(tmp_path: Path, caps
         ({"hostNetwork": True}, "hostNetwork"),
         ({"automountServiceAccountToken": False}, "no token"),
         ({"securityContext": {"runAsUser": 1337}}, "containers[0] runs as user 1337"),
+        ({"securityContext": {"runAsGroup": 1337}}, "containers[0] runs as group 1337"),
         ({"initContainers": [{"name": "envoy", "image": "other"}]}, "initContainers[0] is called envoy"),
     ],
 )
