@@ -322,7 +322,8 @@ def _unmade(context: Context, entry: ContainerEntry) -> str:
                 hostpath.would_make(mount["host_path"], hostpath.kind_of(mount["host_path"]), mount["host_type"])
             )
         else:
-            missing = not stands(mount["kind"], volume_root(context.state_dir, context.run_dir, uid, mount))
+            root = volume_root(context.state_dir, context.run_dir, uid, mount)
+            missing = not stands(context.state_dir, mount["kind"], root)
         if missing:
             return mount["volume"]
     return ""

@@ -3,8 +3,9 @@
     record ─NodeStageVolume─▶ staging, once a node ─NodePublishVolume─▶ target, once a pod     (and back, for removal)
 
 The record ``<state_dir>/csi/<uid>/<volume>.json`` says whom to ask to take the volume away; it is written first and
-goes last, so that whatever a kill leaves is finished by the next pass: CSI's calls may be repeated. Nothing is deleted
-here but records and empty folders, which alone ``rmdir`` takes. Source: kubernetes ``pkg/volume/csi``.
+goes last, and says when the volume is ready, so that whatever a kill or a slow driver leaves is finished by the next
+pass: what is mounted may still lack its group. CSI's calls may be repeated. Nothing is deleted here but records and
+empty folders, which alone ``rmdir`` takes. Source: kubernetes ``pkg/volume/csi``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..core.section import Facets, Plan, Step
 from . import csi_calls, csi_secrets, mounts, persistent
 
 Checkpoint = Callable[[str], None]
-MOUNTED = "mounted"
+MOUNTED, UNFINISHED = "mounted", "not finished"
 _ENDING = ".json"
 _CALLS = frozenset({"stage", "publish", "expand"})
 _STAGING = threading.Lock()
@@ -90,11 +91,21 @@ def in_use(state_dir: str) -> list[str]:
 
 def facets(state_dir: str, path: str, among: list[mounts.Mount]) -> Facets:
     """Return whose volume the one at a target is, and whether the kernel shows it."""
-    folder = os.path.dirname(path)
-    uid, volume = path[len(f"{KUBELET}/pods/") :].partition("/")[0], os.path.basename(folder)
-    record = read_json(record_path(state_dir, f"{uid}/{volume}")) or {}
-    shown = MOUNTED if is_mounted(path, among) else "not mounted"
-    return {**_identity(record), "state": shown, **_size(record)}
+    record = _record_at(state_dir, path)
+    mounted = MOUNTED if record.get("ready") else UNFINISHED
+    return {**_identity(record), "state": mounted if is_mounted(path, among) else "not mounted", **_size(record)}
+
+
+def is_ready(state_dir: str, path: str) -> bool:
+    """Return whether the volume at a target may be used: mounted, and given to its group."""
+    return bool(_record_at(state_dir, path).get("ready")) and is_mounted(path)
+
+
+def _record_at(state_dir: str, path: str) -> dict[str, Any]:
+    """Return what was noted of the volume at a target, {} for nothing."""
+    uid, volume = path[len(f"{KUBELET}/pods/") :].partition("/")[0], os.path.basename(os.path.dirname(path))
+    found: dict[str, Any] = read_json(record_path(state_dir, f"{uid}/{volume}")) or {}
+    return found
 
 
 def _identity(said: Mapping[str, Any]) -> Facets:
@@ -152,9 +163,10 @@ def publish(checkpoint: Checkpoint, dirs: Dirs, key: str, entry: Mapping[str, An
         kept = {name: entry.get(name) for name in ("driver", "handle", "read_only")}
         kept["attached"] = "publish_context" in entry
         kept["size_bytes"] = entry.get("had_bytes") or entry.get("size_bytes")
+        record = {**kept, "staging": staging, "ready": False}
         checkpoint("note volume")
         with _STAGING:
-            _note(record_path(dirs.state, key), {**kept, "staging": staging})
+            _note(record_path(dirs.state, key), record)
         asked = {
             "volume_id": entry["handle"],
             "publish_context": entry.get("publish_context") or {},
@@ -174,6 +186,8 @@ def publish(checkpoint: Checkpoint, dirs: Dirs, key: str, entry: Mapping[str, An
         raise KeyFault("FailedMount", f"CSI driver {entry['driver']} mounted nothing at {target}: {_NOT_SHARED}")
     if entry.get("fs_group") is not None:
         persistent.own(checkpoint, target, entry["fs_group"])
+    checkpoint("note that it is ready")
+    _note(record_path(dirs.state, key), {**record, "ready": True})
 
 
 _NOT_SHARED = (

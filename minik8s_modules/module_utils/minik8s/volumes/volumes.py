@@ -187,12 +187,12 @@ class Volumes:
         return csi.in_use(context.state_dir)
 
 
-def stands(kind: str, path: str) -> bool:
+def stands(state_dir: str, kind: str, path: str) -> bool:
     """Return whether a volume of ``kind`` at ``path`` was made whole; files are once ``..data`` leads to them."""
     if kind == nfs.KIND:
         return nfs.is_mounted(path)
     if kind == CSI_KIND:
-        return csi.is_mounted(path)
+        return csi.is_ready(state_dir, path)
     return os.path.exists(os.path.join(path, DATA)) if kind in FILE_KINDS else os.path.isdir(path)
 
 
