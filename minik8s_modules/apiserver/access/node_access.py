@@ -34,7 +34,7 @@ from minik8s_modules.api.kinds import (
 from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec
 from minik8s_modules.api.pods.mirror_pods import MIRROR, is_mirror
 from minik8s_modules.api.pods.pod_references import Reference, references
-from minik8s_modules.api.storage.attachments import node_secrets
+from minik8s_modules.api.storage.attachments import attachment_name, driver_of, node_secrets
 from minik8s_modules.apiserver.access.node_index import NodeIndex
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.identity import User
@@ -128,13 +128,19 @@ class NodeAuthorizer:
         return asked.verb == "create" or (asked.verb in {"get", "update", "patch", "delete"} and asked.name == own)
 
     def _attachment(self, node: str, asked: Attributes) -> bool:
-        """Return whether a VolumeAttachment is to the node, or is still to come: its name tells nobody else's."""
+        """Return whether a VolumeAttachment is to the node; of one that is still to come its name says so.
+
+        A watch shows what comes later: a node knows handles, and so the names of attachments to other nodes.
+        """
         if (asked.group, asked.resource) != (VOLUME_ATTACHMENT.group, VOLUME_ATTACHMENT.plural):
             return False
         if asked.verb not in _ONE | _MANY or not asked.name:
             return False
         found = self._cache.get(VOLUME_ATTACHMENT.key("", asked.name))
-        return found is None or spec(found.object).get("nodeName") == node
+        if found is not None:
+            return bool(spec(found.object).get("nodeName") == node)
+        volumes = (item.object for item in self._cache.list(PERSISTENT_VOLUME.prefix).items)
+        return any(driver_of(each) and attachment_name(each, node) == asked.name for each in volumes)
 
     def _range(self, node: str, asked: Attributes) -> bool:
         """Return whether the node gives its range of addresses back, as it does when it leaves."""
