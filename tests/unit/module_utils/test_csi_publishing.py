@@ -59,7 +59,7 @@ class Node:
             if step == dies_at:
                 raise Killed
 
-        csi.publish(checkpoint, self.state_dir, KEY, ENTRY)
+        csi.publish(checkpoint, csi.Dirs(self.state_dir, self.state_dir), KEY, ENTRY)
 
     @property
     def target(self) -> str:
@@ -94,5 +94,5 @@ def test_what_was_mounted_and_not_finished_is_finished_by_the_next_pass(
 def test_a_volume_that_has_grown_stays_ready(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     node = Node(monkeypatch, tmp_path)
     node.publish()
-    csi.expand(lambda _: None, node.state_dir, KEY, {**ENTRY, "size_bytes": 2})
+    csi.expand(lambda _: None, csi.Dirs(node.state_dir, node.state_dir), KEY, {**ENTRY, "size_bytes": 2})
     assert csi.is_ready(node.state_dir, node.target)
