@@ -124,7 +124,7 @@ class Scenario:
             told |= {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}}
             told |= {"revisionHistoryLimit": 10}
         if self.kind is STATEFUL_SET:
-            told |= {"revisionHistoryLimit": 10} | self._claims(dice)
+            told |= {"revisionHistoryLimit": 10} | self._claims(dice, at_once=told["podManagementPolicy"] == "Parallel")
         if self.kind is JOB:
             told |= {"completions": dice.randint(1, 6), "parallelism": dice.randint(0, 4), "backoffLimit": 6}
         self.first, self.then = dict(told), dict(told)
@@ -136,8 +136,11 @@ class Scenario:
             self.then["image"] = "web:2"
         self.bounds = _bounds(dice) if "replicas" in told else None
 
-    def _claims(self, dice: random.Random) -> dict[str, Any]:
-        """Return what a StatefulSet says of claims, and decide what there is for them: a class, volumes, neither."""
+    def _claims(self, dice: random.Random, *, at_once: bool) -> dict[str, Any]:
+        """Return what a StatefulSet says of claims, and decide what there is for them: a class, volumes, neither.
+
+        Of claims that are made at once any may get the last volume: there are volumes for all of them, or for none.
+        """
         if dice.random() < 0.3:
             return {}
         if dice.random() < 0.8:
@@ -149,7 +152,10 @@ class Scenario:
                     ),
                 )
             )
-        self.storage += [(PERSISTENT_VOLUME, volume(number)) for number in range(dice.randint(0, 3))]
+        self.storage += [
+            (PERSISTENT_VOLUME, volume(number))
+            for number in range(dice.choice([0, 5]) if at_once else dice.randint(0, 3))
+        ]
         asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         template = {"metadata": {"name": "data"}, "spec": {**asked, "storageClassName": "disk"}}
         policy = {when: dice.choice(["Retain", "Delete"]) for when in ("whenScaled", "whenDeleted")}
