@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.volumes.mounts import parse_mountinfo
 from tests.machines.test_ipvs_whole import IMAGE, MEMORY_MIB, QUICK, lend
 from tests.support.clusters.labcluster import LabCluster
 
@@ -97,9 +98,9 @@ def wait(cluster: LabCluster, condition: Callable[[], Any], told: str = "") -> N
 
 
 def mounted(cluster: LabCluster, machine: str) -> list[str]:
-    """Return where a machine has NFS mounted for pods."""
-    lines = cluster.on(machine, ["cat", "/proc/self/mountinfo"]).splitlines()
-    return [line.split()[4] for line in lines if " - nfs" in line]
+    """Return where a machine has NFS mounted for pods; the server has the type "nfsd" mounted as well, for itself."""
+    found = parse_mountinfo(cluster.on(machine, ["cat", "/proc/self/mountinfo"]))
+    return [each.point for each in found if each.kind in {"nfs", "nfs4"}]
 
 
 def free(cluster: LabCluster, machine: str) -> bool:
@@ -243,6 +244,7 @@ def test_the_originals_volumes_stand_on_nfs(cluster: LabCluster) -> None:
         look = "cat /data/x 2>/dev/null || echo none; ls /scratch; echo kept >/data/x; touch /scratch/y"
         assert cluster.kubectl("exec", "pvc-pod", "-c", "c1", "--", "sh", "-c", look).split() == [before]
         assert cluster.kubectl("exec", "pvc-pod", "-c", "sidecar", "--", "cat", "/data/x") == "kept\n"
+        assert mounted(cluster, machine)
         gone(cluster, "pvc-pod")
         wait(cluster, partial(free, cluster, machine), "the mount is taken away")
     cluster.kubectl("delete", "pvc", "test-pvc-1", "--wait=false")
