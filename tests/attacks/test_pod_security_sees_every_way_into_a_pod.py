@@ -17,6 +17,7 @@ from tests.attacks.people import editor_of
 from tests.integration.apiserver.conftest import Namespace
 from tests.support.apiserver import Answer
 from tests.support.pki import Certificate
+from tests.support.waiting import until
 
 LEVEL = "pod-security.kubernetes.io/"
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -80,13 +81,18 @@ def test_a_debugging_container_that_keeps_the_level_comes(namespace: Namespace, 
     assert debugged(namespace, None, GOOD).code == 200
 
 
+def audited(namespace: Namespace) -> list[JsonObject]:
+    """Return the lines of the audit log about a namespace, of which the last may still be on its way."""
+    lines = namespace.server.audit.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if namespace.name in line and line.endswith("\n")]
+
+
 def test_the_lower_modes_tell_of_debugging_containers(namespace: Namespace, editor: Certificate):
     level(namespace, enforce="privileged", warn="baseline", audit="restricted")
     answer = debugged(namespace, None, {"privileged": True})
     assert answer.code == 200, answer.body
     assert r"would violate PodSecurity \"baseline:latest\": privileged" in answer.headers["warning"]
-    found = [json.loads(line) for line in namespace.server.audit.read_text().splitlines() if namespace.name in line]
-    assert any(f"{LEVEL}audit-violations" in (one.get("annotations") or {}) for one in found)
+    until(lambda: any(f"{LEVEL}audit-violations" in (one.get("annotations") or {}) for one in audited(namespace)))
 
 
 def test_a_resize_changes_nothing_but_resources(namespace: Namespace, editor: Certificate):

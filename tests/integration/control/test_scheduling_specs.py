@@ -216,14 +216,18 @@ def test_the_overhead_of_a_runtime_class_counts(cluster: Cluster):
     assert f"1 Insufficient {FAKE}" in refused(cluster, space, "additional")
 
 
+def unscheduled(cluster: Cluster, space: str) -> list[str]:
+    """Return the messages of Events that say why Pods have no node."""
+    return [one["message"] for one in cluster.admin.list(EVENT, space).items if one["reason"] == "FailedScheduling"]
+
+
 def test_a_pod_that_asks_for_more_than_is_left_has_to_wait(cluster: Cluster):
     space, node = cluster.namespace(), node_with(cluster, 10)
     cluster.admin.create(POD, pausing("filler", space, 7, affinity=on(node)))
     until(lambda: placed(cluster, space), PATIENCE_S)
     cluster.admin.create(POD, pausing("additional", space, 5, affinity=on(node)))
     assert f"1 Insufficient {FAKE}" in refused(cluster, space, "additional")
-    told = [one["message"] for one in cluster.admin.list(EVENT, space).items if one["reason"] == "FailedScheduling"]
-    assert any("1 Insufficient" in one for one in until(lambda: told or None, PATIENCE_S))
+    until(lambda: any("1 Insufficient" in one for one in unscheduled(cluster, space)), PATIENCE_S)
 
 
 def test_a_selector_that_no_node_matches_keeps_a_pod_waiting(cluster: Cluster):

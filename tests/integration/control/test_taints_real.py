@@ -37,6 +37,11 @@ def left(cluster: Cluster, space: str) -> set[str]:
     return {objects.name(each) for each in cluster.admin.list(POD, space).items}
 
 
+def reasons(cluster: Cluster, space: str) -> set[tuple[str, str]]:
+    """Return the reasons of a namespace's Events, each with the object it is of."""
+    return {(each["reason"], each["involvedObject"]["name"]) for each in cluster.admin.list(EVENT, space).items}
+
+
 def test_a_silent_node_loses_its_pods_when_they_tolerate_it_no_more(
     cluster: Cluster, daemon: Daemon, playing: PlayingNode
 ):
@@ -48,8 +53,7 @@ def test_a_silent_node_loses_its_pods_when_they_tolerate_it_no_more(
     says(cluster, silent, "Unknown")
     until(lambda: taints(cluster, silent) == [UNREACHABLE], PATIENCE_S)
     until(lambda: left(cluster, space) == {"later", "elsewhere"}, PATIENCE_S)
-    reasons = {(each["reason"], each["involvedObject"]["name"]) for each in cluster.admin.list(EVENT, space).items}
-    assert ("TaintManagerEviction", "soon") in reasons
+    until(lambda: ("TaintManagerEviction", "soon") in reasons(cluster, space), PATIENCE_S)
     says(cluster, silent, "True")
     until(lambda: taints(cluster, silent) == [], PATIENCE_S)
     for name in (silent, other):

@@ -136,6 +136,7 @@ def test_a_driver_is_told_secrets_and_its_words_do_not_repeat_them(driver: Runni
     reference, value = "shop/disk", f"secret-{uuid.uuid4()}"
     folder = Path(node.run_dir, "secrets", *reference.split("/"))
     wanted = {key: entry(driver, secrets={"stage": reference})}
+    asked(driver)
     found = run(node, wanted)
     assert found["errors"][key]["reason"] == "SecretMissing"
     assert asked(driver) == []
