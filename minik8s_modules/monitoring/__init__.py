@@ -4,6 +4,6 @@
              └─▶ families ─▶ object_metrics   objects as figures, under the names of kube-state-metrics
     tokens                                    the token with which Prometheus asks the API servers and daemons
 
-It reads objects and writes below one directory; it changes nothing in the cluster. No role installs it: it is run
-beside a Prometheus of one's own (docs/how-to/monitoring.md).
+It reads objects and writes below one directory; it changes nothing in the cluster. The role ``monitoring`` installs it
+together with Prometheus.
 """

@@ -41,7 +41,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     client = client_of(configuration, "minik8s-monitoring")
     directory = Path(configuration.text("directory"))
     if not directory.is_dir():
-        raise ConfigurationError(f"directory: {directory} is not there; make it, with the folders nodes and pods")
+        raise ConfigurationError(f"directory: {directory} is not there; the role monitoring makes it")
     informers = Informers(client)
     metrics = ObjectMetrics(informers)
     parts: list[Part] = [TargetFiles(informers, directory, metrics)]

@@ -1,7 +1,7 @@
 """Whom Prometheus scrapes, decided of one node or Pod: the content of its file for ``file_sd``. Pure.
 
 A node's file has the form of the original MiniK8s: ``<address>:8090``, cAdvisor's port there. Nothing listens at it
-here: Prometheus' configuration puts the kubelet's port in its place, which leads to the API servers
+here: the role's configuration puts the kubelet's port in its place, which leads to the API servers
 (apiserver/nodes/kubelet_hosts.py). The node's name is that of the file.
 
 A Pod is scraped for the original's labels ``monitor: prometheus`` and ``monitorPort``, or for the annotations

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.lab.host import Host
 from tests.lab.parts import image, kernels
 from tests.lab.places import Places
-from tests.support.clients import kubectl_sid, prometheus, python_clients
+from tests.support.clients import kubectl_sid, node_exporter, prometheus, promtool, python_clients
 from tests.support.docker import cni_plugins
 from tests.support.kubectl import kubectl_path
 
@@ -40,6 +40,8 @@ THINGS: dict[str, Callable[[], object]] = {
     "CNI plugins": cni_plugins.plugins,
     "kubectl of sid": kubectl_sid,
     "Prometheus": prometheus,
+    "promtool": promtool,
+    "node exporter": node_exporter,
 }
 
 

@@ -34,6 +34,16 @@ def prometheus() -> Path:
     return debian_program("trixie", "prometheus", "usr/bin/prometheus")
 
 
+def promtool() -> Path:
+    """Return the promtool beside that Prometheus: it checks configurations, rules and metrics."""
+    return debian_program("trixie", "promtool", "usr/bin/promtool")
+
+
+def node_exporter() -> Path:
+    """Return the node exporter of Debian trixie (1.9)."""
+    return debian_program("trixie", "prometheus-node-exporter", "usr/bin/prometheus-node-exporter")
+
+
 def debian_program(suite: str, package: str, member: str) -> Path:
     """Return a program of a Debian package; fetches it the first time.
 

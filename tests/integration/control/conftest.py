@@ -26,6 +26,7 @@ IDENTITIES = {
     "gateway": "system:minik8s:gateway",
     "reconciler": "system:minik8s:reconciler",
     "pilot": "system:minik8s:pilot",
+    "monitoring": "system:minik8s:monitoring",
 }
 
 

@@ -1,6 +1,7 @@
 """A Prometheus of Debian trixie as a process on a port of its own; it scrapes nothing but what a test names.
 
-Prometheus(folder, jobs).start() waits until it is ready; ``targets(job)`` tells what it has found.
+Prometheus(folder, jobs).start() waits until it is ready; ``targets(job)`` tells what it has found. ``more`` are further
+parts of its configuration.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ START_TIMEOUT_S = 60.0
 class Prometheus:
     """One Prometheus with its files below ``directory``."""
 
-    def __init__(self, directory: Path, jobs: list[dict[str, Any]]) -> None:
+    def __init__(self, directory: Path, jobs: list[dict[str, Any]], **more: Any) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
         self._log = directory / "prometheus.log"
         self._config = directory / "prometheus.yml"
-        document = {"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}
+        document = {"global": {"scrape_interval": "1s"}, "scrape_configs": jobs, **more}
         self._config.write_text(yaml.safe_dump(document), encoding="utf-8")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -76,6 +78,16 @@ class Prometheus:
         quoted = urllib.parse.quote(expression)
         result: list[dict[str, Any]] = json.loads(self._get(f"/api/v1/query?query={quoted}"))["data"]["result"]
         return result
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def data(self, path: str) -> Any:
+        """Return the data of a path below /api/v1."""
+        return json.loads(self._get(f"/api/v1/{path}"))["data"]
 
     def _get(self, path: str) -> bytes:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=60) as answer:

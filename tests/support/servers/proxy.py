@@ -9,14 +9,14 @@ import threading
 
 
 class Proxy:
-    """Forwards 127.0.0.1:``port`` to 127.0.0.1:``target``.
+    """Forwards ``address``:``port`` to 127.0.0.1:``target``.
 
     ``cut()`` resets all connections and refuses new ones until ``heal()``; ``freeze()`` keeps them open but lets
     nothing through, as a lost link does.
     """
 
-    def __init__(self, target: int) -> None:
-        self._target = target
+    def __init__(self, target: int, address: str = "127.0.0.1") -> None:
+        self._target, self._address = target, address
         self._flowing = threading.Event()
         self._flowing.set()
         self._lock = threading.Lock()
@@ -53,7 +53,7 @@ class Proxy:
         self._flowing.set()
 
     def _listen(self, port: int) -> socket.socket:
-        listener = socket.create_server(("127.0.0.1", port))
+        listener = socket.create_server((self._address, port))
         threading.Thread(target=self._accept, args=(listener,), name="proxy", daemon=True).start()
         return listener
 
