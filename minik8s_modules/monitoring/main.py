@@ -1,4 +1,4 @@
-"""``minik8s-monitoring``: target files, objects as figures, Prometheus' token; see the room's top."""
+"""``minik8s-monitoring``: target files, objects as figures, Prometheus' token, custom metrics; see the room's top."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from minik8s_modules.base.process import run_daemon
 from minik8s_modules.base.tls import server_context
 from minik8s_modules.client.configured import client_of
 from minik8s_modules.client.interface import Api
+from minik8s_modules.monitoring.adapter.adapter import Adapter
+from minik8s_modules.monitoring.adapter.prometheus import Prometheus
+from minik8s_modules.monitoring.adapter.server import AdapterFiles, AdapterServer
 from minik8s_modules.monitoring.object_metrics import ObjectMetrics
 from minik8s_modules.monitoring.target_files import TargetFiles
 from minik8s_modules.monitoring.tokens import TokenFile
@@ -47,6 +50,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     parts: list[Part] = [TargetFiles(informers, directory, metrics)]
     parts += _token_file(configuration, client, directory)
     parts += _metrics_server(configuration, client, metrics)
+    parts += _adapter(configuration, informers)
     running = [informers, *parts]
     for part in running:
         part.start()
@@ -75,6 +79,14 @@ def _metrics_server(configuration: Configuration, client: Api, registry: Registr
     except OSError as error:
         raise ConfigurationError(f"metrics: certificate or key cannot be used: {error}") from error
     return [MetricsServer(registry, configuration.text("metrics.listen"), context, MetricsReaders(client))]
+
+
+def _adapter(configuration: Configuration, informers: Informers) -> list[Part]:
+    if not configuration.has("adapter"):
+        return []
+    files = AdapterFiles(*(Path(configuration.text(f"adapter.{name}")) for name in ("cert", "key", "client_ca")))
+    adapter = Adapter(informers, Prometheus(configuration.text("adapter.prometheus")))
+    return [AdapterServer(*configuration.host_and_port("adapter.listen"), files, adapter)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,6 +8,7 @@ The configuration of Prometheus is the role's own template, read every second.
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import yaml
 from ansible.plugins.filter.core import to_bool
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2.nativetypes import NativeEnvironment
 
 from tests.support.etcd import free_port
 from tests.support.pki import Certificate
@@ -32,6 +34,15 @@ class Server(NamedTuple):
     kubelet_port: int
     ca: Path
     kubeconfig: Path
+
+
+class Adapter(NamedTuple):
+    """Where custom metrics are served, with what certificate, and the authority of front proxies."""
+
+    address: str
+    port: int
+    certificate: Certificate
+    client_ca: Path
 
 
 def configuration(server: Server, directory: Path, figures_port: int, **more: Any) -> dict[str, Any]:
@@ -62,7 +73,9 @@ def configuration(server: Server, directory: Path, figures_port: int, **more: An
 class Monitored:
     """See the top of this file; ``more`` are variables of the role."""
 
-    def __init__(self, folder: Path, server: Server, serving: Certificate, **more: Any) -> None:
+    def __init__(
+        self, folder: Path, server: Server, serving: Certificate, adapter: Adapter | None = None, **more: Any
+    ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("nodes", "pods"):
@@ -81,6 +94,14 @@ class Monitored:
                 "listen": f"127.0.0.1:{self.figures_port}", "cert": str(serving.cert), "key": str(serving.key),
             },
         }  # fmt: skip
+        if adapter is not None:
+            values["adapter"] = {
+                "listen": f"{adapter.address}:{adapter.port}",
+                "cert": str(adapter.certificate.cert),
+                "key": str(adapter.certificate.key),
+                "client_ca": str(adapter.client_ca),
+                "prometheus": self.prometheus.url,
+            }
         self._config.write_text(yaml.safe_dump(values))
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -118,3 +139,25 @@ def objects() -> list[dict[str, Any]]:
     """Return the objects that the role makes: account, rights, namespace."""
     variables = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())
     return [*variables["monitoring_objects"]]
+
+
+def adapter_objects(adapter: Adapter, ca: Path) -> list[dict[str, Any]]:
+    """Return what leads API servers to custom metrics, as the role makes it."""
+    variables = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())
+    authority = base64.b64encode(ca.read_bytes()).decode()
+    values = {
+        "monitoring_adapter_port": adapter.port,
+        "minik8s_node_address": adapter.address,
+        "monitoring_authority": authority,
+    }
+    made: list[dict[str, Any]] = _rendered(variables["monitoring_adapter_objects"], values)
+    return made
+
+
+def _rendered(value: Any, values: dict[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _rendered(each, values) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_rendered(each, values) for each in value]
+    native = NativeEnvironment(undefined=StrictUndefined)
+    return native.from_string(value).render(values) if isinstance(value, str) else value

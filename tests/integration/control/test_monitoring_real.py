@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import http.server
 import json
+import ssl
 import threading
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
-from minik8s_modules.api.kinds import NODE, POD
+from minik8s_modules.api.kinds import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, NODE, POD
 from tests.integration.control.conftest import Cluster, Daemon, pod
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer, free_port
-from tests.support.monitored import Monitored, Server, objects
+from tests.support.extension import front_proxy
+from tests.support.monitored import Adapter, Monitored, Server, adapter_objects, objects
+from tests.support.playing import PlayingNode
 from tests.support.servers.proxy import Proxy
 from tests.support.waiting import until
+from tests.support.webhook import machine_address
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +38,9 @@ def kubelets() -> Iterator[Proxy]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, etcd: EtcdServer, kubelets: Proxy) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("cluster")
-    server = ApiServerProcess(folder / "api", etcd.endpoint, kubelet_port=kubelets.port).start()
+    proxies, proxy = front_proxy(folder)
+    files = {"cert": str(proxy.cert), "key": str(proxy.key), "ca": str(proxies.ca)}
+    server = ApiServerProcess(folder / "api", etcd.endpoint, kubelet_port=kubelets.port, front_proxy=files).start()
     kubelets._target = server.port
     cluster = Cluster(folder, server)
     yield cluster
@@ -46,8 +54,12 @@ def monitored(cluster: Cluster, daemon: Daemon, kubelets: Proxy) -> Iterator[Mon
     for each in objects():
         server.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(each))
     who = Server(server.port, kubelets.port, server.authority.ca, cluster.kubeconfig("monitoring"))
-    serving = server.authority.issue("monitoring", "minik8s-monitoring", names=("localhost",))
-    with Monitored(cluster.folder / "monitored", who, serving) as made:
+    names = ("localhost", "custom-metrics.monitoring.svc")
+    serving = server.authority.issue("monitoring", "minik8s-monitoring", names=names)
+    adapter = Adapter(machine_address(), free_port(), serving, cluster.folder / "front-proxy" / "front-proxy-ca.crt")
+    for each in adapter_objects(adapter, server.authority.ca):
+        server.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(each))
+    with Monitored(cluster.folder / "monitored", who, serving, adapter) as made:
         yield made
 
 
@@ -114,6 +126,58 @@ def test_objects_are_figures(cluster: Cluster, monitored: Monitored):
     asked = f'kube_pod_status_phase{{namespace="{namespace}",pod="waits",phase="Pending"}} == 1'
     until(lambda: monitored.prometheus.query(asked))
     until(lambda: monitored.prometheus.query(f'kube_namespace_status_phase{{namespace="{namespace}",phase="Active"}}'))
+
+
+def test_an_autoscaler_scales_by_a_metric_of_a_pods_own(cluster: Cluster, monitored: Monitored, node: PlayingNode):
+    namespace, server = cluster.namespace(), cluster.server
+    server.kubectl("wait", "--for=condition=Available", "apiservice/v1beta2.custom.metrics.k8s.io", "--timeout=50s")
+    server.kubectl("create", "deployment", "worker", "--image=minik8s/busybox:1", "-n", namespace)
+    first = until(lambda: [each for each in cluster.admin.list(POD, namespace).items if phase(each) == "Running"])[0]
+    with exporter("127.0.0.10") as port:
+        labels = {"monitor": "prometheus", "monitorPort": str(port)}
+        cluster.admin.patch(POD, first["metadata"]["name"], namespace, {"metadata": {"labels": labels}})
+        status = {"podIP": "127.0.0.10", "podIPs": [{"ip": "127.0.0.10"}]}
+        cluster.admin.patch(POD, first["metadata"]["name"], namespace, {"status": status}, subresource="status")
+        path = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{namespace}/pods/*/random_value"
+        found = until(lambda: server.kubectl("get", "--raw", path, check=False).stdout)
+        (item,) = json.loads(found)["items"]
+        assert (item["describedObject"]["name"], item["value"]) == (first["metadata"]["name"], "42000m")
+        metric = {"metric": {"name": "random_value"}, "target": {"type": "AverageValue", "averageValue": "14"}}
+        spec = {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "worker"},
+            "maxReplicas": 3,
+            "metrics": [{"type": "Pods", "pods": metric}],
+        }
+        cluster.admin.create(
+            HORIZONTAL_POD_AUTOSCALER, {"metadata": {"name": "w", "namespace": namespace}, "spec": spec}
+        )
+        until(lambda: cluster.admin.get(DEPLOYMENT, "worker", namespace)["spec"]["replicas"] == 3, 120)
+
+
+def test_custom_metrics_are_for_the_front_proxy_alone(cluster: Cluster, monitored: Monitored):
+    served = ("--for=condition=Available", "apiservice/v1beta2.custom.metrics.k8s.io", "--timeout=50s")
+    cluster.server.kubectl("wait", *served)  # so that it is asked, not looked for
+    context = ssl.create_default_context(cafile=str(cluster.server.authority.ca))
+    context.check_hostname = False
+    context.load_cert_chain(*cluster.server.admin)  # of the cluster's authority, not of the front proxy's
+    connection = http.client.HTTPSConnection(*adapter_at(monitored), context=context, timeout=30)
+
+    def ask() -> int:
+        connection.request("GET", "/apis/custom.metrics.k8s.io")
+        return connection.getresponse().status
+
+    with contextlib.closing(connection), pytest.raises((ssl.SSLError, ConnectionResetError, BrokenPipeError)):
+        ask()
+
+
+def phase(each: dict[str, Any]) -> str:
+    return str((each.get("status") or {}).get("phase"))
+
+
+def adapter_at(monitored: Monitored) -> tuple[str, int]:
+    listen = yaml.safe_load((monitored.folder / "monitoring.yml").read_text())["adapter"]["listen"]
+    host, _, port = listen.partition(":")
+    return host, int(port)
 
 
 def test_targets_are_right_again_after_a_kill(cluster: Cluster, monitored: Monitored):
