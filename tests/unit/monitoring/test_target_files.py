@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,12 @@ class Kept:
         self._parts = []
 
     def files(self) -> dict[str, str]:
-        """Return what is there."""
-        return {str(path.relative_to(self.folder)): path.read_text() for path in self.folder.rglob("*.yml")}
+        """Return what is there; a file may go while it is looked at."""
+        found = {}
+        for path in self.folder.rglob("*.yml"):
+            with contextlib.suppress(FileNotFoundError):
+                found[str(path.relative_to(self.folder))] = path.read_text()
+        return found
 
     def node(self, name: str, address: str) -> None:
         """Register a node."""
