@@ -260,7 +260,7 @@ class Planner:
             return Answer({"diff": {}, "steps": []})
         outcome = self._checks.run(name, requests, self._left_s(ANSWER_S))
         outdated = any(result.get("base_mismatch") for result in outcome.sections.values())
-        return Answer(readable(outcome, subjects), tuple(troubles(name, outcome, subjects)), outdated)
+        return Answer(readable(outcome, subjects), tuple(troubles(name, outcome, subjects, requests)), outdated)
 
     def _quiet(self, name: str) -> Basis | None:
         """Return the node between two items, or as it is when that takes too long."""

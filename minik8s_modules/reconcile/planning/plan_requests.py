@@ -20,6 +20,8 @@ from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
 from minik8s_modules.reconcile.values.sealing import blob, values_of
 from minik8s_modules.reconcile.values.values import NodeDocument, PodDecision
 
+NOTHING: Mapping[str, Request] = {}
+
 
 def deltas(
     known: Mapping[str, Confirmed | None], wanted: NodeDocument, again: Mapping[str, AbstractSet[str]]
@@ -82,17 +84,32 @@ def readable(outcome: Outcome | None, subjects: Subjects) -> JsonObject | None:
     }
 
 
-def troubles(name: str, outcome: Outcome | None, subjects: Subjects) -> list[Note]:
-    """Return what to tell of a node's answer besides."""
+def _made_first(requests: Mapping[str, Request]) -> frozenset[str]:
+    """Return the keys of volumes whose folders the same item makes before them, which a check cannot see yet."""
+    folders, volumes = (_entries(requests.get(section)) for section in ("folders", "volumes"))
+    made = {f"{each['root']}/{each['name']}" for each in folders.values() if each["state"] == "present"}
+    return frozenset(key for key, each in volumes.items() if each.get("path") in made)
+
+
+def _entries(request: Request | None) -> dict[str, JsonObject]:
+    return {key: each for key, each in (request.options.get("entries") or {}).items() if each} if request else {}
+
+
+def troubles(
+    name: str, outcome: Outcome | None, subjects: Subjects, requests: Mapping[str, Request] = NOTHING
+) -> list[Note]:
+    """Return what to tell of a node's answer besides, but of volumes that the same item makes before."""
     if outcome is None:
         return []
-    told = []
+    told, made = [], _made_first(requests)
     if outcome.status != "ok":
         told.append(Note(f"node {name}: {outcome.message or outcome.status}", of_node(name)))
     for section, result in outcome.sections.items():
         if result.get("base_mismatch"):
             told.append(Note(f"node {name}: {section} kept changing while it was asked; ask again"))
         for key, error in sorted((result.get("errors") or {}).items()):
+            if section == "volumes" and key in made and error.get("reason") == "FailedMount":
+                continue
             text = f"node {name}: {section} {key}: {error.get('reason')}: {error.get('message')}"
             told.append(Note(text, subjects.of(section, key)))
     return told
