@@ -1,0 +1,4 @@
+"""The providers of this package, one module each; ``registry`` names them.
+
+``mock`` runs nothing and remembers everything: the worked example, and what the controllers are tested with.
+"""
