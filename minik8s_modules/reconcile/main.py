@@ -38,6 +38,7 @@ from minik8s_modules.reconcile.planning.simulation import Question
 from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
 from minik8s_modules.reconcile.standalone.shared_settings import publish, shared_of
 from minik8s_modules.reconcile.values.items import OnOutcome, Runner
+from minik8s_modules.reconcile.values.loop_metrics import LoopMetrics
 from minik8s_modules.reconcile.values.node_file import declared_of
 from minik8s_modules.reconcile.values.values import POD_PIDS_LIMIT, DnsSettings, IngressSettings, Settings
 from minik8s_modules.runtime.leader import LeaderElector, Token
@@ -232,6 +233,7 @@ class Leader:
         self._service: ShardService | None = None
         self._vacancy: Vacancy | None = None
         """While the shard is led and has no nodes."""
+        self._metrics = LoopMetrics()
         if self._hosts:  # Ansible has nothing to run on before
             runner.warm_up()
 
@@ -301,6 +303,10 @@ class Leader:
         vacancy = self._vacancy
         return vacancy.plan(question) if vacancy is not None else None
 
+    def metrics(self, node: str) -> str | None:
+        """Return what was counted of a node, None of one that is not led here."""
+        return self._metrics.text(node) if self._service is not None else None
+
     def lead(self, token: Token, lost: threading.Event) -> None:
         """Run the shard until ``lost``, or until a node knows a newer token."""
         options = self._options
@@ -327,6 +333,7 @@ class Leader:
             jittered(options.observe_every_s),
             on_fenced,
             options.policies,
+            self._metrics,
         )
         log.info("leading shard %s with nodes %s", options.shard, ", ".join(self._names) or "none")
         service.start()
@@ -360,7 +367,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     leader = Leader(options, client, runner)
     annotations, server = {}, None
     if options.plan is not None:
-        server = PlanServer(*options.plan, leader.plan)
+        server = PlanServer(*options.plan, leader.plan, leader.metrics)
         server.start()
         annotations = {PLAN_ENDPOINT: f"https://{options.plan.host}:{server.port}"}
     lease = f"minik8s-reconciler-{options.shard}"

@@ -44,6 +44,7 @@ from minik8s_modules.reconcile.status.claim_sizes import ClaimSizes
 from minik8s_modules.reconcile.status.writer import StatusWriter
 from minik8s_modules.reconcile.values.addresses import AddressBook
 from minik8s_modules.reconcile.values.items import OnOutcome, Outcome, Purpose, Runner
+from minik8s_modules.reconcile.values.loop_metrics import LoopMetrics
 from minik8s_modules.reconcile.values.values import Named, Settings, is_meshed
 from minik8s_modules.reconcile.watching.watches import Watches
 from minik8s_modules.runtime.events import EventRecorder
@@ -93,6 +94,7 @@ class ShardService:
         full_every_s: Callable[[], float],
         on_fenced: Callable[[], None],
         policies: Policies = NO_POLICIES,
+        metrics: LoopMetrics | None = None,
     ) -> None:
         api, clock = outside.api, outside.clock
         self._names = tuple(names)
@@ -128,7 +130,7 @@ class ShardService:
         )
         self._link = outside.make_link(self._on_gateway, lambda up: self.loop.on_gateway_up(up))  # noqa: PLW0108
         self.shard = self._make_shard(AddressBook(api, clock), settings)
-        self.loop = Reconciler(self.shard, self._names, token, clock, full_every_s, on_fenced)
+        self.loop = Reconciler(self.shard, self._names, token, clock, full_every_s, on_fenced, metrics)
         mirrors = Mirrors(api, static, self._copies.stored, self._copies.bound_to, self.loop.look_again, clock)
         self._housekeeper = Housekeeper(
             self._names, self._world(mirrors), lambda: self.runner, token, policies, full_every_s, clock

@@ -338,6 +338,7 @@ def test_gateway_and_reconciler_answer_no_ambiguous_certificate(peers: Peers, su
         (peers.streams.port, "GET", "/metrics"),
         (peers.streams.port, "GET", "nonsense"),
         (peers.plans.port, "POST", "/plan"),
+        (peers.plans.port, "GET", "/metrics/n1"),
     ):
         answer = peers.ask(port, method, path, client)
         assert (answer.code, b"the subject" in answer.body) == (403, True), answer.body
@@ -366,7 +367,7 @@ def test_a_user_called_like_a_server_is_none(peers: Peers, names: tuple[str, ...
                 client.raw("GET", "/")
         else:
             gateways.connect(f"https://localhost:{server.port}", b"").close()
-            assert client.raw("GET", "/").status == 501
+            assert client.raw("GET", "/").status == 404
     finally:
         client.close()
         server.stop()

@@ -6,15 +6,23 @@ Samples carry the time they were measured at. Sources: kubernetes ``pkg/kubelet/
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
+
+from prometheus_client import Metric, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from minik8s_modules.api import objects, quantities
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import parse_rfc3339
 
+log = logging.getLogger(__name__)
+
 _NS = 1_000_000_000
+COUNTED = ("kubelet_pod_start_duration_seconds", "minik8s_reconciler_")
+"""What names of families begin with that reconcilers count (reconcile/values/loop_metrics.py)."""
 
 
 class Measured(NamedTuple):
@@ -122,6 +130,26 @@ def kubelet_lines(node: str, pods: Iterable[JsonObject], now_s: float) -> Iterat
     told = "[ALPHA] Number of containers currently running"
     samples = (_Sample({"container_state": state}, float(count), now_s) for state, count in sorted(states.items()))
     yield from _family("kubelet_running_containers", "gauge", told, samples)
+
+
+class _Counted(NamedTuple):
+    """What ``generate_latest`` writes; it asks no more of a registry."""
+
+    families: tuple[Metric, ...]
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the families."""
+        return iter(self.families)
+
+
+def reconciler_text(told: str) -> str:
+    """Return what a reconciler counted of a node, "" of what is none: a node's own may tell nothing else by it."""
+    try:
+        families = tuple(each for each in text_string_to_metric_families(told) if each.name.startswith(COUNTED))
+        return generate_latest(_Counted(families)).decode()
+    except ValueError as error:
+        log.warning("what a reconciler counted cannot be read: %s", error)
+        return ""
 
 
 def cadvisor_lines(node: Node) -> Iterator[str]:

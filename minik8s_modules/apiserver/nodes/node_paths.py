@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import orjson
 from flask import Request, Response
@@ -29,7 +30,15 @@ from minik8s_modules.apiserver.intake.limits import Holder
 from minik8s_modules.apiserver.nodes import metrics_api, proxying
 from minik8s_modules.apiserver.nodes import streams as answers
 from minik8s_modules.apiserver.nodes.gateways import Gateways
-from minik8s_modules.apiserver.nodes.node_metrics import Measured, Node, cadvisor_lines, kubelet_lines, resource_lines
+from minik8s_modules.apiserver.nodes.node_metrics import (
+    Measured,
+    Node,
+    cadvisor_lines,
+    kubelet_lines,
+    reconciler_text,
+    resource_lines,
+)
+from minik8s_modules.apiserver.nodes.reconcilers import Reconcilers, metrics_of
 from minik8s_modules.apiserver.nodes.streams import Streams
 from minik8s_modules.base.clock import rfc3339
 
@@ -39,7 +48,21 @@ _PORTS = frozenset({"", "10250"})
 _LOG = re.compile(r"/containerLogs/(?P<namespace>[a-z0-9-]+)/(?P<pod>[a-z0-9.-]+)/(?P<container>[a-z0-9-]+)")
 
 
-def answer(streams: Streams, backend: Backend, target: Target, request: Request, holder: Holder) -> Response:
+class Reach(NamedTuple):
+    """Whom a node is asked about: what its gateway measures, and what its reconciler counts."""
+
+    gateways: Gateways | None
+    reconcilers: Reconcilers | None
+
+
+def answer(
+    streams: Streams,
+    reconcilers: Reconcilers | None,
+    backend: Backend,
+    target: Target,
+    request: Request,
+    holder: Holder,
+) -> Response:
     """Return the answer to a request for a path of a node.
 
     Raises:
@@ -59,7 +82,7 @@ def answer(streams: Streams, backend: Backend, target: Target, request: Request,
         pod = _pod_of(backend, name.name, log["namespace"], log["pod"])
         arguments = log_arguments(log["container"], request.args)
         return answers.log(streams, backend, pod, arguments, request, holder)
-    return PATHS[path](backend, streams.gateways, node)
+    return PATHS[path](backend, Reach(streams.gateways, reconcilers), node)
 
 
 def log_arguments(container: str, given: MultiDict[str, str]) -> MultiDict[str, str]:
@@ -67,7 +90,7 @@ def log_arguments(container: str, given: MultiDict[str, str]) -> MultiDict[str, 
     return MultiDict([("container", container), *(each for each in given.items(multi=True) if each[0] != "container")])
 
 
-def _healthz(_backend: Backend, _reach: Gateways | None, node: JsonObject) -> Response:
+def _healthz(_backend: Backend, _reach: Reach, node: JsonObject) -> Response:
     ready = objects.condition(node, "Ready") or {}
     if ready.get("status") != "True":
         raise ServiceUnavailable(
@@ -76,35 +99,37 @@ def _healthz(_backend: Backend, _reach: Gateways | None, node: JsonObject) -> Re
     return responses.raw(b"ok", media="text/plain; charset=utf-8")
 
 
-def _configuration(backend: Backend, _reach: Gateways | None, node: JsonObject) -> Response:
+def _configuration(backend: Backend, _reach: Reach, node: JsonObject) -> Response:
     settings = backend.cache.get(CONFIG_MAP.key("kube-system", _SETTINGS))
     said = (objects.dig(settings.object, "data", _SETTINGS_KEY) if settings else None) or "{}"
     return responses.json({"kubeletconfig": configuration(node, orjson.loads(said))})
 
 
-def _own_metrics(backend: Backend, _reach: Gateways | None, node: JsonObject) -> Response:
-    lines = kubelet_lines(objects.name(node), _pods_of(backend, objects.name(node)), backend.clock.now().timestamp())
-    return responses.raw("".join(lines).encode(), media=_TEXT)
+def _own_metrics(backend: Backend, reach: Reach, node: JsonObject) -> Response:
+    name = objects.name(node)
+    lines = kubelet_lines(name, _pods_of(backend, name), backend.clock.now().timestamp())
+    counted = reconciler_text(metrics_of(backend.cache, reach.reconcilers, name))
+    return responses.raw("".join([*lines, counted]).encode(), media=_TEXT)
 
 
-def _pods(backend: Backend, _reach: Gateways | None, node: JsonObject) -> Response:
+def _pods(backend: Backend, _reach: Reach, node: JsonObject) -> Response:
     found = [{**each, "apiVersion": "v1", "kind": "Pod"} for each in _pods_of(backend, objects.name(node))]
     return responses.json({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": found})
 
 
-def _resource_metrics(backend: Backend, reach: Gateways | None, node: JsonObject) -> Response:
+def _resource_metrics(backend: Backend, reach: Reach, node: JsonObject) -> Response:
     return responses.raw("".join(resource_lines(_measured(backend, reach, node))).encode(), media=_TEXT)
 
 
-def _cadvisor_metrics(backend: Backend, reach: Gateways | None, node: JsonObject) -> Response:
+def _cadvisor_metrics(backend: Backend, reach: Reach, node: JsonObject) -> Response:
     return responses.raw("".join(cadvisor_lines(_measured(backend, reach, node))).encode(), media=_TEXT)
 
 
-def _summary(backend: Backend, reach: Gateways | None, node: JsonObject) -> Response:
+def _summary(backend: Backend, reach: Reach, node: JsonObject) -> Response:
     return responses.json(summary(_measured(backend, reach, node)))
 
 
-PATHS: Mapping[str, Callable[[Backend, Gateways | None, JsonObject], Response]] = {
+PATHS: Mapping[str, Callable[[Backend, Reach, JsonObject], Response]] = {
     "/healthz": _healthz,
     "/configz": _configuration,
     "/metrics": _own_metrics,
@@ -128,9 +153,9 @@ def _pod_of(backend: Backend, node: str, space: str, name: str) -> JsonObject:
     return pod
 
 
-def _measured(backend: Backend, reach: Gateways | None, node: JsonObject) -> Node:
+def _measured(backend: Backend, reach: Reach, node: JsonObject) -> Node:
     name = objects.name(node)
-    told = metrics_api.of_node(backend, reach, name)
+    told = metrics_api.of_node(backend, reach.gateways, name)
     used = metrics_api.by_pod({name: told})
     pods = _pods_of(backend, name)
     measured = (Measured(each, used.get(metrics_api.marks(each), {})) for each in pods)

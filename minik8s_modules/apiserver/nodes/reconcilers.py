@@ -1,6 +1,7 @@
-"""Asking reconcilers what a plan comes to: ``POST ENDPOINT/plan`` over mutual TLS, and their answers as one.
+"""Asking reconcilers over mutual TLS what a plan comes to, with their answers as one, and what they counted of a node.
 
-Each writes its address on its Lease (``minik8s.io/plan-endpoint``). Those of shards are asked with ``{"objects":
+A plan is ``POST ENDPOINT/plan``, what was counted ``GET ENDPOINT/metrics/NODE``. Each reconciler
+writes its address on its Lease (``minik8s.io/plan-endpoint``). Those of shards are asked with ``{"objects":
 [{"operation", "object"}], "nodes": [names], "others": [names]}`` and answer ``{"nodes": {node: {"diff": {section:
 {"before", "after"}}, "about", "steps": [...]}}, "messages": [{"text", "about"}], "order": [{"action", "pod", "node",
 "owner", "about"}], "others": {name: its part}}``; the order is that in which pods come and go where workloads change.
@@ -14,10 +15,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import orjson
 import urllib3
@@ -38,7 +39,10 @@ ENDPOINT = "minik8s.io/plan-endpoint"
 ANSWER_S = 45.0
 LEAST_S = 5.0
 CONNECT_S = 5.0
+METRICS_S = 5.0
+"""Less than what a scrape may take, so that the rest of it still arrives."""
 _LARGEST_ANSWER = 16 << 20
+_LARGEST_METRICS = 1 << 20
 _MOST_MESSAGES = 1000
 _AT_ONCE = 16
 
@@ -57,6 +61,12 @@ class Reconcilers(Protocol):
     def ask(self, endpoint: Endpoint, question: JsonObject, within_s: float) -> JsonObject:
         """Return the reconciler's answer. Raises OSError or ValueError when there is no usable one."""
 
+    def metrics(self, endpoint: Endpoint, node: str) -> str | None:
+        """Return what the reconciler counted of a node, None where it leads another's shard.
+
+        Raises OSError or ValueError when there is no usable answer.
+        """
+
 
 class HttpsReconcilers:
     """Asks over mutual TLS, with the API server's client certificate."""
@@ -66,6 +76,28 @@ class HttpsReconcilers:
 
     def ask(self, endpoint: Endpoint, question: JsonObject, within_s: float) -> JsonObject:
         """Return the reconciler's answer; see ``Reconcilers``."""
+        body, headers = orjson.dumps(question), {"Content-Type": "application/json"}
+        return _usable(*self._request(endpoint, "POST", "plan", within_s, _LARGEST_ANSWER, body, headers))
+
+    def metrics(self, endpoint: Endpoint, node: str) -> str | None:
+        """Return what the reconciler counted of a node; see ``Reconcilers``."""
+        status, data = self._request(endpoint, "GET", f"metrics/{quote(node, safe='')}", METRICS_S, _LARGEST_METRICS)
+        if status == 404:  # noqa: PLR2004 - the status
+            return None
+        _check(status, data, _LARGEST_METRICS)
+        return data.decode()
+
+    def _request(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        path: str,
+        within_s: float,
+        largest: int,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, bytes]:
+        """Return the status and at most one byte more than ``largest``. Raises OSError."""
         parts = urlsplit(endpoint.url)
         named = f"{endpoint.node}.node.minik8s.internal" if endpoint.node else None
         pool = urllib3.HTTPSConnectionPool(
@@ -82,25 +114,24 @@ class HttpsReconcilers:
         )
         try:
             response = pool.request(
-                "POST",
-                f"{parts.path.rstrip('/')}/plan",
-                body=orjson.dumps(question),
-                headers={"Content-Type": "application/json"},
-                preload_content=False,
+                method, f"{parts.path.rstrip('/')}/{path}", body=body, headers=headers, preload_content=False
             )
-            data = response.read(_LARGEST_ANSWER + 1)
+            return response.status, response.read(largest + 1)
         except urllib3.exceptions.HTTPError as error:
             raise OSError(str(error)) from error
         finally:
             pool.close()
-        return _usable(response.status, data)
+
+
+def _check(status: int, data: bytes, largest: int) -> None:
+    if status != 200:  # noqa: PLR2004 - the status
+        raise ValueError(f"it answered {status}: {data[:300].decode(errors='replace')}")
+    if len(data) > largest:
+        raise ValueError(f"its answer is larger than {largest} bytes")
 
 
 def _usable(status: int, data: bytes) -> JsonObject:
-    if status != 200:  # noqa: PLR2004 - the status
-        raise ValueError(f"it answered {status}: {data[:300].decode(errors='replace')}")
-    if len(data) > _LARGEST_ANSWER:
-        raise ValueError(f"its answer is larger than {_LARGEST_ANSWER} bytes")
+    _check(status, data, _LARGEST_ANSWER)
     answer = orjson.loads(data)
     if not isinstance(answer, dict) or not isinstance(answer.get("nodes"), dict):
         raise ValueError("its answer has no mapping of nodes")  # noqa: TRY004 - bad content, not a bad call
@@ -116,6 +147,21 @@ def endpoints(cache: WatchCache) -> list[Endpoint]:
         for lease, url in found
         if url.startswith("https://")
     ]
+
+
+def metrics_of(cache: WatchCache, reconcilers: Reconcilers | None, node: str) -> str:
+    """Return what the reconciler of a node counted of it, "" where none tells."""
+    known = endpoints(cache)
+    own = [each for each in known if each.node == node]
+    for endpoint in own or [each for each in known if not each.node]:
+        try:
+            found = reconcilers.metrics(endpoint, node) if reconcilers is not None else None
+        except (OSError, ValueError) as error:
+            log.warning("reconciler %s at %s did not tell of node %s: %s", endpoint.lease, endpoint.url, node, error)
+            continue
+        if found is not None:
+            return found
+    return ""
 
 
 def ask_all(cache: WatchCache, reconcilers: Reconcilers | None, question: JsonObject) -> JsonObject:

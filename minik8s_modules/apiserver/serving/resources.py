@@ -321,7 +321,9 @@ def stream(call: Call) -> Response:
         raise ServiceUnavailable("this API server serves no streams")
     _connect(call)
     if call.target.kind is NODE:
-        return node_paths.answer(call.services.streams, call.backend, call.target, call.request, call.holder)
+        return node_paths.answer(
+            call.services.streams, call.services.reconcilers, call.backend, call.target, call.request, call.holder
+        )
     begin = streams.proxied if call.target.subresource == PROXY else streams.answer
     return begin(call.services.streams, call.backend, call.target, call.request, call.holder)
 

@@ -33,6 +33,7 @@ from minik8s_modules.reconcile.pods.observed import ObservedContainer
 from minik8s_modules.reconcile.status.writer import View
 from minik8s_modules.reconcile.storage.pull_secrets import credentials
 from minik8s_modules.reconcile.values.items import FACTS, Outcome, SectionRequest, WorkItem
+from minik8s_modules.reconcile.values.loop_metrics import LoopMetrics
 from minik8s_modules.reconcile.values.values import is_meshed
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.workers import Workers
@@ -55,8 +56,10 @@ class Reconciler:
         clock: Clock,
         full_every_s: Callable[[], float],
         on_fenced: Callable[[], None],
+        metrics: LoopMetrics | None = None,
     ) -> None:
         self._shard = shard
+        self._metrics = metrics or LoopMetrics()
         self._event_writer = PodEvents(shard.recorder, shard.objects.pod)
         self._token = token
         self._clock = clock
@@ -65,6 +68,7 @@ class Reconciler:
         self._lock = threading.RLock()
         # replaced as a whole when nodes come and go, so that readers need no lock
         self._nodes = {name: NodeState(name, full_every_s) for name in names}
+        self._metrics.keep(self._nodes)
         self._changed = ChangedPods()
         self._node_of: dict[str, str] = {}
         self._fenced = False
@@ -95,6 +99,7 @@ class Reconciler:
         with self._lock:
             before = self._nodes
             self._nodes = {name: before.get(name) or NodeState(name, self._full_every_s) for name in names}
+            self._metrics.keep(self._nodes)
             for name in before.keys() - self._nodes.keys():
                 self._shard.registrar.forget(name)
                 self._changed.take(name)
@@ -189,6 +194,8 @@ class Reconciler:
         with self._lock:
             if state.sent is None or state.sent.id != outcome.id:
                 return
+            steps = ((section, len(result.get("steps") or ())) for section, result in outcome.sections.items())
+            self._metrics.of(outcome.node).on_outcome(outcome.id, outcome.status, steps, self._clock.monotonic())
             if state.sent.facts:
                 self._on_facts(state, outcome)
             else:
@@ -203,6 +210,8 @@ class Reconciler:
         if fenced:
             log.warning("node %s knows a newer token than %s; giving the shard up", outcome.node, self._token)
             self._on_fenced()
+        for one in drift:
+            self._metrics.of(outcome.node).on_drift(one.section, healed=one.healed, held=one.held)
         self._shard.drifts.tell(outcome.node, drift)
         self._queue.add(outcome.node)
 
@@ -266,6 +275,8 @@ class Reconciler:
             self._forget(state, uid)
             return None
         self._node_of[uid] = state.name
+        phase = str(objects.status(pod).get("phase") or "")
+        self._metrics.of(state.name).on_pod(uid, phase, self._clock.monotonic())
         self._shard.references.follow(pod)
         self._shard.tokens.follow(pod)
         if not self._shard.references.ready(uid):
@@ -294,6 +305,7 @@ class Reconciler:
     def _forget(self, state: NodeState, uid: str) -> None:
         state.checking.forget(self._shard.gateway, uid)
         state.forget(uid)
+        self._metrics.of(state.name).forget(uid)
         self._node_of.pop(uid, None)
         if self._pulls.forget(state, uid):
             self._queue.add(state.name)
@@ -334,6 +346,7 @@ class Reconciler:
             if not requests and not facts:
                 return None
             item_id = f"{state.name}-{self._token[1]}-{next(self._ids)}"
+            self._metrics.of(state.name).on_sent(item_id, self._clock.monotonic())
             if requests:
                 state.sent = Sent(item_id, requests)
                 token = {"token": list(self._token)}

@@ -1,6 +1,7 @@
-"""The listener plans come in by: HTTPS with mutual TLS, for the API server's certificate and nobody else's.
+"""Where API servers ask a reconciler: HTTPS with mutual TLS, for their certificate and nobody else's.
 
-``POST /plan`` with the question as JSON, see ``plan.py``. Only one who leads the shard can answer; others say 503.
+``POST /plan`` with the question as JSON, see ``plan.py``. ``GET /metrics/NODE`` answers what the loop counted of a
+node, in Prometheus' text. Only one who leads the shard can answer; others say 503 to a plan, and 404 to a node.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ CALLER = "system:minik8s:apiserver"
 BODY_LIMIT = 16 << 20
 Answer = Callable[[Question], JsonObject | None]
 """Returns the answer, or None while this process does not lead the shard."""
+Metrics = Callable[[str], str | None]
+"""Returns what was counted of a node, or None of one that is not led here."""
+_METRICS = "/metrics/"
+
+
+def _uncounted(_node: str) -> str | None:
+    return None
 
 
 class PlanFiles(NamedTuple):
@@ -46,10 +54,10 @@ class Refused(Exception):
 class PlanServer:
     """Serves ``answer`` on ``host``:``port`` (0: any free one, see ``port``)."""
 
-    def __init__(self, host: str, port: int, files: PlanFiles, answer: Answer) -> None:
+    def __init__(self, host: str, port: int, files: PlanFiles, answer: Answer, metrics: Metrics = _uncounted) -> None:
         context = _context(files)
         try:
-            self._server = _Server((host, port), context, answer)
+            self._server = _Server((host, port), context, answer, metrics)
         except OSError as error:
             raise ConfigurationError(f"plan.listen: cannot listen on {host}:{port}: {error.strerror}") from error
         self.port = int(self._server.server_address[1])
@@ -68,9 +76,9 @@ class PlanServer:
 
 
 class _Server(HttpsServer):
-    def __init__(self, address: tuple[str, int], context: ssl.SSLContext, answer: Answer) -> None:
+    def __init__(self, address: tuple[str, int], context: ssl.SSLContext, answer: Answer, metrics: Metrics) -> None:
         super().__init__(address, _Handler, context, "plan")
-        self.answer = answer
+        self.answer, self.metrics = answer, metrics
 
 
 def _context(files: PlanFiles) -> ssl.SSLContext:
@@ -85,10 +93,19 @@ class _Handler(HttpsHandler):
 
     server: _Server
 
+    def do_GET(self) -> None:  # noqa: N802 - http.server calls it
+        """Answer what was counted of a node."""
+        try:
+            self._check_caller()
+            self.send(HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8", self._counted().encode())
+        except Refused as refusal:
+            self._send(refusal.status, {"message": str(refusal)})
+
     def do_POST(self) -> None:  # noqa: N802 - http.server calls it
         """Answer a plan."""
         try:
             self._check_caller()
+            self._check_path(self.path == "/plan")
             self._send(HTTPStatus.OK, self._answered(parse_question(self._body())))
         except Refused as refusal:
             self._send(refusal.status, {"message": str(refusal)})
@@ -103,15 +120,24 @@ class _Handler(HttpsHandler):
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "this reconciler does not lead its shard")
         return found
 
+    def _counted(self) -> str:
+        self._check_path(self.path.startswith(_METRICS))
+        found = self.server.metrics(self.path.removeprefix(_METRICS))
+        if found is None:
+            raise Refused(HTTPStatus.NOT_FOUND, "this reconciler does not lead the shard of that node")
+        return found
+
+    def _check_path(self, known: bool) -> None:  # noqa: FBT001 - a private check
+        if not known:
+            raise Refused(HTTPStatus.NOT_FOUND, f"there are only POST /plan and GET {_METRICS}NODE")
+
     def _check_caller(self) -> None:
-        if self.path != "/plan":
-            raise Refused(HTTPStatus.NOT_FOUND, "there is only /plan")
         try:
             caller = peer_names(self.request.getpeercert()).common_name
         except ValueError as error:
-            raise Refused(HTTPStatus.FORBIDDEN, f"plans are for the certificate of {CALLER}: {error}") from error
+            raise Refused(HTTPStatus.FORBIDDEN, f"answers are for the certificate of {CALLER}: {error}") from error
         if caller != CALLER:
-            raise Refused(HTTPStatus.FORBIDDEN, f"plans are for {CALLER}, not for {caller}")
+            raise Refused(HTTPStatus.FORBIDDEN, f"answers are for {CALLER}, not for {caller}")
 
     def _body(self) -> Any:
         length = self.headers.get("Content-Length") or ""

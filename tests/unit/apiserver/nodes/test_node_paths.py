@@ -7,8 +7,16 @@ from werkzeug.datastructures import MultiDict
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http.target import parse, proxy_prefix, rights, verb_of
-from minik8s_modules.apiserver.nodes.node_metrics import Measured, Node, cadvisor_lines, kubelet_lines, resource_lines
+from minik8s_modules.apiserver.nodes.node_metrics import (
+    Measured,
+    Node,
+    cadvisor_lines,
+    kubelet_lines,
+    reconciler_text,
+    resource_lines,
+)
 from minik8s_modules.apiserver.nodes.node_paths import configuration, log_arguments, summary
+from minik8s_modules.reconcile.values.loop_metrics import NodeLoopMetrics
 
 USAGE = {"timestamp_s": 20.0, "window_s": 10.0, "cpu_nanocores": 5, "cpu_nanoseconds": 1_500_000_000, "memory_bytes": 7}
 STARTED = {"name": "c", "state": {"running": {"startedAt": "1970-01-01T00:00:09Z"}}}
@@ -104,6 +112,18 @@ def test_a_kubelets_own_figures_are_those_of_its_pods() -> None:
         'kubelet_running_containers{container_state="running"} 2.0 5000',
     ]
     assert 'kubelet_running_containers{container_state="running"} 0.0 5000\n' in list(kubelet_lines("n1", [], 5.0))
+
+
+def test_a_reconciler_tells_what_it_counted_and_nothing_else() -> None:
+    metrics = NodeLoopMetrics()
+    metrics.on_pod("u", "Pending", 1.0)
+    metrics.on_pod("u", "Running", 2.5)
+    assert reconciler_text(metrics.registry.text()) == metrics.registry.text()
+    told = "# TYPE minik8s_reconciler_items counter\nminik8s_reconciler_items_total 1\nkubelet_node_name 0\nup 0\n"
+    assert [line for line in reconciler_text(told).splitlines() if line[0] != "#"] == [
+        "minik8s_reconciler_items_total 1.0"
+    ]
+    assert reconciler_text("up{") == reconciler_text("") == ""
 
 
 def test_a_kubelets_configuration_is_what_holds_here() -> None:

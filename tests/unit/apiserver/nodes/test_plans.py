@@ -18,7 +18,7 @@ from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.nodes import plans
-from minik8s_modules.apiserver.nodes.reconcilers import ENDPOINT, Endpoint, endpoints
+from minik8s_modules.apiserver.nodes.reconcilers import ENDPOINT, Endpoint, endpoints, metrics_of
 from minik8s_modules.apiserver.verbs import writing
 
 DIFF = {"diff": {"containers": {"before": {"k": None}, "after": {"k": {"is": "x"}}}}, "steps": [{"action": "create"}]}
@@ -44,6 +44,14 @@ class RecordedReconcilers:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def metrics(self, endpoint: Endpoint, node: str) -> str | None:
+        """Return what the endpoint's Lease counted of the node, None where it has no such node."""
+        answer = self.answers.get(endpoint.lease, {})
+        if isinstance(answer, Exception):
+            raise answer
+        counted: dict[str, str] = answer.get("metrics", {})
+        return counted.get(node)
 
 
 def _pod(name: str = "web", **metadata: Any) -> JsonObject:
@@ -331,3 +339,19 @@ def test_without_the_control_planes_reconciler_a_node_of_its_own_cannot_be_told(
     status = plans.answer(backend, reconcilers, {"spec": {"objects": [_pod()]}}, options)["status"]
     assert status["messages"] == ["node n1: no reconciler of the control plane answered what would change there"]
     assert reconcilers.questions == {}
+
+
+def test_what_was_counted_of_a_node_comes_from_the_reconciler_that_has_it(backend: Backend, options: Options):
+    for lease in ("minik8s-reconciler-a", "minik8s-reconciler-b", "minik8s-reconciler-node.n2"):
+        _lease(backend, options, lease)
+    told = RecordedReconcilers(
+        {
+            "minik8s-reconciler-a": OSError("away"),
+            "minik8s-reconciler-b": {"metrics": {"n1": "one", "n2": "a shard must not tell of it"}},
+            "minik8s-reconciler-node.n2": {"metrics": {"n2": "two"}},
+        }
+    )
+    assert metrics_of(backend.cache, told, "n1") == "one"
+    assert metrics_of(backend.cache, told, "n2") == "two"
+    assert metrics_of(backend.cache, told, "n3") == ""
+    assert metrics_of(backend.cache, None, "n1") == ""

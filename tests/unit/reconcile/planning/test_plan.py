@@ -360,7 +360,9 @@ class Listener:
         serving = self.authority.issue("serving", "reconciler")
         self.leads = True
         self.asked: list[Question] = []
-        self.server = PlanServer("127.0.0.1", 0, PlanFiles(serving.cert, serving.key, self.authority.ca), self.answer)
+        self.server = PlanServer(
+            "127.0.0.1", 0, PlanFiles(serving.cert, serving.key, self.authority.ca), self.answer, {"n1": "a 1\n"}.get
+        )
         self.server.start()
 
     def answer(self, question: Question) -> JsonObject | None:
@@ -370,14 +372,21 @@ class Listener:
 
     def post(self, body: bytes, caller: str | None = CALLER, path: str = "/plan") -> tuple[int, JsonObject]:
         """Ask as ``caller``."""
+        status, answer = self.request("POST", path, body, caller)
+        return status, json.loads(answer)
+
+    def request(
+        self, method: str, path: str, body: bytes | None = None, caller: str | None = CALLER
+    ) -> tuple[int, bytes]:
+        """Send one request as ``caller``."""
         context = ssl.create_default_context(cafile=str(self.authority.ca))
         if caller is not None:
             context.load_cert_chain(*self.authority.issue("caller", caller))
         connection = http.client.HTTPSConnection("127.0.0.1", self.server.port, context=context, timeout=5)
         try:
-            connection.request("POST", path, body)
+            connection.request(method, path, body)
             response = connection.getresponse()
-            return response.status, json.loads(response.read())
+            return response.status, response.read()
         finally:
             connection.close()
 
@@ -415,5 +424,13 @@ def test_who_does_not_lead_says_so(listener: Listener):
     assert listener.post(b'{"objects": []}')[0] == 503
 
 
-def test_there_is_only_one_path(listener: Listener):
+def test_there_are_no_other_paths(listener: Listener):
     assert listener.post(b"{}", path="/")[0] == 404
+    assert listener.request("GET", "/plan")[0] == 404
+
+
+def test_what_was_counted_of_a_node_is_told_the_api_server_alone(listener: Listener):
+    assert listener.request("GET", "/metrics/n1") == (200, b"a 1\n")
+    assert listener.request("GET", "/metrics/n2")[0] == 404
+    status, body = listener.request("GET", "/metrics/n1", caller="minik8s-admin")
+    assert (status, b"a 1" in body) == (403, False)

@@ -1,0 +1,67 @@
+"""What the loop counts of a node."""
+
+from __future__ import annotations
+
+from minik8s_modules.reconcile.values.loop_metrics import LoopMetrics, NodeLoopMetrics
+
+
+def lines(metrics: NodeLoopMetrics, name: str) -> list[str]:
+    return [line for line in metrics.registry.text().splitlines() if line.startswith(name)]
+
+
+def test_a_pod_start_is_counted_from_its_first_sight_until_it_runs() -> None:
+    metrics = NodeLoopMetrics()
+    for now_s, phase in enumerate(("", "Pending", "Pending", "Running", "Running")):
+        metrics.on_pod("u", phase, float(now_s))
+    assert lines(metrics, "kubelet_pod_start_duration_seconds_sum") == ["kubelet_pod_start_duration_seconds_sum 3.0"]
+    assert lines(metrics, "kubelet_pod_start_duration_seconds_count") == [
+        "kubelet_pod_start_duration_seconds_count 1.0"
+    ]
+
+
+def test_what_was_not_seen_waiting_or_never_ran_is_no_start() -> None:
+    metrics = NodeLoopMetrics()
+    metrics.on_pod("ran before", "Running", 1.0)
+    metrics.on_pod("ended", "Pending", 1.0)
+    metrics.on_pod("ended", "Failed", 2.0)
+    metrics.on_pod("gone", "Pending", 1.0)
+    metrics.forget("gone")
+    metrics.on_pod("gone", "Running", 2.0)
+    assert lines(metrics, "kubelet_pod_start_duration_seconds_count") == [
+        "kubelet_pod_start_duration_seconds_count 0.0"
+    ]
+
+
+def test_items_are_counted_with_their_steps_and_time() -> None:
+    metrics = NodeLoopMetrics()
+    metrics.on_sent("i1", 1.0)
+    metrics.on_outcome("i1", "ok", [("dns", 2), ("ingress", 0)], 1.5)
+    metrics.on_outcome("of an earlier process", "failed", [], 9.0)
+    assert lines(metrics, "minik8s_reconciler_item_duration_seconds_sum") == [
+        "minik8s_reconciler_item_duration_seconds_sum 0.5"
+    ]
+    assert lines(metrics, "minik8s_reconciler_items_total") == [
+        'minik8s_reconciler_items_total{status="ok"} 1.0',
+        'minik8s_reconciler_items_total{status="failed"} 1.0',
+    ]
+    assert lines(metrics, "minik8s_reconciler_steps_total")[0] == 'minik8s_reconciler_steps_total{section="dns"} 2.0'
+
+
+def test_drift_is_counted_by_what_became_of_it() -> None:
+    metrics = NodeLoopMetrics()
+    metrics.on_drift("services", healed=True, held=False)
+    metrics.on_drift("services", healed=False, held=True)
+    metrics.on_drift("services", healed=False, held=False)
+    assert lines(metrics, "minik8s_reconciler_drift_total") == [
+        f'minik8s_reconciler_drift_total{{result="{result}",section="services"}} 1.0'
+        for result in ("healed", "held", "failed")
+    ]
+
+
+def test_nodes_that_left_are_forgotten() -> None:
+    metrics = LoopMetrics()
+    metrics.keep(("n1", "n2"))
+    metrics.of("n1").on_outcome("i", "ok", [], 1.0)
+    before = metrics.text("n1")
+    metrics.keep(("n1",))
+    assert (metrics.text("n1"), metrics.text("n2")) == (before, None)
