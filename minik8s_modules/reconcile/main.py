@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import LEASE
+from minik8s_modules.api.nodes.standalone import PREFIX, served_alone
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration
@@ -31,7 +32,6 @@ from minik8s_modules.reconcile.housekeeping.policies import Policies, read_polic
 from minik8s_modules.reconcile.loop.gateway_link import GatewayLink
 from minik8s_modules.reconcile.network.network_settings import network_settings
 from minik8s_modules.reconcile.network.services import PROXY_MODES, kubernetes_address
-from minik8s_modules.reconcile.nodes.standalone_nodes import PREFIX, served_alone
 from minik8s_modules.reconcile.planning.plan_lists import Vacancy
 from minik8s_modules.reconcile.planning.planserver import PlanFiles, PlanServer
 from minik8s_modules.reconcile.planning.simulation import Question

@@ -38,7 +38,7 @@ from minik8s_modules.reconcile.network.networks import machines
 from minik8s_modules.reconcile.nodes.household import Household
 from minik8s_modules.reconcile.nodes.registration import Registrar
 from minik8s_modules.reconcile.planning.answering import Plans
-from minik8s_modules.reconcile.planning.plan import Checks
+from minik8s_modules.reconcile.planning.checks import Checks
 from minik8s_modules.reconcile.planning.simulation import Question
 from minik8s_modules.reconcile.status.claim_sizes import ClaimSizes
 from minik8s_modules.reconcile.status.writer import StatusWriter
@@ -164,9 +164,7 @@ class ShardService:
         self._named = NamesFeed(api, self._services, settings, on_change, cache)
         self._references = ReferencedObjects(cache, on_references, by_name=settings.own_node)
         self._tokens = TokenBook(api, on_references, clock)
-        self._folders = FolderFeed(
-            api, self._copies.nodes.list, self._recorder, on_change, clock, active=not settings.own_node
-        )
+        self._folders = FolderFeed(api, self._own_nodes, self._recorder, on_change, clock, active=not settings.own_node)
 
     def _make_shard(self, addresses: AddressBook, settings: Settings) -> Shard:
         copies, services, named, folders = self._copies, self._services, self._named, self._folders
@@ -192,6 +190,9 @@ class ShardService:
             DriftEvents(self._recorder, self._concerned, copies.node),
             self._sizes.tell,
         )
+
+    def _own_nodes(self) -> list[JsonObject]:
+        return [node for node in self._copies.nodes.list() if objects.name(node) in self._names]
 
     def _concerned(self, section: str, key: str) -> list[JsonObject]:
         """Return the objects that a section's key is about."""
@@ -264,6 +265,7 @@ class ShardService:
         if pod_selector(wanted) != pod_selector(self._names):
             return False
         self._names = wanted
+        self._folders.look_again()
         self.loop.use(wanted)
         self._watches.use(wanted)
         self._housekeeper.use(wanted)

@@ -47,12 +47,17 @@ _LOOK_S = 10.0
 
 
 class Attached(NamedTuple):
-    """What there is around a volume: its driver's CSIDriver, its VolumeAttachments, Pods that name it, their nodes."""
+    """What there is around a volume: its driver's CSIDriver, its VolumeAttachments, Pods that name it, their nodes.
+
+    Two PersistentVolumes may name one volume of a driver's, by its handle: attachments are of either, ``others`` are
+    Pods of the other one.
+    """
 
     driver: JsonObject | None
     attachments: Sequence[JsonObject]
     pods: Sequence[JsonObject]
     nodes: Mapping[str, JsonObject]
+    others: Sequence[JsonObject] = ()
 
 
 def decide_attachments(volume: JsonObject, around: Attached) -> list[Step]:
@@ -60,15 +65,12 @@ def decide_attachments(volume: JsonObject, around: Attached) -> list[Step]:
     if not driver_of(volume) or not needs_attachment(around.driver):
         return []
     there = {str(objects.spec(one).get("nodeName") or ""): one for one in around.attachments}
-    users: dict[str, list[JsonObject]] = {}
-    for pod in around.pods:
-        node_name = str(objects.spec(pod).get("nodeName") or "")
-        if node_name and objects.status(pod).get("phase") not in _OVER:
-            users.setdefault(node_name, []).append(pod)
+    users = _users(around.pods)
+    wanted = users.keys() | _users(around.others).keys()
     steps: list[Step] = []
     for name, node in sorted(around.nodes.items()):
-        steps += _listed(volume, node, there.get(name), used=name in users)
-    for name in sorted(there.keys() - users.keys()):
+        steps += _listed(volume, node, there.get(name), used=name in wanted)
+    for name in sorted(there.keys() - wanted):
         steps += _detached(volume, there[name], around.nodes.get(name))
     if objects.is_deleting(volume):
         return steps
@@ -85,6 +87,16 @@ def decide_attachments(volume: JsonObject, around: Attached) -> list[Step]:
             there[name] = made = _attachment(volume, name)
             steps.append(Create(VOLUME_ATTACHMENT, made))
     return steps
+
+
+def _users(pods: Iterable[JsonObject]) -> dict[str, list[JsonObject]]:
+    """Return the Pods that want a volume, by their nodes."""
+    users: dict[str, list[JsonObject]] = {}
+    for pod in pods:
+        node_name = str(objects.spec(pod).get("nodeName") or "")
+        if node_name and objects.status(pod).get("phase") not in _OVER:
+            users.setdefault(node_name, []).append(pod)
+    return users
 
 
 def _elsewhere(there: Mapping[str, JsonObject]) -> str:
@@ -149,7 +161,7 @@ class AttachmentController(WorkloadController):
         super().__init__(context, PERSISTENT_VOLUME, ())
         self.own.add_index(_DRIVER, _driver)
         self.own.add_index(_ON_NODE, _on_node)
-        self._attachments = self.loop.watch(VOLUME_ATTACHMENT, _of_attachment)
+        self._attachments = self.loop.watch(VOLUME_ATTACHMENT, self._of_attachment)
         self._attachments.add_index(_VOLUME, _attached_volume)
         self._drivers = self.loop.watch(CSI_DRIVER, self._of_driver)
         self._claims = self.loop.watch(PERSISTENT_VOLUME_CLAIM, _of_claim)
@@ -168,14 +180,20 @@ class AttachmentController(WorkloadController):
 
     def decide(self, obj: JsonObject) -> Sequence[Step]:
         """Return the next steps of one volume."""
-        held = claims.holder(obj)
-        there = self._attachments.by_index(_VOLUME, objects.name(obj))
-        pods = self._pods.by_index(BY_CLAIM, str(held.key)) if held is not None else []
-        named = {str(objects.spec(each).get("nodeName") or "") for each in (*pods, *there)}
+        twins = [
+            one for one in self.own.by_index(_ON_NODE, node_name_of(obj)) if objects.name(one) != objects.name(obj)
+        ]
+        there = [each for one in (obj, *twins) for each in self._attachments.by_index(_VOLUME, objects.name(one))]
+        pods, others = self._users(obj), [pod for one in twins for pod in self._users(one)]
+        named = {str(objects.spec(each).get("nodeName") or "") for each in (*pods, *others, *there)}
         found = [node for name in named if (node := self._nodes.get("", name)) is not None]
         found += self._nodes.by_index(_LISTED, node_name_of(obj))
         nodes = {objects.name(node): node for node in found}
-        return decide_attachments(obj, Attached(self._drivers.get("", driver_of(obj)), there, pods, nodes))
+        return decide_attachments(obj, Attached(self._drivers.get("", driver_of(obj)), there, pods, nodes, others))
+
+    def _users(self, volume: JsonObject) -> Sequence[JsonObject]:
+        held = claims.holder(volume)
+        return self._pods.by_index(BY_CLAIM, str(held.key)) if held is not None else ()
 
     def _of_node(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         """Return the volumes that a node lists otherwise than before; all that it lists where its taints differ."""
@@ -185,12 +203,15 @@ class AttachmentController(WorkloadController):
             changed |= in_use(before) | in_use(after)
         return [objects.key(each) for name in sorted(changed) for each in self.own.by_index(_ON_NODE, name)]
 
+    def _of_attachment(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        """Return the volume of an attachment, and others of the same handle."""
+        names = _attached_volume(new or old or {})
+        found = [one for name in names if (one := self.own.get("", name)) is not None and driver_of(one)]
+        twins = [each for one in found for each in self.own.by_index(_ON_NODE, node_name_of(one))]
+        return {Key("", name) for name in names} | {objects.key(each) for each in twins}
+
     def _of_driver(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         return [objects.key(each) for each in self.own.by_index(_DRIVER, objects.name(new or old or {}))]
-
-
-def _of_attachment(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-    return [Key("", name) for name in _attached_volume(new or old or {})]
 
 
 def _of_claim(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:

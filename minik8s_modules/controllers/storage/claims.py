@@ -39,6 +39,7 @@ class Around(NamedTuple):
         pods: those that name the claim.
         namesake: the volume that has the name which the original would give to one made for the claim.
         machines: addresses of all nodes; None where they are not known, or nobody wants to know.
+        alone: the node that would have the volume's folder, where that has a reconciler of its own.
     """
 
     named: JsonObject | None = None
@@ -49,6 +50,7 @@ class Around(NamedTuple):
     pods: Sequence[JsonObject] = ()
     namesake: JsonObject | None = None
     machines: provisioning.Machines = None
+    alone: str = ""
 
 
 def decide_claim(claim: JsonObject, around: Around) -> list[Step]:
@@ -114,7 +116,8 @@ def _wants_one_made(claim: JsonObject, around: Around) -> list[Step]:
         return [Tell(claim, "Warning", "ProvisioningFailed", told)]
     provisioner = str(around.storage_class.get("provisioner") or "")
     if provisioner in provisioning.PROVISIONERS:
-        return provisioning.provision(claim, around.storage_class, around.node, around.namesake, around.machines)
+        there = around.node, around.namesake, around.machines, around.alone
+        return provisioning.provision(claim, around.storage_class, *there)
     asked = {key: provisioner for key in claims.PROVISIONERS if objects.annotations(claim).get(key) != provisioner}
     waits = Tell(claim, "Normal", "ExternalProvisioning", _EXTERNAL.format(provisioner))
     return [*([Patch(PERSISTENT_VOLUME_CLAIM, claim, {"metadata": {"annotations": asked}})] if asked else []), waits]

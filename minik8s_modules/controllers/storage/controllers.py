@@ -11,15 +11,17 @@ from collections.abc import Iterable, Sequence
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS
+from minik8s_modules.api.kinds import LEASE, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS
+from minik8s_modules.api.nodes.standalone import NAMESPACE, PREFIX, served_alone
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.storage import claims
+from minik8s_modules.client.interface import Api
 from minik8s_modules.controllers.core.acting import Failure, Owner
 from minik8s_modules.controllers.core.steps import Again, Patch, Step
 from minik8s_modules.controllers.core.workload import WorkloadController
 from minik8s_modules.controllers.storage.claims import Around, decide_claim, is_used
-from minik8s_modules.controllers.storage.provisioning import addresses, original_name
-from minik8s_modules.controllers.storage.volumes import decide_volume
+from minik8s_modules.controllers.storage.provisioning import addresses, homes, original_name
+from minik8s_modules.controllers.storage.volumes import decide_volume, host_of, waits_for_folder
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.informers import BY_CLAIM, by_claim
 
@@ -100,15 +102,17 @@ class ClaimController(WorkloadController):
         node = objects.annotations(claim).get(claims.SELECTED_NODE)
         storage_class = self._classes.get("", claims.class_of(claim))
         on_server = (storage_class or {}).get("provisioner") == claims.NFS and not named
+        wanted = self._nodes.get("", node) if node else None
         return Around(
             named=self._volumes.get("", named) if named else None,
             volumes=() if named else [*self._candidates(claim)],
             storage_class=storage_class,
             default=None if claims.names_class(claim) else claims.default_class(self._classes.list()),
-            node=self._nodes.get("", node) if node else None,
+            node=wanted,
             pods=self._pods.by_index(BY_CLAIM, str(key)),
             namesake=self._volumes.get("", original_name(claim)),
             machines=addresses(self._nodes.list()) if on_server else None,
+            alone="" if named else alone(self.context.client, homes(storage_class, wanted, self._nodes.list())),
         )
 
     def _candidates(self, claim: JsonObject) -> Iterable[JsonObject]:
@@ -149,6 +153,18 @@ class ClaimController(WorkloadController):
         return [objects.key(each) for name in names for each in self.own.by_index(_WAITING, name)]
 
 
+def alone(api: Api, nodes: Sequence[str]) -> str:
+    """Return the first of the nodes where each has a reconciler of its own, else "". Raises as the API does."""
+    for node in nodes:
+        try:
+            lease = api.get(LEASE, f"{PREFIX}{node}", NAMESPACE)
+        except NotFound:
+            return ""
+        if not served_alone([lease]):
+            return ""
+    return nodes[0] if nodes else ""
+
+
 def _of_pod(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
     """Return the claims of a pod that came, went, or got a node: its figures and phases are nothing to look at."""
     if old is not None and new is not None and objects.spec(old).get("nodeName") == objects.spec(new).get("nodeName"):
@@ -187,7 +203,9 @@ class VolumeController(WorkloadController):
             claim = self._claim(held.key)  # its copy may lag, and what follows may cost data
             if claim is not None and objects.uid(claim) == held.uid:
                 return [Again(_LAG_S)]
-        return decide_volume(obj, claim, self._classes.get("", claims.class_of(obj)))
+        host = host_of(obj) if waits_for_folder(obj) else ""
+        by_itself = alone(self.context.client, [host] if host else [])
+        return decide_volume(obj, claim, self._classes.get("", claims.class_of(obj)), by_itself)
 
     def _of_class(self, _old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         return [objects.key(each) for each in self.own.by_index(_PLACELESS, objects.name(new or {}))]

@@ -31,6 +31,7 @@ _STRANGE_SERVER = (
     "{} is no address of a node (kubectl get nodes -o wide), and nobody would make its folders; volumes of other "
     "servers take a provisioner of their own, or PersistentVolumes that you write"
 )
+_ALONE = "node {} has a reconciler of its own, which {} no folders of volumes: {}"
 Machines = frozenset[str] | None
 
 
@@ -115,15 +116,18 @@ def provision(
     node: JsonObject | None,
     namesake: JsonObject | None,
     machines: Machines = None,
+    alone: str = "",
 ) -> list[Step]:
     """Return the creation of a volume for a claim whose class one of our provisioners serves.
 
     ``namesake`` is the volume that has the name which the original MiniK8s would give, ``pv-<claim>``; ``machines`` are
-    the addresses of all nodes.
+    the addresses of all nodes; ``alone`` is the node of the volume, where that has a reconciler of its own.
     """
     provisioner, name = str(storage_class["provisioner"]), _name(claim, namesake)
     try:
         _refuse(claim)
+        if alone:
+            _refuse_alone(storage_class, alone)
         # a name of the original may come again, in another namespace; what the volume of before held is not for all
         place = PROVISIONERS[provisioner].place(_own_name(claim), storage_class, node, machines)
     except CannotProvision as why:
@@ -158,6 +162,27 @@ def _refuse(claim: JsonObject) -> None:
         raise CannotProvision("claim Selector is not supported")  # external-provisioner's words
     if objects.spec(claim).get("volumeMode") == "Block":
         raise CannotProvision("it makes no block volumes")
+
+
+def _refuse_alone(storage_class: JsonObject, node: str) -> None:
+    """Raise where a node's own reconciler would have to make a folder, or to delete it: it may not read all volumes."""
+    if storage_class["provisioner"] == claims.NFS:
+        raise CannotProvision(_ALONE.format(node, "makes", "give the class the server of another node"))
+    if storage_class.get("reclaimPolicy") == "Delete":
+        raise CannotProvision(_ALONE.format(node, "deletes", "use a class with reclaimPolicy: Retain"))
+
+
+def homes(storage_class: JsonObject | None, node: JsonObject | None, nodes: Iterable[JsonObject]) -> list[str]:
+    """Return the names of the nodes that may have the folder of a volume of a class of ours."""
+    parameters = (storage_class or {}).get("parameters") or {}
+    provisioner = (storage_class or {}).get("provisioner")
+    if provisioner == claims.NFS:
+        here = [one for one in nodes if parameters.get("server") in addresses([one])]
+    elif provisioner == claims.HOSTPATH and (host := parameters.get("node")):
+        here = [one for one in nodes if objects.labels(one).get(_HOSTNAME) == host]
+    else:
+        here = [node] if provisioner == claims.HOSTPATH and node is not None else []
+    return [objects.name(one) for one in here]
 
 
 def _name(claim: JsonObject, namesake: JsonObject | None) -> str:

@@ -22,23 +22,30 @@ _NO_SOURCE = (
     "provisioner of minik8s does: no claim can have it"
 )
 _UNLIMITED = "its size is not enforced: pods may write more than that"
+_ALONE = (
+    "node {} has a reconciler of its own, which deletes no folders of volumes: delete it there, and give the volume "
+    "persistentVolumeReclaimPolicy: Retain"
+)
 _OVER = frozenset({"Released", "Failed"})
 
 
-def decide_volume(volume: JsonObject, claim: JsonObject | None, storage_class: JsonObject | None = None) -> list[Step]:
+def decide_volume(
+    volume: JsonObject, claim: JsonObject | None, storage_class: JsonObject | None = None, alone: str = ""
+) -> list[Step]:
     """Return the next steps of a volume.
 
     Args:
         volume: the object.
         claim: the one of the name that the volume holds, None where there is none.
         storage_class: the volume's class, which says where a volume of the original is to stand.
+        alone: the node that has the folder which is to be deleted, where that has a reconciler of its own.
     """
     held = claims.holder(volume)
     unprotected = _unprotected(volume)
     if unprotected:
         return unprotected
-    if _waits_for_folder(volume):
-        return _without_folder(volume)
+    if waits_for_folder(volume):
+        return _without_folder(volume, alone)
     if not claims.source_of(volume):
         return _placed(volume, storage_class)
     if held is None or not held.uid:
@@ -78,16 +85,26 @@ def _unprotected(volume: JsonObject) -> list[Step]:
     return [Patch(PERSISTENT_VOLUME, volume, {"metadata": {"finalizers": left or None}})]
 
 
-def _waits_for_folder(volume: JsonObject) -> bool:
+def host_of(volume: JsonObject) -> str:
+    """Return the host that a volume on one machine's disk names, "" for any other volume."""
+    if not objects.dig(volume, "spec", "hostPath"):
+        return ""
+    terms = objects.dig(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms") or []
+    hosts = {host for term in terms for one in term.get("matchExpressions") or [] for host in one.get("values") or []}
+    return str(hosts.pop()) if len(hosts) == 1 else ""
+
+
+def waits_for_folder(volume: JsonObject) -> bool:
+    """Return whether a volume that nobody has any more is kept by its folder."""
     bound = objects.status(volume).get("phase") == "Bound"
     return objects.is_deleting(volume) and not bound and claims.VOLUME_FOLDER in objects.finalizers(volume)
 
 
-def _without_folder(volume: JsonObject) -> list[Step]:
+def _without_folder(volume: JsonObject, alone: str) -> list[Step]:
     """Return what lets a volume go that waits for its folder: once its node has deleted it, or is not to any more."""
     deletes = objects.spec(volume).get("persistentVolumeReclaimPolicy") == "Delete"
     if deletes and objects.status(volume).get("reason") != claims.FOLDER_DELETED:
-        return []
+        return [Tell(volume, "Warning", "VolumeFailedDelete", _ALONE.format(alone))] if alone else []
     left = [each for each in objects.finalizers(volume) if each != claims.VOLUME_FOLDER]
     return [Patch(PERSISTENT_VOLUME, volume, {"metadata": {"finalizers": left or None}})]
 

@@ -41,7 +41,7 @@ class FolderFeed:
 
     Args:
         api: an ``ApiClient``.
-        nodes: all nodes there are.
+        nodes: those that the reconciler attends. What others say of themselves, such as an address, draws no folder.
         recorder: of Events.
         on_change: called when the folders of a node may have changed.
         clock: of the queue of writes.
@@ -101,6 +101,11 @@ class FolderFeed:
         """Handle a change of a Node: its name, labels and addresses count."""
         if _read_of_node(old) != _read_of_node(new):
             self._note()
+
+    def look_again(self) -> None:
+        """Take over that other nodes are attended than before."""
+        with self._lock:
+            self._stale = True
 
     def on_outcome(self, outcome: Outcome) -> None:
         """Take over what a node answered; the runner's callback."""

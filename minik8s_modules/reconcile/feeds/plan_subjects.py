@@ -25,9 +25,11 @@ from minik8s_modules.api.kinds import (
     Kind,
 )
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.pod_claims import claim_of
 from minik8s_modules.module_utils.minik8s.names import dns_entries, ingress_entries
 from minik8s_modules.reconcile.feeds.references import Reference, of_container, of_volume, references
 from minik8s_modules.reconcile.network.services import DATAPLANE
+from minik8s_modules.reconcile.values.values import Entry
 
 
 class About(NamedTuple):
@@ -57,6 +59,7 @@ class Note(NamedTuple):
         return {"text": self.text, "about": rows(self.about)}
 
 
+NO_ENTRIES: Mapping[str, Entry] = {}
 Hosts = Callable[[str], Iterable[tuple[Kind, JsonObject]]]
 """Returns the DNS and Ingress objects that have a host."""
 EVERYTHING = (About("*", "*"),)
@@ -95,12 +98,16 @@ class Subjects:
         node: its name.
         pods: those that are or would be there, by UID.
         hosts: see ``Hosts``.
+        containers: the section ``containers``, of which entries have paths of volumes.
     """
 
-    def __init__(self, node: str, pods: Mapping[str, JsonObject], hosts: Hosts) -> None:
+    def __init__(
+        self, node: str, pods: Mapping[str, JsonObject], hosts: Hosts, containers: Mapping[str, Entry] = NO_ENTRIES
+    ) -> None:
         self._node = of_node(node)
         self._pods = pods
         self._hosts = hosts
+        self._containers = containers
         self._sections: Mapping[str, Callable[[str], tuple[About, ...]]] = {
             "network": lambda _: self._node,
             "secrets": self._secret,
@@ -126,16 +133,30 @@ class Subjects:
         """Return a pod and what it takes from elsewhere; of one that is known no more, whatever it may have taken."""
         pod = self._pods.get(uid)
         if pod is None:
-            return (of(POD), of(CONFIG_MAP), of(SECRET))
+            return (of(POD), of(CONFIG_MAP), of(SECRET), of(PERSISTENT_VOLUME))
         return (*of_pod(pod), *(About("v1", *one) for one in sorted(named(pod))))
 
     def _volume(self, key: str) -> tuple[About, ...]:
+        """Return what a volume is about; where one of a claim stands is told to who may read PersistentVolumes."""
         uid, _, name = key.partition("/")
-        return self._with(uid, lambda pod: of_volume(pod, name))
+        found = self._with(uid, lambda pod: of_volume(pod, name))
+        return (*found, of(PERSISTENT_VOLUME)) if name in self._claimed(uid) else found
 
     def _container(self, key: str) -> tuple[About, ...]:
+        """Return what a container is about: of the volumes it has, only one on a node's disk is told by its place."""
         uid, _, name = key.partition("/")
-        return self._with(uid, lambda pod: of_container(pod, name))
+        found = self._with(uid, lambda pod: of_container(pod, name))
+        entry = self._containers.get(key)
+        if entry is None:  # of one that would go, whatever it has mounted
+            shown = bool(self._claimed(uid))
+        else:
+            shown = any(one["volume"] in self._claimed(uid) for one in entry["mounts"] if one["host_path"])
+        return (*found, of(PERSISTENT_VOLUME)) if shown else found
+
+    def _claimed(self, uid: str) -> frozenset[str]:
+        pod = self._pods.get(uid) or {}
+        volumes = objects.spec(pod).get("volumes") or []
+        return frozenset(one["name"] for one in volumes if claim_of(pod, one))
 
     def _secret(self, key: str) -> tuple[About, ...]:
         _, _, name = key.partition("/")

@@ -10,7 +10,8 @@ from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.interface import Getter
 from minik8s_modules.reconcile.feeds.ingress_feed import NamesFeed
 from minik8s_modules.reconcile.feeds.services_feed import ServiceFeed
-from minik8s_modules.reconcile.planning.plan import Checks, Planner, Present
+from minik8s_modules.reconcile.planning.checks import Checks
+from minik8s_modules.reconcile.planning.plan import Planner, Present
 from minik8s_modules.reconcile.planning.plan_lists import listed, with_content
 from minik8s_modules.reconcile.planning.simulated_services import Cluster
 from minik8s_modules.reconcile.planning.simulation import Question

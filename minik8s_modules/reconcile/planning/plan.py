@@ -8,7 +8,6 @@ half is ``simulation.py``.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 from collections.abc import Iterable, Mapping
@@ -17,7 +16,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, SECRET
+from minik8s_modules.api.kinds import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, SECRET, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.resizes import is_asked
 from minik8s_modules.api.storage.attachments import with_attached
@@ -54,7 +53,7 @@ from minik8s_modules.reconcile.pods.desired import assemble
 from minik8s_modules.reconcile.pods.node_admission import arriving_beside
 from minik8s_modules.reconcile.pods.observed import NOTHING, ObservedPod
 from minik8s_modules.reconcile.storage.projections import token_needs
-from minik8s_modules.reconcile.values.items import SECTIONS, Outcome, Runner, SectionRequest, WorkItem
+from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
 from minik8s_modules.reconcile.values.values import Entry, Named, PodDecision, PodInputs, PullState, Settings, Tokens
 
 log = logging.getLogger(__name__)
@@ -85,40 +84,6 @@ class Checking(Protocol):
         """Return what the node would do."""
 
 
-class Checks:
-    """Check items through the runner: submits and waits; thread-safe."""
-
-    def __init__(self, runner: Runner, token: tuple[int, int]) -> None:
-        self._runner = runner
-        self._token = token
-        self._lock = threading.Lock()
-        self._ids = itertools.count(1)
-        self._waiting: dict[str, tuple[threading.Event, list[Outcome]]] = {}
-
-    def run(self, node: str, requests: Mapping[str, Request], timeout_s: float) -> Outcome:
-        """Return what the node would do; its status is ``cancelled`` when it did not answer in time."""
-        done, answers = threading.Event(), list[Outcome]()
-        item_id = f"{node}-{self._token[1]}-plan{next(self._ids)}"
-        with self._lock:
-            self._waiting[item_id] = (done, answers)
-        token = {"token": list(self._token)}
-        sections = {section: SectionRequest(request.options | token) for section, request in requests.items()}
-        self._runner.submit(WorkItem(item_id, node, True, self._token, sections, "check"))  # noqa: FBT003
-        if not done.wait(timeout_s):
-            self._runner.cancel(item_id)
-        with self._lock:
-            del self._waiting[item_id]
-        return answers[0] if answers else Outcome(item_id, node, "cancelled", {}, f"no answer in {timeout_s:.0f} s")
-
-    def on_outcome(self, outcome: Outcome) -> None:
-        """Take over the outcome of a check; it may come after nobody waits for it any more."""
-        with self._lock:
-            waiting = self._waiting.get(outcome.id)
-        if waiting is not None:
-            waiting[1].append(outcome)
-            waiting[0].set()
-
-
 class Prospect(NamedTuple):
     """One node, and its pods as they would be.
 
@@ -145,6 +110,11 @@ class Future(NamedTuple):
     named: Named | None
     """Names and paths, None where they stay."""
     nodes: tuple[JsonObject, ...]
+    """The shard's own, which alone make folders of volumes."""
+
+
+def _own(cluster: Cluster) -> tuple[JsonObject, ...]:
+    return tuple(node for node in cluster.nodes if objects.name(node) in cluster.names)
 
 
 def _homeless(found: Hypothesis, prospects: Iterable[Prospect | None]) -> set[str]:
@@ -203,7 +173,7 @@ class Planner:
                 prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
             stuck = frozenset(uid for each in prospects if each for uid in each.stuck)
             seen = told.seen if told is not None else foresee(found, cluster, given, stuck)
-            future = Future(found, given, seen, self._named(found, seen, cluster), cluster.nodes)
+            future = Future(found, given, seen, self._named(found, seen, cluster), _own(cluster))
             known = dict(zip(cluster.names, prospects, strict=True))
             answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
             answer = joined(names, answers, [*found.messages, *cluster.foretold.notes, *awaiting(seen)], found.order)
@@ -230,7 +200,8 @@ class Planner:
         basis = self._quiet(name)
         if basis is None:
             return silent(name)
-        requests, subjects = self._drift(basis), self._subjects(basis)
+        requests = self._drift(basis)
+        subjects = self._subjects(basis, requests)
         outcome = self._checks.run(name, requests, self._left_s(ANSWER_S))
         return drift_of(name, outcome, requests, basis, subjects)
 
@@ -243,17 +214,22 @@ class Planner:
             if prospect is None:
                 return silent(name)
             requests = self._effect(prospect, future)
-            subjects = self._subjects(prospect.basis, future.found)
+            subjects = self._subjects(prospect.basis, requests, future.found)
             answer = self._asked(name, requests, subjects)._replace(before=prospect.told)
             if not answer.outdated or self._clock.monotonic() > self._end:
                 break
         return answer
 
-    def _subjects(self, basis: Basis, found: Hypothesis | None = None) -> Subjects:
+    def _subjects(self, basis: Basis, requests: Mapping[str, Request], found: Hypothesis | None = None) -> Subjects:
         pods = {objects.uid(pod): pod for pod in basis.pods}
         pods |= {uid: pod for uid, pod in (found.pods.items() if found else ()) if pod is not None}
         network = found.network if found else {}
-        return Subjects(objects.name(basis.node), pods, lambda host: (*self._hosts(host), *with_host(network, host)))
+        containers = _containers(basis, requests)
+
+        def hosts(host: str) -> Iterable[tuple[Kind, JsonObject]]:
+            return (*self._hosts(host), *with_host(network, host))
+
+        return Subjects(objects.name(basis.node), pods, hosts, containers)
 
     def _asked(self, name: str, requests: Mapping[str, Request], subjects: Subjects) -> Answer:
         if not requests:
@@ -391,6 +367,12 @@ class Planner:
 
     def _secrets(self, pods: Iterable[JsonObject]) -> dict[str, JsonObject]:
         return {key: obj for pod in pods for key, obj in self._referenced(pod, SECRET.kind, None).items()}
+
+
+def _containers(basis: Basis, requests: Mapping[str, Request]) -> Mapping[str, Entry]:
+    """Return the entries of containers that would stand, or go."""
+    confirmed, request = basis.confirmed["containers"], requests.get("containers")
+    return {**(confirmed.entries if confirmed else {}), **(request.entries if request else {})}
 
 
 def _there(basis: Basis, found: Hypothesis) -> list[JsonObject]:

@@ -17,9 +17,15 @@ from minik8s_modules.reconcile.values.values import Entry
 
 
 def folders(volumes: Iterable[JsonObject], nodes: Iterable[JsonObject]) -> dict[str, dict[str, Entry]]:
-    """Return the section ``folders`` of each node that has any, by the node's name."""
+    """Return the section ``folders`` of each of ``nodes`` that has any, by the node's name.
+
+    An address that two nodes have is nobody's: one of them may have it from a machine that lies.
+    """
     machines = sorted(nodes, key=objects.name)
-    by_address = {str(each.get("address")): node for node in machines for each in _addresses(node)}
+    by_address: dict[str, JsonObject | None] = {}
+    for machine in machines:
+        for address in {str(each.get("address")) for each in _addresses(machine)}:
+            by_address[address] = None if address in by_address else machine
     found: dict[str, dict[str, Entry]] = {}
     for volume in sorted(filter(claims.is_ours, volumes), key=objects.name):
         path, node = _place(volume, machines, by_address)
@@ -33,7 +39,7 @@ def _addresses(node: JsonObject) -> list[JsonObject]:
 
 
 def _place(
-    volume: JsonObject, nodes: Iterable[JsonObject], by_address: Mapping[str, JsonObject]
+    volume: JsonObject, nodes: Iterable[JsonObject], by_address: Mapping[str, JsonObject | None]
 ) -> tuple[str, JsonObject | None]:
     """Return a volume's folder and the node that has it, None where no node does."""
     declared = objects.spec(volume)

@@ -10,7 +10,8 @@ from minik8s_modules.module_utils.minik8s.core.section import Request, Scope, co
 from minik8s_modules.module_utils.minik8s.volumes.exported import is_exported
 from minik8s_modules.module_utils.minik8s.volumes.folders import Folders, Found
 
-TABLE = "/srv/minik8s\t10.0.0.1(rw,sync,root_squash)\n/srv/minik8s\t10.0.0.2(rw)\n# /srv/none 10.0.0.1(rw)\n"
+BLANK = "/srv/my\\040share\t10.0.0.1(rw)\n"
+TABLE = BLANK + "/srv/minik8s\t10.0.0.1(rw,sync,root_squash)\n/srv/minik8s\t10.0.0.2(rw)\n# /srv/none 10.0.0.1(rw)\n"
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,8 @@ TABLE = "/srv/minik8s\t10.0.0.1(rw,sync,root_squash)\n/srv/minik8s\t10.0.0.2(rw)
         ("/srv/minik8s-other", False),
         ("/srv", False),
         ("/srv/none", False),
+        ("/srv/my share", True),
+        ("/srv/my", False),
     ],
 )
 def test_a_folder_is_exported_with_what_is_above_it(tmp_path: Path, path: str, exported: bool) -> None:  # noqa: FBT001

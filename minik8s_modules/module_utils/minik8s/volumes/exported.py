@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 
+from .mounts import unescape
+
 TABLE = "/var/lib/nfs/etab"
 Pair = tuple[str, str]
 
 
 def pairs_of(text: str) -> frozenset[Pair]:
-    """Return (folder, client) of each line of an exports file or of the kernel's table."""
+    """Return (folder, client) of each line of our exports file or of the kernel's table, which escapes blanks."""
     found: set[Pair] = set()
     for line in text.splitlines():
-        words = line.partition("#")[0].split()
-        found.update((words[0], each.partition("(")[0]) for each in words[1:])
+        words = [] if line.startswith("#") else line.split()
+        found.update((unescape(words[0]), each.partition("(")[0]) for each in words[1:])
     return frozenset(found)
 
 

@@ -20,8 +20,8 @@ class Mount(NamedTuple):
     source: str = ""
 
 
-def _unescape(text: str) -> str:
-    """Undo mountinfo's octal escapes (space, tab, newline, backslash)."""
+def unescape(text: str) -> str:
+    """Undo the octal escapes of the kernel's tables (space, tab, newline, backslash)."""
     for code in ("040", "011", "012", "134"):
         text = text.replace("\\" + code, chr(int(code, 8)))
     return text
@@ -33,7 +33,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
     for line in text.splitlines():
         words = line.split(" ")
         dash = words.index("-", FIELDS_BEFORE_OPTIONAL)
-        found.append(Mount(_unescape(words[4]), words[dash + 1], words[dash + 3], _unescape(words[dash + 2])))
+        found.append(Mount(unescape(words[4]), words[dash + 1], words[dash + 3], unescape(words[dash + 2])))
     return found
 
 

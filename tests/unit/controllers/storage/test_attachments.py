@@ -139,3 +139,19 @@ def test_a_driver_that_attaches_nothing_and_other_volumes_are_left_alone():
 def test_a_volume_that_goes_is_attached_nowhere_anew():
     going = volume(deletionTimestamp="2026-01-01T00:00:00Z")
     assert shown(decide_attachments(going, around([pod("a")], attachment("b")))) == ["delete b"]
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "there", "expected"),
+    [
+        (["b"], ["a"], ["a"], ["FailedAttachVolume", "again"]),
+        ([], ["a"], ["a"], []),
+        (["a"], ["a"], ["a"], []),
+        ([], [], ["a"], ["delete a"]),
+    ],
+)
+def test_two_volumes_of_one_handle_are_one_volume(mine: list[str], others: list[str], there: list[str], expected: Any):
+    """Neither is attached where the other one is not, nor detached from under it."""
+    seen = around([pod(name) for name in mine], *map(attachment, there))
+    seen = seen._replace(others=[pod(name) for name in others])
+    assert shown(decide_attachments(volume("ReadWriteOnce"), seen)) == expected

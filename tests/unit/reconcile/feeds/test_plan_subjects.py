@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minik8s_modules.api.kinds import DNS, INGRESS
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.feeds.plan_subjects import EVERYTHING, Subjects
 
 POD = {
@@ -17,6 +18,27 @@ POD = {
         "volumes": [{"name": "v", "secret": {"secretName": "hidden"}}, {"name": "empty", "emptyDir": {}}],
     },
 }
+CLAIMING = {
+    "metadata": {"name": "db", "namespace": "shop", "uid": "u2"},
+    "spec": {
+        "containers": [{"name": "disk"}, {"name": "net"}, {"name": "own"}, {"name": "gone"}],
+        "volumes": [
+            {"name": "data", "persistentVolumeClaim": {"claimName": "c"}},
+            {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
+            {"name": "host", "hostPath": {"path": "/etc"}},
+        ],
+    },
+}
+
+
+def mounting(volume: str, host_path: str) -> JsonObject:
+    """Return a container's entry."""
+    return {"mounts": [{"volume": volume, "host_path": host_path}]}
+
+
+CONTAINERS = {
+    "u2/disk": mounting("data", "/srv/disk"), "u2/net": mounting("data", ""), "u2/own": mounting("host", "/etc"),
+}  # fmt: skip
 HOSTS = {"a.test": [(DNS, {"metadata": {"name": "d", "namespace": "shop"}}), (INGRESS, {"metadata": {"name": "i"}})]}
 
 
@@ -29,12 +51,19 @@ HOSTS = {"a.test": [(DNS, {"metadata": {"name": "d", "namespace": "shop"}}), (IN
         ("containers", "u1/app", ["Pod/shop/web", "ConfigMap/shop/settings"]),
         ("containers", "u1/plain", ["Pod/shop/web"]),
         ("containers", "u1/unknown", ["Pod/shop/web", "ConfigMap/shop/settings", "Secret/shop/hidden"]),
-        ("containers", "gone/app", ["Pod", "ConfigMap", "Secret"]),
+        ("containers", "gone/app", ["Pod", "ConfigMap", "Secret", "PersistentVolume"]),
         ("volumes", "u1/v", ["Pod/shop/web", "Secret/shop/hidden"]),
         ("volumes", "u1/empty", ["Pod/shop/web"]),
+        ("volumes", "u2/data", ["Pod/shop/db", "PersistentVolumeClaim/shop/c", "PersistentVolume"]),
+        ("volumes", "u2/scratch", ["Pod/shop/db", "PersistentVolumeClaim/shop/db-scratch", "PersistentVolume"]),
+        ("volumes", "u2/host", ["Pod/shop/db"]),
+        ("containers", "u2/disk", ["Pod/shop/db", "PersistentVolume"]),
+        ("containers", "u2/net", ["Pod/shop/db"]),
+        ("containers", "u2/own", ["Pod/shop/db"]),
+        ("containers", "u2/gone", ["Pod/shop/db", "PersistentVolume"]),
         ("secrets", "shop/hidden", ["Secret/shop/hidden"]),
         ("secrets", "shop/u1_app", ["Pod/shop/web", "ConfigMap/shop/settings", "Secret/shop/hidden"]),
-        ("secrets", "shop/gone__v", ["Pod", "ConfigMap", "Secret"]),
+        ("secrets", "shop/gone__v", ["Pod", "ConfigMap", "Secret", "PersistentVolume"]),
         ("services", "dataplane", ["Node/n1"]),
         ("services", "shop/web:80", ["Service/shop/web", "Endpoints/shop/web"]),
         ("services", "10.0.0.1:80", ["Service", "Endpoints"]),
@@ -50,7 +79,8 @@ HOSTS = {"a.test": [(DNS, {"metadata": {"name": "d", "namespace": "shop"}}), (IN
     ],
 )
 def test_what_a_key_is_about(section: str, key: str, said: list[str]):
-    found = Subjects("n1", {"u1": POD}, lambda host: HOSTS.get(host, ())).of(section, key)
+    pods = {"u1": POD, "u2": CLAIMING}
+    found = Subjects("n1", pods, lambda host: HOSTS.get(host, ()), CONTAINERS).of(section, key)
     place = [f"{one.kind}/{one.namespace}/{one.name}".rstrip("/") for one in found]
     assert [each.replace("Node//", "Node/") for each in place] == said
     assert (found == EVERYTHING) == (said == ["*"])

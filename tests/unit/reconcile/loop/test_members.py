@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import NODE, POD
+from minik8s_modules.api.kinds import NODE, PERSISTENT_VOLUME, POD
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.client.fake import FakeApi
@@ -93,6 +93,17 @@ def machines() -> Iterator[Machines]:
     until(lambda: made.exists("n1") and made.exists("n2"))
     yield made
     made.service.stop()
+
+
+def test_a_node_that_is_not_attended_draws_no_folder_by_what_it_says_of_itself(machines: Machines):
+    """A node with a reconciler of its own writes its own labels and addresses."""
+    host = {"kubernetes.io/hostname": "n2"}
+    machines.api.create(NODE, {"metadata": {"name": "liar", "labels": host}, "spec": {}, "status": {}})
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]}]}]
+    spec = {"hostPath": {"path": "/srv/v"}, "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
+    meta = {"name": "v", "uid": "u", "annotations": {"pv.kubernetes.io/provisioned-by": "minik8s.io/hostpath"}}
+    machines.api.create(PERSISTENT_VOLUME, {"metadata": meta, "spec": spec, "status": {"phase": "Bound"}})
+    until(lambda: [*machines.nodes["n2"].documents.get("folders", {})] == ["v"])
 
 
 def test_a_node_that_comes_is_registered_and_runs_pods(machines: Machines):

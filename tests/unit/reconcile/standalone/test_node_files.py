@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from minik8s_modules.api.nodes.standalone import served_alone
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.reconcile.nodes import nodes
-from minik8s_modules.reconcile.nodes.standalone_nodes import served_alone
 from minik8s_modules.reconcile.standalone import daemon_configs
 from minik8s_modules.reconcile.standalone.daemon_configs import Machine
 from minik8s_modules.reconcile.standalone.shared_settings import shared_of

@@ -67,6 +67,11 @@ def test_a_folder_is_on_the_one_machine_that_has_the_data(spec: JsonObject, foun
     assert folders([volume(spec)], NODES) == found
 
 
+def test_an_address_that_two_nodes_say_they_have_draws_no_folder() -> None:
+    liar = {"metadata": {"name": "liar"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}]}}
+    assert folders([volume(ON_NFS)], [*NODES, liar]) == {}
+
+
 def test_volumes_of_others_have_no_folder_of_ours() -> None:
     assert folders([volume(ON_NFS, annotations={})], NODES) == {}
     assert folders([volume(ON_NFS, annotations={"pv.kubernetes.io/provisioned-by": "nfs.csi.k8s.io"})], NODES) == {}

@@ -1,4 +1,4 @@
-"""Which nodes have a reconciler of their own (startup.py): those whose shard has a held Lease.
+"""Which nodes have a reconciler of their own (reconcile/standalone): those whose shard has a held Lease.
 
 A node's own reconciler that was killed still holds its Lease, and gets the node back when it is started again; only a
 clean leave, or somebody who deletes the Lease ``kube-system/minik8s-reconciler-node.NAME``, gives the node to others.
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 
-PREFIX = "minik8s-reconciler-node."
+NAMESPACE, PREFIX = "kube-system", "minik8s-reconciler-node."
 
 
 def served_alone(leases: Iterable[JsonObject]) -> frozenset[str]:
