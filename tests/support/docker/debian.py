@@ -40,6 +40,32 @@ def unpack(suite: str, packages: Sequence[str], work: Path, *, check_date: bool 
     Raises:
         RuntimeError: apt or dpkg failed; the message holds its words.
     """
+    apt = _apt(suite, work, *([] if check_date else ["Acquire::Check-Valid-Until=false"]))
+    _run([*apt, "download", *(f"{name}/{suite}" for name in packages)], work)
+    for package in sorted(work.glob("*.deb")):
+        _run(["dpkg", "-x", str(package), str(work / "tree")], work)
+    return work / "tree"
+
+
+def unpack_whole(suite: str, packages: Sequence[str], work: Path) -> Path:
+    """Fetch ``packages`` of ``suite`` with all that they depend on, and return a tree to change the root to.
+
+    No package's own script runs: there are neither users nor settings but those that a package brings as files.
+
+    Raises:
+        RuntimeError: apt or dpkg failed; the message holds its words.
+    """
+    (work / "status").touch()  # of a system without a single package
+    apt = _apt(suite, work, f"Dir::State::status={work}/status", "APT::Install-Recommends=false")
+    _run([*apt, "install", "--yes", "--download-only", "base-files", *packages], work)
+    found = sorted((work / "cache/archives").glob("*.deb"), key=lambda path: not path.name.startswith("base-files_"))
+    for package in found:  # base-files first: it makes /bin, /lib and /sbin links into /usr
+        _run(["dpkg", "-x", str(package), str(work / "tree")], work)
+    return work / "tree"
+
+
+def _apt(suite: str, work: Path, *more: str) -> list[str]:
+    """Return apt-get with a source of its own, its lists fetched, and ``more`` options."""
     for folder in ("lists/partial", "cache/archives/partial", "parts"):
         (work / folder).mkdir(parents=True)
     (work / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {suite} main\n", encoding="utf-8")
@@ -50,14 +76,11 @@ def unpack(suite: str, packages: Sequence[str], work: Path, *, check_date: bool 
         f"Dir::Cache={work}/cache",
         "APT::Sandbox::User=root",
         "Acquire::Languages=none",
-        *([] if check_date else ["Acquire::Check-Valid-Until=false"]),
+        *more,
     ]
     apt = ["apt-get", "-q", *(word for option in options for word in ("-o", option))]
     _run([*apt, "update"], work)
-    _run([*apt, "download", *(f"{name}/{suite}" for name in packages)], work)
-    for package in sorted(work.glob("*.deb")):
-        _run(["dpkg", "-x", str(package), str(work / "tree")], work)
-    return work / "tree"
+    return apt
 
 
 def _run(argv: list[str], work: Path) -> None:
