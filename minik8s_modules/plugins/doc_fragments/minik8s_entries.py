@@ -24,6 +24,7 @@ from minik8s_modules.module_utils.minik8s.entries.network import NetworkEntry
 from minik8s_modules.module_utils.minik8s.entries.sandboxes import SandboxEntry
 from minik8s_modules.module_utils.minik8s.entries.secrets import SecretEntry
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry, ServiceEntry
+from minik8s_modules.module_utils.minik8s.entries.slurm_jobs import SlurmJobEntry
 from minik8s_modules.module_utils.minik8s.entries.volumes import VolumeEntry
 
 _Option = dict[str, Any]
@@ -132,3 +133,4 @@ class ModuleDocFragment:
     SERVICES = _fragment({"dataplane": DataplaneEntry, "<namespace>/<service>:<port>": ServiceEntry})
     DNS = _fragment({"server": DnsServerEntry, "service/<namespace>/<name>": DnsEntry, "host/<host>": DnsEntry})
     INGRESS = _fragment({"_server": IngressServerEntry, "<host>": IngressEntry})
+    SLURM_JOBS = _fragment({"<uid>": SlurmJobEntry})

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.support.clients import CACHE, locked, run
+from tests.support.clients import CACHE, ROOT, locked, run
 from tests.support.docker.debian import unpack_whole
 from tests.support.waiting import until
 
@@ -76,6 +76,8 @@ mount -t tmpfs tmpfs {root}.upper
 mkdir {root}.upper/data {root}.upper/work
 mount -t overlay -o lowerdir={layer}:{tree},upperdir={root}.upper/data,workdir={root}.upper/work overlay {root}
 mount -t proc proc {root}/proc
+mkdir {root}/repository
+mount --bind {repository} {root}/repository
 mount -t tmpfs -o mode=755 tmpfs {root}/dev
 mount -t tmpfs -o mode=755 tmpfs {root}/run
 mount -t tmpfs -o mode=1777 tmpfs {root}/tmp
@@ -142,8 +144,9 @@ class Slurm:
         for path in (root, layer, self.folder / "root.upper"):
             path.mkdir(parents=True)
         self._write(layer)
-        script = INIT.format(root=root, layer=layer, tree=tree())
-        argv = ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "bash", "-c", script]
+        script = INIT.format(root=root, layer=layer, tree=tree(), repository=ROOT)
+        own = ("--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
+        argv = ["unshare", *own, "bash", "-c", script]
         with (self.folder / "log").open("wb") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
         self.pid = until(self._child)
@@ -175,13 +178,15 @@ class Slurm:
         argv = ["sbatch", "--parsable", "--chdir=/tmp", "--mem=10", *options, "--wrap", command]
         return self.run(argv, user).strip()
 
-    def controller_down(self) -> None:
-        """Kill slurmctld -9."""
-        self.run(["bash", "-c", "kill -9 $(cat /run/slurm/slurmctld.pid); rm /run/slurm/slurmctld.pid"])
+    def controller_down(self, *, forgetting: bool = False) -> None:
+        """End slurmctld; ``forgetting`` also loses all that it knew, as jobs are forgotten after MinJobAge."""
+        self.run(["bash", "-c", "kill $(cat /run/slurm/slurmctld.pid)"])
+        until(lambda: not self.run(["bash", "-c", "ps -C slurmctld -o stat= | grep -v ^Z || true"]))
+        if forgetting:
+            self.run(["bash", "-c", "rm -rf /var/spool/slurmctld/*"])
 
     def controller_up(self) -> None:
         """Start slurmctld again, with what it knew."""
-        until(lambda: "slurmctld" not in self.run(["bash", "-c", "ps -C slurmctld -o stat=,comm= | grep -v ^Z || true"]))
         self.run(["slurmctld"])
         until(lambda: "UP" in self.run(["timeout", "5", "scontrol", "ping"]))
 

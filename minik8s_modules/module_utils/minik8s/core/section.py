@@ -204,7 +204,7 @@ def run_pass(section: AnySection, request: Request, context: Context, *, check: 
             record_token(context.state_dir, request.token, context.checkpoint)
         if hasattr(section, "realize"):
             return section.realize(request, replace(context, check=check), check=check)
-        declared = _declared(section.name, request)
+        declared = _declared(section, request)
         if declared is None:
             return _result(section, request, base_mismatch=True)
         return _converge(section, request, replace(context, check=check), declared, check=check)
@@ -218,15 +218,16 @@ class _Declared(NamedTuple):
     last: documents.Document
 
 
-def _declared(section: str, request: Request) -> _Declared | None:
+def _declared(section: AnySection, request: Request) -> _Declared | None:
     """Return what is declared, None for a foreign base."""
-    last = documents.load_document(request.state_dir, section)
+    last = documents.load_document(request.state_dir, section.name)
     if request.mode == "full":
         return _Declared(dict(request.entries or {}), None, last)
     if last.digest != request.base:
         return None
     upsert, delete = dict(request.upsert or {}), list(request.delete or ())
-    return _Declared(documents.apply_delta(last.entries, upsert, delete), frozenset(upsert) | frozenset(delete), last)
+    keys = None if getattr(section, "observes_all", False) else frozenset(upsert) | frozenset(delete)
+    return _Declared(documents.apply_delta(last.entries, upsert, delete), keys, last)
 
 
 def _converge(

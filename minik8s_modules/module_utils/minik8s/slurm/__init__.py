@@ -1,0 +1,5 @@
+"""Jobs in a Slurm's queue, on a login machine: ``jobs`` decides, ``queue`` asks Slurm, ``folders`` keeps files.
+
+``jobs.SlurmJobs`` is a section like those of nodes (``core.section``): observe, plan, apply, status. Its state is kept
+in the submitting user's home, as no right of root is needed.
+"""

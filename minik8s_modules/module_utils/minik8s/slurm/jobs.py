@@ -1,0 +1,267 @@
+"""Section ``slurm_jobs``: the declared jobs are in Slurm's queue once each, and what is not declared is cancelled.
+
+A job is looked for before it is submitted: in the queue by its comment, in the record of its folder, in Slurm's file
+of completed jobs, and in what the job itself left in its folder. Only where none of these knows it, it never ran. So
+a pass may be killed anywhere, and an answer of sbatch be lost. What Slurm does not answer is not known, and fails the
+pass.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..core.digests import Entries, canonical
+from ..core.faults import KeyFault
+from ..core.paths import relative
+from ..core.schema import Schema, check_fields, schema_of, with_defaults
+from ..core.section import Context, Due, Facets, Plan, Scope, Step
+from ..entries.slurm_jobs import SlurmJobEntry
+from . import folders
+from .queue import Job, Slurm, comment, options
+
+SCHEMA: Schema = schema_of(SlurmJobEntry)
+AGAIN_S = 1.0
+LOST = "LOST"
+"""Our word for a job that was submitted and that nobody knows any more."""
+_UID = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+_NAME = re.compile(r"[A-Za-z0-9._/-]{1,320}\Z")
+_PARTITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_LEAST = {"tasks": 1, "tasks_per_node": 1, "cpus_per_task": 1, "memory_mb": 1, "gpus": 0, "minutes": 1}
+
+
+class Found(NamedTuple):
+    """What is known of one uid: its jobs in the queue, whether it has a folder, its id, and how it ended."""
+
+    jobs: tuple[Job, ...] = ()
+    folder: bool = False
+    id: int | None = None
+    ended: Mapping[str, Any] | None = None
+
+    def chosen(self) -> Job | None:
+        """Return the job that counts: the one on record, else the first that was submitted."""
+        return next((job for job in self.jobs if job.id == self.id), self.jobs[0] if self.jobs else None)
+
+    def doubles(self) -> tuple[Job, ...]:
+        """Return jobs that were submitted beside the one that counts, and have not ended."""
+        chosen = self.chosen()
+        return tuple(job for job in self.jobs if job.is_live and job is not chosen)
+
+    def is_live(self) -> bool:
+        """Return whether the job that counts has not ended."""
+        chosen = self.chosen()
+        return chosen is not None and chosen.is_live
+
+    def facets(self) -> Facets | None:
+        """Return what a person wants to see."""
+        chosen = self.chosen()
+        if chosen is not None:
+            return {"job": str(chosen.id), "state": chosen.state}
+        if self.ended is not None:
+            return {"job": str(self.ended.get("id") or ""), "state": str(self.ended["state"])}
+        return {"folder": "left over"} if self.folder else None
+
+
+class SlurmJobs:
+    """The section's observe, plan and apply."""
+
+    name = "slurm_jobs"
+    observes_all = True  # one question tells of every job, whatever a delta changes
+
+    def __init__(self, slurm: Slurm) -> None:
+        self._slurm = slurm
+
+    def check_entry(self, key: str, entry: Mapping[str, Any]) -> None:
+        """Raise KeyFault for an entry that cannot be used."""
+        check_fields(key, entry, SCHEMA)
+        for what, text, form in (
+            ("the key", key, _UID), ("name", entry["name"], _NAME), ("partition", entry["partition"], _PARTITION),
+        ):  # fmt: skip
+            if not form.match(text):
+                raise KeyFault("InvalidEntry", f"{key}: {what} {text!r:.80} must match {form.pattern}")
+        if not entry["script"].startswith("#!") or "\0" in entry["script"]:
+            raise KeyFault("InvalidEntry", f"{key}.script must begin with #! and have no NUL")
+        for field, least in _LEAST.items():
+            if (entry.get(field) if entry.get(field) is not None else least) < least:
+                raise KeyFault("InvalidEntry", f"{key}.{field} {entry[field]} must be at least {least}")
+        for path, text in (entry.get("sources") or {}).items():
+            relative(path)
+            if not isinstance(text, str):
+                raise KeyFault("InvalidEntry", f"{key}.sources[{path!r:.80}] must be text")
+
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> dict[str, Found]:
+        """Return what there is of every declared job, and of every other of this owner's.
+
+        Raises:
+            PassFault: Slurm did not answer.
+        """
+        queue = self._slurm.jobs(context.node)
+        there = folders.known(context.state_dir)
+        found = {}
+        for uid in {*entries, *queue, *there}:
+            jobs = tuple(queue.get(uid, ()))
+            live = len(jobs) == 1 and jobs[0].is_live
+            found[uid] = Found(jobs, uid in there) if live else _recorded(context.state_dir, uid, jobs, uid in there)
+        return self._with_ends(context, {uid: one for uid, one in found.items() if uid not in scope.untouched})
+
+    def _with_ends(self, context: Context, found: dict[str, Found]) -> dict[str, Found]:
+        """Add how jobs ended of which no record says so; only for them a further question is asked."""
+        ended = {uid: one for uid, one in found.items() if not one.is_live() and one.ended is None and one.folder}
+        if not ended:
+            return found
+        codes = self._slurm.exit_codes() if any(one.jobs for one in ended.values()) else {}
+        completed = self._slurm.completed() if any(not one.jobs for one in ended.values()) else {}
+        for uid, one in ended.items():
+            end = _end(context.state_dir, uid, one, codes, completed)
+            if end is not None and end["state"] != LOST:
+                end = {**end, **folders.last_words(context.state_dir, uid)}
+                if not context.check:
+                    folders.note(context.state_dir, uid, ended=end)
+            found[uid] = one._replace(ended=end)
+        return found
+
+    def plan(self, context: Context, entries: Entries, observed: Mapping[str, Found], scope: Scope) -> Plan:
+        """Return the steps."""
+        plan, values = Plan(), values_of(context.blob)
+        for uid, found in sorted(observed.items()):
+            for job in found.doubles():
+                plan.steps.append(Step("cancel", uid, f"{job.id}, submitted twice", [job.id]))
+            if uid not in entries:
+                _plan_absent(plan, uid, found)
+            elif found.chosen() is None and found.ended is None:
+                _plan_submission(plan, uid, with_defaults(entries[uid], SCHEMA), values.get(uid))
+        return plan
+
+    def apply(self, context: Context, step: Step) -> None:
+        """Carry out one step."""
+        if step.action == "cancel":
+            context.checkpoint("cancel")
+            self._slurm.cancel(step.data)
+        elif step.action == "remove":
+            context.checkpoint("remove")
+            folders.remove(context.state_dir, step.key)
+        else:
+            self._submit(context, step.key, *step.data)
+
+    def _submit(self, context: Context, uid: str, entry: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        """Write the folder, submit, and note the id; killed in between, the next pass finds the job in the queue."""
+        context.checkpoint("prepare")
+        folders.note(context.state_dir, uid, owner=context.node)
+        folder = folders.prepare(context.state_dir, uid, entry, values, comment(context.node, uid, entry["name"]))
+        context.checkpoint("submit")
+        number = self._slurm.submit(options(uid, entry, context.node), folder)
+        context.checkpoint("note")
+        folders.note(context.state_dir, uid, id=number)
+
+    def status(
+        self, context: Context, entries: Entries, observed: Mapping[str, Found], touched: frozenset[str]
+    ) -> dict[str, Any]:
+        """Return each declared job's name, id, state and, where it ended, how; null before it is submitted."""
+        return {uid: _told(context.state_dir, uid, entry, observed.get(uid, Found())) for uid, entry in entries.items()}
+
+
+def values_of(blob: str | None) -> dict[str, Any]:
+    """Return environment and secret files by uid.
+
+    Raises:
+        KeyFault: InvalidBlob.
+    """
+    try:
+        found: dict[str, Any] = json.loads(base64.b64decode(blob, validate=True)) if blob else {}
+        good = all(_are_values(one) for one in found.values())
+    except (ValueError, AttributeError, TypeError, binascii.Error):
+        good, found = False, {}
+    if not good:
+        why = "blob is no base64 of JSON {uid: {environment: {name: text}, files: {path: base64}}}"
+        raise KeyFault("InvalidBlob", why)
+    return found
+
+
+def _are_values(one: Mapping[str, Any]) -> bool:
+    files = one.get("files") or {}
+    for data in files.values():
+        base64.b64decode(data, validate=True)
+    texts = (one.get("environment") or {}).values()
+    return all(isinstance(text, str) and "\0" not in text for text in [*texts, *files.values()])
+
+
+def _recorded(state_dir: str, uid: str, jobs: tuple[Job, ...], folder: bool) -> Found:  # noqa: FBT001
+    noted = (folders.record(state_dir, uid) if folder else None) or {}
+    return Found(jobs, folder, noted.get("id"), noted.get("ended"))
+
+
+def _end(
+    state_dir: str, uid: str, found: Found, codes: Mapping[int, str], completed: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any] | None:
+    """Return how a job ended that is not in the queue any more, or there as ended; None where it never began."""
+    chosen = found.chosen()
+    if chosen is not None:
+        return {**_state(chosen), "code": codes.get(chosen.id, "")}
+    if uid in completed:
+        told = completed[uid]
+        return {"id": told["id"], "state": told["state"], "node": told["node"], "code": told["code"]}
+    code = folders.exit_code(state_dir, uid)
+    if code is not None:
+        return {"id": found.id, "state": "FAILED" if code else "COMPLETED", "code": f"{code}:0"}
+    if found.id is not None or folders.has_started(state_dir, uid):
+        return {"id": found.id, "state": LOST, "code": ""}
+    return None
+
+
+def _state(job: Job) -> dict[str, Any]:
+    told = job._asdict()
+    return {name: value for name, value in told.items() if value not in {"", "None"}}
+
+
+def _plan_absent(plan: Plan, uid: str, found: Found) -> None:
+    plan.differs(uid, found.facets(), None)
+    live = [job.id for job in found.jobs if job.is_live and job not in found.doubles()]
+    if live:
+        plan.steps.append(Step("cancel", uid, ", ".join(map(str, live)), live))
+        plan.due.append(Due(uid, AGAIN_S, "IsCancelled"))
+    elif found.folder:
+        plan.steps.append(Step("remove", uid, "its folder"))
+
+
+def _plan_submission(plan: Plan, uid: str, entry: Mapping[str, Any], values: Mapping[str, Any] | None) -> None:
+    if entry["values"] is not None and values is None:
+        plan.errors[uid] = KeyFault("ValuesMissing", "the job's environment is not in blob; send it again")
+        return
+    wrong = next((name for name in (values or {}).get("environment") or {} if not _VARIABLE.match(name)), None)
+    wrong_path = next((path for path in (values or {}).get("files") or {} if not _is_relative(path)), None)
+    if wrong is not None or wrong_path is not None:
+        plan.errors[uid] = KeyFault("InvalidEntry", f"{wrong or wrong_path!r:.80} is no variable, or no relative path")
+        return
+    plan.steps.append(Step("submit", uid, f"{entry['name']} to {entry['partition']}", (entry, values or {})))
+    plan.differs(uid, None, {"job": entry["name"], "partition": entry["partition"]})
+
+
+def _is_relative(path: str) -> bool:
+    try:
+        return bool(relative(path))
+    except KeyFault:
+        return False
+
+
+def _told(state_dir: str, uid: str, entry: Mapping[str, Any], found: Found) -> dict[str, Any] | None:
+    chosen = found.chosen()
+    if chosen is not None and chosen.is_live:
+        return {"name": entry["name"], **_state(chosen)}
+    if found.ended is not None:
+        return {"name": entry["name"], **found.ended}
+    noted = folders.record(state_dir, uid) if os.path.isdir(folders.job_dir(state_dir, uid)) else None
+    if noted and noted.get("id"):  # submitted by this pass
+        return {"name": entry["name"], "id": noted["id"], "state": "PENDING"}
+    return None
+
+
+def digest_of(status: Mapping[str, Any]) -> str:
+    """Return what tells two statuses apart."""
+    return hashlib.sha256(canonical(status)).hexdigest()

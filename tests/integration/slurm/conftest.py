@@ -1,0 +1,130 @@
+"""A real Slurm for a module's tests, and one pass of the section ``slurm_jobs`` in it, which may be killed anywhere."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.servers.slurm import STUDENT, Slurm, running
+from tests.support.waiting import until
+
+# runs in there, as the user: the shared code as nodes have it, without Ansible around it
+PASS = """
+import json, os, signal, sys
+sys.path.insert(0, "/repository/minik8s_modules/module_utils")
+sys.dont_write_bytecode = True
+from minik8s.core.faults import NodeFault
+from minik8s.core.section import Request, context_for, run_pass
+from minik8s.slurm.jobs import SlurmJobs
+from minik8s.slurm.queue import Slurm
+asked = json.load(sys.stdin)
+left = [asked["kill_at"]]
+def checkpoint(effect):
+    left[0] -= 1
+    if left[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+request = Request(**asked["request"])
+context = context_for(request, checkpoint=checkpoint, threads=4)
+try:
+    section = SlurmJobs(Slurm(completed="/var/log/slurm/jobcomp.txt"))
+    print(json.dumps(run_pass(section, request, context, check=asked["check"])))
+except NodeFault as fault:
+    print(json.dumps({"fault": str(fault)}))
+"""
+
+
+class Killed(Exception):
+    """The pass was killed where it was told to be."""
+
+
+class Jobs:
+    """Passes of one owner."""
+
+    def __init__(self, slurm: Slurm, owner: str) -> None:
+        self.slurm, self.owner = slurm, owner
+        self.folder = f"/home/{STUDENT}/.minik8s/slurm/{owner}"
+
+    def run(
+        self,
+        entries: dict[str, Any] | None = None,
+        *,
+        values: dict[str, Any] | None = None,
+        kill_at: int = 0,
+        check: bool = False,
+        **more: Any,
+    ) -> dict[str, Any]:
+        """Run one pass and return its result.
+
+        Raises:
+            Killed: it was killed before its effect number ``kill_at``.
+        """
+        request: dict[str, Any] = {"node": self.owner, "state_dir": self.folder, "entries": entries, **more}
+        if values is not None:
+            request["blob"] = base64.b64encode(json.dumps(values).encode()).decode()
+        asked = json.dumps({"request": request, "kill_at": kill_at, "check": check})
+        argv = self.slurm.inside(["python3", "-c", PASS], STUDENT)
+        done = subprocess.run(argv, input=asked, capture_output=True, text=True, check=False, timeout=120)
+        if kill_at and done.returncode in {-9, 137}:
+            raise Killed
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def state(self, entries: dict[str, Any], uid: str) -> dict[str, Any]:
+        """Return what a pass tells of one job."""
+        result = self.run(entries)
+        assert not result["errors"], result["errors"]
+        found: dict[str, Any] = result["status"][uid]
+        return found
+
+    def ended(self, entries: dict[str, Any], uid: str) -> dict[str, Any]:
+        """Wait until a job has ended and return what is told of it."""
+        found: dict[str, Any] = {}
+
+        def has_ended() -> bool:
+            found.clear()
+            found.update(self.state(entries, uid))
+            return "code" in found
+
+        until(has_ended)
+        return found
+
+    def ids(self) -> list[str]:
+        """Return the ids of all jobs of this owner that Slurm knows."""
+        lines = self.slurm.run(["squeue", "-h", "-t", "all", "-o", "%i %k"]).splitlines()
+        return [line.split()[0] for line in lines if f"minik8s:{self.owner}:" in line]
+
+    def read(self, uid: str, name: str = "output") -> str:
+        """Return a file of a job's folder."""
+        return self.slurm.run(["cat", f"{self.folder}/jobs/{uid}/{name}"])
+
+
+def entry(script: str = "#!/bin/sh\necho hello\n", **more: Any) -> dict[str, Any]:
+    """Return an entry of a small job."""
+    return {"name": "default/job", "partition": "batch", "script": script, "memory_mb": 10, **more}
+
+
+def new_uid() -> str:
+    """Return a key."""
+    return str(uuid.uuid4())
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """A Slurm of this module."""
+    with running(tmp_path_factory.mktemp("slurm") / "machine") as found:
+        yield found
+
+
+@pytest.fixture
+def jobs(slurm: Slurm) -> Iterator[Jobs]:
+    """An owner of jobs that are cancelled at the end."""
+    found = Jobs(slurm, f"node-{uuid.uuid4().hex[:8]}")
+    yield found
+    slurm.run(["bash", "-c", "scancel --user student; true"])
