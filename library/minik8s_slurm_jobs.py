@@ -199,10 +199,11 @@ def main() -> None:
     """Run one pass."""
     module = AnsibleModule(ARGUMENTS, required_if=REQUIRED_IF, supports_check_mode=True)
     params = module.params
+    result, state_dir = {}, params["state_dir"] or home_of(params["node"])
     given = {name: params[name] for name in Request._fields if params.get(name) is not None}
     slurm = Slurm(params["commands"], params["completed"])
     try:
-        request = Request(**{**given, "state_dir": params["state_dir"] or home_of(params["node"])})
+        request = Request(**{**given, "state_dir": state_dir})
         context = context_for(request, threads=THREADS)
         result = run_pass(SlurmJobs(slurm), request, context, check=module.check_mode)
         if params["partition"]:
@@ -212,7 +213,7 @@ def main() -> None:
     seen = digest_of(result["status"])
     same = bool(params["seen"]) and params["seen"] == seen
     status = {} if same else result["status"]
-    module.exit_json(**{**result, "status": status, "seen": seen, "unchanged": same, "state_dir": request.state_dir})
+    module.exit_json(**{**result, "status": status, "seen": seen, "unchanged": same, "state_dir": state_dir})
 
 
 if __name__ == "__main__":

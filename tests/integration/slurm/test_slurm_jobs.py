@@ -44,7 +44,9 @@ def test_what_is_not_declared_any_more_is_cancelled_and_others_jobs_are_left_alo
 def test_values_are_in_closed_files_alone(jobs: Jobs, slurm):
     uid, value = new_uid(), "it's $HOME\n`secret`"
     values = {uid: {"environment": {"WORD": value}, "files": {"keys/one": "c2VjcmV0"}}}
-    told = entry("#!/bin/sh\nprintf %s \"$WORD\"; cat keys/one; stat -c %a keys/one ../environment .. | xargs\n", values="1")
+    told = entry(
+        '#!/bin/sh\nprintf %s "$WORD"; cat keys/one; stat -c %a keys/one ../environment .. | xargs\n', values="1"
+    )
     missing = jobs.run({uid: told})
     assert missing["errors"][uid]["reason"] == "ValuesMissing"
     result = jobs.run({uid: told}, values=values)
@@ -70,7 +72,9 @@ def test_a_lost_answer_is_found_again_and_a_second_job_never_runs(jobs: Jobs, sl
     jobs.run({uid: told})
     until(lambda: jobs.state({uid: told}, uid)["state"] == "RUNNING")
     first = jobs.ids()
-    slurm.submit("true", f"--job-name=minik8s-{uid}", f"--comment=minik8s:{jobs.owner}:{uid}:default/job", "-dsingleton")
+    slurm.submit(
+        "true", f"--job-name=minik8s-{uid}", f"--comment=minik8s:{jobs.owner}:{uid}:default/job", "-dsingleton"
+    )
     result = jobs.run({uid: told})
     assert [step["detail"].split(", ")[1] for step in result["steps"]] == ["submitted twice"]
     until(lambda: not jobs.run({uid: told})["changed"])

@@ -89,7 +89,8 @@ class SlurmJobs:
         if not entry["script"].startswith("#!") or "\0" in entry["script"]:
             raise KeyFault("InvalidEntry", f"{key}.script must begin with #! and have no NUL")
         for field, least in _LEAST.items():
-            if (entry.get(field) if entry.get(field) is not None else least) < least:
+            number = entry.get(field)
+            if number is not None and number < least:
                 raise KeyFault("InvalidEntry", f"{key}.{field} {entry[field]} must be at least {least}")
         for path, text in (entry.get("sources") or {}).items():
             relative(path)

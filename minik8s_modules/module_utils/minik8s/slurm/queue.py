@@ -27,6 +27,7 @@ LIVE = frozenset({
 _AWAY = ("Unable to contact slurm controller", "Socket timed out", "Zero Bytes were transmitted", "munge")
 _QUEUE = "%i|%T|%N|%V|%S|%e|%r|%j|%k"  # id, state, nodes, submitted, started, ended, reason, name, comment
 _FIELDS = 9
+_NO_TIME = frozenset({"N/A", "NONE", "Unknown"})
 _CODES = "JobID:24|,exit_code:24|"
 _COMPLETED = re.compile(
     r"JobId=(?P<id>\d+) UserId=[^ ]*\((?P<user>\d+)\) GroupId=[^ ]* Name=minik8s-(?P<uid>[^ ]+)"
@@ -156,9 +157,9 @@ def parse_queue(text: str, owner: str) -> dict[str, list[Job]]:
         if len(mark) > 2 and mark[0] + ":" == MARK and mark[1] == owner and name == NAME + mark[2]:  # noqa: PLR2004
             uid = mark[2]
         if uid:
-            times = ("" if told in {"N/A", "NONE", "Unknown"} else told + "Z" for told in row[3:6])
+            submitted, started, ended = ("" if told in _NO_TIME else told + "Z" for told in row[3:6])
             node = "" if row[2] == "(null)" else row[2]
-            found.setdefault(uid, []).append(Job(int(row[0]), row[1], node, *times, row[6]))
+            found.setdefault(uid, []).append(Job(int(row[0]), row[1], node, submitted, started, ended, row[6]))
     return {uid: sorted(jobs) for uid, jobs in found.items()}
 
 

@@ -1,0 +1,129 @@
+"""What the section slurm_jobs decides, what it makes of Slurm's words, and what it gives to sbatch."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
+from minik8s_modules.module_utils.minik8s.core.schema import with_defaults
+from minik8s_modules.module_utils.minik8s.core.section import Request, Scope, context_for
+from minik8s_modules.module_utils.minik8s.slurm import folders, jobs, queue
+from minik8s_modules.module_utils.minik8s.slurm.queue import Job
+
+UID = "4ab1c2d3-0000-4000-8000-000000000001"
+ENTRY = {"name": "default/job", "partition": "batch", "script": "#!/bin/sh\n"}
+CASES = sorted((Path(__file__).parents[2] / "cases" / "plan_slurm_jobs").glob("*.yml"))
+
+
+def section() -> jobs.SlurmJobs:
+    return jobs.SlurmJobs(queue.Slurm())
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_plan(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    declared = {UID: {**ENTRY, **case.get("entry", {})}} if case.get("declared", True) else {}
+    queued = tuple(Job(*each) for each in case.get("jobs", []))
+    found = jobs.Found(queued, case.get("folder", False), case.get("id"), case.get("ended"))
+    blob = base64.b64encode(json.dumps({UID: case["values"]} if "values" in case else {}).encode()).decode()
+    plan = section().plan(context_for(Request("gpu", state_dir="/state"), blob=blob), declared, {UID: found}, Scope())
+    assert [step.action for step in plan.steps] == case["steps"]
+    assert [one for step in plan.steps if step.action == "cancel" for one in step.data] == case.get("cancels", [])
+    assert [[due.after_s, due.reason] for due in plan.due] == case.get("due", [])
+    assert [fault.reason for fault in plan.errors.values()] == ([case["error"]] if "error" in case else [])
+    assert "secret" not in str([step[:3] for step in plan.steps]) + str(plan.before) + str(plan.after)
+
+
+def test_lines_of_others_are_nobodys_job() -> None:
+    text = "\n".join((
+        f"17|PENDING||2026-11-28T08:05:40|N/A|N/A|Resources|minik8s-{UID}|minik8s:gpu:{UID}:default/job",
+        f"18|RUNNING|n1|2026-11-28T08:05:40|2026-11-28T08:05:41|N/A|None|minik8s-{UID}|minik8s:other:{UID}:default/job",
+        f"19|RUNNING|n1|2026-11-28T08:05:40|N/A|N/A|None|stranger|minik8s:gpu:{UID}:default/job",
+        "20|RUNNING|n1|2026-11-28T08:05:40|N/A|N/A|None|a|b|minik8s:gpu:x:y",
+        "21_4|PENDING||2026-11-28T08:05:40|N/A|N/A|None|array|(null)",
+        "slurm_load_jobs error: Unable to contact slurm controller",
+    ))  # fmt: skip
+    found = queue.parse_queue(text, "gpu")
+    assert found == {UID: [Job(17, "PENDING", "", "2026-11-28T08:05:40Z", "", "", "Resources")]}
+
+
+def test_of_completed_jobs_the_last_run_of_the_own_user_counts() -> None:
+    line = (
+        "JobId={} UserId={} GroupId=student(1000) Name=minik8s-{} JobState={} Partition=batch TimeLimit=60"
+        " StartTime=2026-11-28T08:05:43 EndTime=2026-11-28T08:05:43 NodeList=n1 NodeCnt=1 ProcCnt=1 WorkDir=/tmp"
+        " ReservationName= Tres=cpu=1 Account= QOS= WcKey= Cluster=lab SubmitTime=2026-11-28T08:05:40"
+        " EligibleTime=2026-11-28T08:05:40 DerivedExitCode=0:0 ExitCode={}"
+    )
+    text = "\n".join((
+        line.format(5, "student(1000)", UID, "NODE_FAIL", "0:0"),
+        line.format(5, "student(1000)", UID, "COMPLETED", "0:0"),
+        line.format(6, "mallory(1001)", UID, "FAILED", "1:0"),
+        line.format(7, "mallory(1001)", f"x UserId=student(1000) GroupId=a Name=minik8s-{UID}", "FAILED", "1:0"),
+    ))  # fmt: skip
+    found = queue.parse_completed(text, 1000)
+    assert found == {UID: {"id": 5, "uid": UID, "user": "1000", "state": "COMPLETED", "node": "n1", "code": "0:0"}}
+
+
+def test_a_partition_has_what_its_usable_nodes_have() -> None:
+    text = "\n".join((
+        "idle|8|64000|up|1-00:00:00|dgx|gpu:a100:4(S:0-1),shard:8",
+        "mixed|8+|64000+|up|1-00:00:00|dgx|gpu:2",
+        "down*|8|64000|up|1-00:00:00|dgx|gpu:2",
+        "idle*|8|64000|up|1-00:00:00|dgx|(null)",
+        "idle|8|64000|up|infinite|other|(null)",
+    ))  # fmt: skip
+    assert queue.parse_partition(text, "dgx") == {
+        "name": "dgx", "nodes": 4, "usable": 2, "cpus": 16, "memory_mb": 128000, "gpus": 6, "up": True,
+        "time_limit": "1-00:00:00", "states": {"idle": 1, "mixed": 1, "down*": 1, "idle*": 1},
+    }  # fmt: skip
+    assert queue.parse_partition("", "none")["nodes"] == 0
+
+
+def test_options_carry_the_uid_and_no_value() -> None:
+    entry = with_defaults({**ENTRY, "tasks": 2, "memory_mb": 10, "minutes": 3, "gpus": 1, "values": "x"}, jobs.SCHEMA)
+    told = queue.options(UID, entry, "gpu")
+    assert {f"--job-name=minik8s-{UID}", f"--comment=minik8s:gpu:{UID}:default/job", "--mem=10M"} <= {*told}
+    assert {"--dependency=singleton", "--no-requeue", "--time=3", "--gres=gpu:1", "--ntasks=2"} <= {*told}
+    assert told[-1] == "job"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"script": "echo"}, "must begin with #!"),
+        ({"partition": "batch --uid=0"}, "partition"),
+        ({"partition": "--uid=0"}, "partition"),
+        ({"name": "a\n#SBATCH --uid=0"}, "name"),
+        ({"tasks": 0}, "at least 1"),
+        ({"gpus": -1}, "at least 0"),
+        ({"sources": {"../program": "x"}}, "cannot be a file name"),
+        ({"sources": {"a": 1}}, "must be text"),
+        ({"surprise": 1}, "unknown fields"),
+    ],
+)
+def test_an_entry_that_cannot_be_meant_is_refused(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(KeyFault, match=says):
+        section().check_entry(UID, {**ENTRY, **change})
+    section().check_entry(UID, ENTRY)
+
+
+def test_a_shell_reads_values_back_as_they_are() -> None:
+    values = {"A": "it's $HOME `id` \\ \" \n # end", "B": ""}
+    script = f'set -a\n{folders.exports(values)}printf "%s|%s" "$A" "$B"'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{values['A']}|"
+
+
+@pytest.mark.parametrize(
+    "blob", ["?", "e30", base64.b64encode(b"[1]").decode(), base64.b64encode(b'{"a": 1}').decode()]
+)
+def test_a_blob_that_is_none_is_refused(blob: str) -> None:
+    with pytest.raises(KeyFault, match="blob is no base64"):
+        jobs.values_of(blob)
