@@ -43,6 +43,16 @@ def applied(cluster: Cluster, uid: str) -> set[tuple[str, str]]:
     return found
 
 
+def counted(cluster: Cluster) -> dict[str, float]:
+    """Return what the API server answers for the node as its kubelet's metrics."""
+    answer = cluster.admin.raw("GET", f"/api/v1/nodes/{cluster.node.name}/proxy/metrics")
+    assert answer.status == 200, answer.data
+    samples = (
+        line.rsplit(" ", 1) for line in answer.data.decode().splitlines() if "reconciler" in line or "pod_start" in line
+    )
+    return {name: float(value) for name, value in samples if not name.startswith("#")}
+
+
 def test_a_plan_is_what_the_apply_does(cluster: Cluster):
     status = cluster.plan(objects=[pod("planned")])
     assert status["messages"] == []
@@ -127,6 +137,11 @@ def test_healed_drift_is_an_event_of_the_pod_and_of_the_node(cluster: Cluster):
 
     cluster.until(lambda: wanted <= told(), 60)
     assert cluster.node.docker.inspect(app)["HostConfig"]["Memory"] == 64 << 20  # type: ignore[index]
+    told_of_node = counted(cluster)
+    assert told_of_node['minik8s_reconciler_drift_total{result="healed",section="containers"}'] >= 1
+    assert told_of_node["kubelet_pod_start_duration_seconds_count"] >= 1
+    items = told_of_node['minik8s_reconciler_items_total{status="ok"}']
+    assert 0 < told_of_node["minik8s_reconciler_item_duration_seconds_count"] <= items + 1
     cluster.delete("meddled", grace_s=0)
     cluster.until(lambda: cluster.node.ids() == [])
 
