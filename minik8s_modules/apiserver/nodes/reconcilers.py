@@ -3,8 +3,9 @@
 A plan is ``POST ENDPOINT/plan``, what was counted ``GET ENDPOINT/metrics/NODE``. Each reconciler
 writes its address on its Lease (``minik8s.io/plan-endpoint``). Those of shards are asked with ``{"objects":
 [{"operation", "object"}], "nodes": [names], "others": [names]}`` and answer ``{"nodes": {node: {"diff": {section:
-{"before", "after"}}, "about", "steps": [...]}}, "messages": [{"text", "about"}], "order": [{"action", "pod", "node",
-"owner", "about"}], "others": {name: its part}}``; the order is that in which pods come and go where workloads change.
+{"before", "after"}}, "about", "steps": [...]}}, "messages": [{"text", "about", "node"?}],
+"order": [{"action", "pod", "node", "owner", "about"}], "others": {name: its part}}``; the order is that in which pods
+come and go where workloads change, and a message's ``node`` is the one whose part it stands for.
 ``before`` and ``after`` are facets by key; what ``about`` is for: plan_view.py.
 
 A node with a reconciler of its own (``others``) may not see what others do: it is asked in a second turn with its part
@@ -17,7 +18,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlsplit
 
 import orjson
@@ -188,7 +189,7 @@ def ask_all(cache: WatchCache, reconcilers: Reconcilers | None, question: JsonOb
     left_s = max(LEAST_S, ANSWER_S - (time.monotonic() - begun_s))
     unknown = [each.node for each in alone if each.node not in told]
     told_nothing = "no reconciler of the control plane answered what would change there"
-    messages = [_note(f"node {node}: {told_nothing}") for node in unknown]
+    messages = [_note(f"node {node}: {told_nothing}", node=node) for node in unknown]
     return _merged([*answers, *_ask_each(reconcilers, second, left_s)], messages)
 
 
@@ -208,13 +209,20 @@ def _ask(reconcilers: Reconcilers, endpoint: Endpoint, question: JsonObject, wit
         return {"nodes": {}, "messages": [_note(why, about(LEASE, SHARDS[0], endpoint.lease))]}
     if endpoint.node:
         own, told = answer["nodes"].get(endpoint.node), answer.get("messages")
-        messages = told[:_MOST_MESSAGES] if isinstance(told, list) else []
+        messages = [_of_own(row, endpoint.node) for row in told[:_MOST_MESSAGES]] if isinstance(told, list) else []
         return {"nodes": {endpoint.node: own}, "messages": messages}
     return answer
 
 
-def _note(text: str, subjects: Sequence[JsonObject] = ()) -> JsonObject:
-    return {"text": text, "about": [*subjects]}
+def _of_own(row: Any, node: str) -> Any:
+    """Return a message of a node's own reconciler, which speaks for no other node."""
+    if isinstance(row, dict) and row.get("node", node) != node:
+        return {field: value for field, value in row.items() if field != "node"}
+    return row
+
+
+def _note(text: str, subjects: Sequence[JsonObject] = (), node: str = "") -> JsonObject:
+    return {"text": text, "about": [*subjects], **({"node": node} if node else {})}
 
 
 def _is_plan(found: object) -> bool:

@@ -49,14 +49,18 @@ class About(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A message, and what it is about: () is nothing that anybody may not know."""
+    """A message, and what it is about: () is nothing that anybody may not know.
+
+    ``node`` is the one it speaks for: whoever misses that node's part of a plan has been told of it.
+    """
 
     text: str
     about: tuple[About, ...] = ()
+    node: str = ""
 
     def row(self) -> JsonObject:
         """Return it as JSON."""
-        return {"text": self.text, "about": rows(self.about)}
+        return {"text": self.text, "about": rows(self.about), **({"node": self.node} if self.node else {})}
 
 
 NO_ENTRIES: Mapping[str, Entry] = {}

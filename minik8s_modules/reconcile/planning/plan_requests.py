@@ -103,15 +103,15 @@ def troubles(
         return []
     told, made = [], _made_first(requests)
     if outcome.status != "ok":
-        told.append(Note(f"node {name}: {outcome.message or outcome.status}", of_node(name)))
+        told.append(Note(f"node {name}: {outcome.message or outcome.status}", of_node(name), name))
     for section, result in outcome.sections.items():
         if result.get("base_mismatch"):
-            told.append(Note(f"node {name}: {section} kept changing while it was asked; ask again"))
+            told.append(Note(f"node {name}: {section} kept changing while it was asked; ask again", node=name))
         for key, error in sorted((result.get("errors") or {}).items()):
             if section == "volumes" and key in made and error.get("reason") == "FailedMount":
                 continue
             text = f"node {name}: {section} {key}: {error.get('reason')}: {error.get('message')}"
-            told.append(Note(text, subjects.of(section, key)))
+            told.append(Note(text, subjects.of(section, key), name))
     return told
 
 
@@ -154,7 +154,7 @@ class Answer(NamedTuple):
 
 def silent(name: str) -> Answer:
     """Return the answer of a node that gives none."""
-    return Answer(None, (Note(f"node {name} does not answer; what would change there is not known"),))
+    return Answer(None, (Note(f"node {name} does not answer; what would change there is not known", node=name),))
 
 
 def awaiting(seen: Foreseen) -> list[Note]:

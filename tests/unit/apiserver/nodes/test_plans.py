@@ -116,11 +116,15 @@ def test_a_node_that_no_reconciler_has_is_told_in_the_drift(backend: Backend, op
         writing.create(backend, Target(NODE), {"metadata": {"name": node}}, options)
     _lease(backend, options, "s0")
     answers: dict[str, JsonObject | Exception] = {
-        "s0": {"nodes": {"n1": {"diff": {}, "steps": []}}, "messages": [_told("node n2 does not answer")]}
+        "s0": {
+            "nodes": {"n1": {"diff": {}, "steps": []}},
+            "messages": [_told("node n2 does not answer") | {"node": "n2"}, _told("Pod a/b: node n3 has no room")],
+        }
     }
     status = plans.answer(backend, RecordedReconcilers(answers), {"spec": {}}, options)["status"]
     assert status["messages"] == [
         "node n2 does not answer",
+        "Pod a/b: node n3 has no room",
         "node n3 was not planned: no reconciler that answered has it in its inventory",
     ]
 
@@ -355,3 +359,16 @@ def test_what_was_counted_of_a_node_comes_from_the_reconciler_that_has_it(backen
     assert metrics_of(backend.cache, told, "n2") == "two"
     assert metrics_of(backend.cache, told, "n3") == ""
     assert metrics_of(backend.cache, None, "n1") == ""
+
+
+def test_a_nodes_own_reconciler_speaks_for_no_other_node(backend: Backend, options: Options):
+    for node in ("n1", "n2"):
+        writing.create(backend, Target(NODE), {"metadata": {"name": node}}, options)
+    _lease(backend, options, "minik8s-reconciler-node.n1")
+    lie = _told("all is well") | {"node": "n2"}
+    answers: dict[str, JsonObject | Exception] = {
+        "minik8s-reconciler-node.n1": {"nodes": {"n1": {"diff": {}, "steps": []}}, "messages": [lie]}
+    }
+    status = plans.answer(backend, RecordedReconcilers(answers), {"spec": {}}, options)["status"]
+    why = "was not planned: no reconciler that answered has it in its inventory"
+    assert status["messages"] == ["all is well", f"node n2 {why}"]
