@@ -6,6 +6,7 @@ import argparse
 
 from minik8s_modules import __version__
 from minik8s_modules.cli import completing, joining, machines, options, tokens
+from minik8s_modules.cli.mesh import rolling_updates
 from minik8s_modules.cli.options import Subparsers, add, add_filename, add_namespace, add_words
 from minik8s_modules.client.api import ApiClient
 
@@ -88,6 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
     tokens.declare(known)
     joining.declare(known)
     machines.declare(known)
+    rolling_updates.declare(known)
     shells = add(
         known, "completion", lambda _client, given: completing.script(given), "print the completion script of a shell",
         examples="""

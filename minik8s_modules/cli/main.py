@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import argparse
 
 OWN = frozenset({"advise", "inject", "plan", "drift", "why", "trace", "node", "token", "reconciler", "completion"})
+_ROLLING_UPDATES = frozenset({"rollingupdate", "rollingupdates", "ru"})
+"""Types whose ``rollout`` kubectl does not know."""
 _GROUPS = (["node"], ["token"])
 COMPLETE = "__complete"
 _ASKED_BY_OPTION = (("apply", "--plan", "plan", ("--apply",)), ("get", "--why", "why", ("--one-line",)))
@@ -35,6 +37,9 @@ def own_words(words: Sequence[str]) -> list[str] | None:
             return [*_options_last(translating.with_verb(words, kubectls, own, option)), *more]
     if verb == "help" and (len(words) == 1 or words[1] in OWN):
         return [*words[1:], "--help"]
+    named = [word.text for word in translating.scan(words) if not word.option]
+    if verb == "rollout" and named[2:] and named[2].partition("/")[0].lower() in _ROLLING_UPDATES:
+        return _options_last(words)
     if (helped := _explained(words)) is not None:
         return helped
     return _options_last(words) if verb in OWN else None if verb else list(words)

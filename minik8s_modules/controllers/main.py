@@ -49,6 +49,7 @@ from minik8s_modules.controllers.storage.ephemeral import EphemeralController
 from minik8s_modules.controllers.workloads.daemonsets import DaemonSetController
 from minik8s_modules.controllers.workloads.deployments import DeploymentController
 from minik8s_modules.controllers.workloads.replicasets import ReplicaSetController
+from minik8s_modules.controllers.workloads.rollingupdates import RollingUpdateController
 from minik8s_modules.controllers.workloads.statefulsets import StatefulSetController
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
@@ -95,6 +96,7 @@ def controllers(
         CronJobController(context),
         DaemonSetController(context),
         StatefulSetController(context),
+        RollingUpdateController(context),
         EndpointSliceController(context),
         EndpointsController(context),
         RouteController(context),

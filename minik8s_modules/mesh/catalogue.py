@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from minik8s_modules.mesh.mapping import Withholding
 from minik8s_modules.mesh.messages import Snapshot
 
 
@@ -18,6 +19,8 @@ class Told(NamedTuple):
     snapshot: Snapshot
     split_by: Mapping[str, str]
     """The VirtualService behind each ADDRESS:PORT that one splits."""
+    withholdings: frozenset[Withholding] = frozenset()
+    """The batches of RollingUpdates whose Pods get no requests by it."""
 
 
 class Catalogue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minik8s_modules.api.kinds import ENDPOINT_SLICE, SERVICE, SUBSET, VIRTUAL_SERVICE
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, ROLLING_UPDATE, SERVICE, SUBSET, VIRTUAL_SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.mesh.mapping import Declared
 from minik8s_modules.runtime.controller import KeysOf, Loop
@@ -14,14 +14,15 @@ class Copies:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._services, self._slices, self._virtual, self._subsets = (
-            loop.reads(kind, BY_NAMESPACE) for kind in (SERVICE, ENDPOINT_SLICE, VIRTUAL_SERVICE, SUBSET)
+        kinds = (SERVICE, ENDPOINT_SLICE, VIRTUAL_SERVICE, SUBSET, ROLLING_UPDATE)
+        self._services, self._slices, self._virtual, self._subsets, self._updates = (
+            loop.reads(kind, BY_NAMESPACE) for kind in kinds
         )
 
     def listen(self, keys_of: KeysOf, of_virtual_services: KeysOf) -> None:
         """Queue at every change what these return, the second for VirtualServices."""
         self._loop.watch(VIRTUAL_SERVICE, of_virtual_services, BY_NAMESPACE)
-        for kind in (SERVICE, ENDPOINT_SLICE, SUBSET):
+        for kind in (SERVICE, ENDPOINT_SLICE, SUBSET, ROLLING_UPDATE):
             self._loop.watch(kind, keys_of, BY_NAMESPACE)
 
     def of(self, namespace: str) -> Declared:
@@ -31,6 +32,7 @@ class Copies:
             list(self._slices.by_index(BY_NAMESPACE, namespace)),
             self.virtual_services(namespace),
             list(self._subsets.by_index(BY_NAMESPACE, namespace)),
+            list(self._updates.by_index(BY_NAMESPACE, namespace)),
         )
 
     def virtual_services(self, namespace: str) -> list[JsonObject]:

@@ -20,6 +20,7 @@ from minik8s_modules.base.metrics_server import MetricsServer
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.base.tls import server_context
 from minik8s_modules.client.configured import client_of, election_client
+from minik8s_modules.mesh.acknowledgements import Acknowledgements
 from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identity import Sidecar, sidecar_of
 from minik8s_modules.mesh.serving import ServingController
@@ -61,8 +62,13 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     recorder = EventRecorder(client, NAME)
     context = Context(client, recorder, Informers(client), metrics=QueueMetrics(registry))
     serving = ServingController(context)
+    acknowledgements = Acknowledgements(context)
     discovery = Discovery(
-        serving.catalogue, partial(sidecar_of, client), Figures(registry), partial(tell_refusal, recorder)
+        serving.catalogue,
+        partial(sidecar_of, client),
+        Figures(registry),
+        partial(tell_refusal, recorder),
+        acknowledgements.settled,
     )
     try:
         metrics_tls = server_context(*files)
@@ -71,7 +77,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     metrics = MetricsServer(registry, configuration.text("metrics.listen"), metrics_tls, MetricsReaders(client))
     elector = LeaderElector(election_client(configuration, NAME), NAME)
     leading = threading.Thread(target=elector.run, args=(stop, partial(_lead, context)), name="election", daemon=True)
-    parts = (recorder, metrics, context.informers, serving)
+    parts = (recorder, metrics, context.informers, serving, acknowledgements)
     for part in parts:
         part.start()
     leading.start()

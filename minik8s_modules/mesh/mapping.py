@@ -4,6 +4,9 @@ Each port of a Service is one ``Port``, and each of its ``Branch``es is a way a 
 subsets by weight, or one subset by the request's path. A VirtualService that is wrong has no effect and says why
 (``Verdict``); it stands in nobody else's way. What has Pods that answer gets the share of what has none.
 
+Pods that a RollingUpdate withholds get no requests of any port, as soon as enough others are ready: the copies of it
+and of EndpointSlices are of different times, and what was given back need not be in the latter yet.
+
 Services whose rules the nodes alone can keep (session affinity, the node's own endpoints) are left to them unless a
 VirtualService splits them: a sidecar passes on what is no key here.
 """
@@ -11,7 +14,7 @@ VirtualService splits them: a sidecar passes on what is no key here.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -37,6 +40,7 @@ class Declared(NamedTuple):
     slices: Sequence[JsonObject] = ()
     virtual_services: Sequence[JsonObject] = ()
     subsets: Sequence[JsonObject] = ()
+    rolling_updates: Sequence[JsonObject] = ()
 
 
 class Endpoint(NamedTuple):
@@ -75,6 +79,14 @@ class Verdict(NamedTuple):
     broken: tuple[str, str] | None = None
 
 
+class Withholding(NamedTuple):
+    """A batch of a RollingUpdate."""
+
+    name: str
+    uid: str
+    batch: int
+
+
 class Mapped(NamedTuple):
     """The decision on a namespace."""
 
@@ -84,6 +96,8 @@ class Mapped(NamedTuple):
     """By name of VirtualService."""
     split_by: Mapping[str, str]
     """The VirtualService that splits a port, by ADDRESS:PORT."""
+    withholdings: frozenset[Withholding] = frozenset()
+    """Whose Pods get no requests."""
 
 
 def decide_mapping(declared: Declared) -> Mapped:
@@ -117,8 +131,10 @@ class _Namespace:
             self._slices[objects.labels(each).get(SERVICE_NAME, "")].append(each)
         self._splits: dict[tuple[str, int], JsonObject] = {}
         self._verdicts: dict[str, Verdict] = {}
+        self._withheld: set[str] = set()
 
     def decide(self) -> Mapped:
+        withholdings = frozenset(self._withhold())
         for each in sorted(self._declared.virtual_services, key=_age):
             self._verdicts[objects.name(each)] = self._judge(each)
         ports, split_by = {}, {}
@@ -132,7 +148,27 @@ class _Namespace:
                 ports[place] = found
                 if split is not None:
                     split_by[place] = objects.name(split)
-        return Mapped(ports, self._verdicts, split_by)
+        return Mapped(ports, self._verdicts, split_by, withholdings)
+
+    def _withhold(self) -> Iterator[Withholding]:
+        """Withhold the Pods that RollingUpdates name, as far as they leave enough; yield those updates."""
+        for each in sorted(self._declared.rolling_updates, key=_age):
+            status, declared = objects.status(each), objects.spec(each)
+            names = set(status.get("withheld") or [])
+            if not names or objects.is_deleting(each):
+                continue
+            ready = self._ready_pods(declared["serviceRef"])
+            if len(ready - names - self._withheld) >= (declared.get("minimumAlive") or 0):
+                self._withheld |= names
+                yield Withholding(objects.name(each), objects.uid(each), status.get("batch") or 0)
+
+    def _ready_pods(self, service: str) -> set[str]:
+        return {
+            _pod_of(told)
+            for one in self._slices[service]
+            for told in one.get("endpoints") or []
+            if (told.get("conditions") or {}).get("ready") is not False
+        }
 
     def _judge(self, virtual: JsonObject) -> Verdict:
         """Return what is to be said of a VirtualService, and let it have the port that it splits if it may."""
@@ -207,7 +243,7 @@ class _Namespace:
             for number in _numbers(one, port.get("name") or ""):
                 for told in one.get("endpoints") or []:
                     into = _usable(told, ready, ending)
-                    if into is not None and told.get("addresses"):
+                    if into is not None and told.get("addresses") and _pod_of(told) not in self._withheld:
                         place = (told["addresses"][0], number)
                         into.setdefault(place, Endpoint(_pod_of(told), *place))
         return tuple(sorted((ready or ending).values()))

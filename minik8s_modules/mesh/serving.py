@@ -30,7 +30,7 @@ class ServingController(Looping):
             return
         mapped = decide_mapping(self._copies.of(key.namespace))
         packer = self._packers.setdefault(key.namespace, Packer(key.namespace))
-        self.catalogue.put(key.namespace, Told(packer.pack(mapped), mapped.split_by))
+        self.catalogue.put(key.namespace, Told(packer.pack(mapped), mapped.split_by, mapped.withholdings))
 
     def _ask(self, namespace: str) -> None:
         self._loop.add(Key(namespace, ""))

@@ -6,7 +6,7 @@ answer to what was sent carries its nonce, and an error if the sidecar kept what
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import NamedTuple
 
 WILDCARD = "*"
@@ -70,6 +70,10 @@ class Subscription:
         changed = sorted(name for name, version in wanted.items() if self._known.get(name) != version)
         removed = (self._known.keys() | self._names) - versions.keys() - self._gone
         return Difference(changed, sorted(removed))
+
+    def covers(self, names: Set[str]) -> bool:
+        """Return whether all of ``names`` were asked for."""
+        return self._everything or names <= self._names
 
     def sent(self, versions: Mapping[str, str], difference: Difference) -> None:
         """Note that ``difference`` was sent."""

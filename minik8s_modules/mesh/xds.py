@@ -5,7 +5,7 @@
 
 What is new is sent in the order of ``TYPES``, and what is gone in the opposite one and last: no route leads to a
 cluster that a sidecar does not have. A sidecar that refuses something keeps what it had; it is told again when that
-changes.
+changes. One that has taken all that it was sent has settled: RollingUpdates wait for that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
@@ -24,14 +24,17 @@ from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.mesh.catalogue import Catalogue, Told
 from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identity import Sidecar
+from minik8s_modules.mesh.mapping import Withholding
 from minik8s_modules.mesh.messages import Message
-from minik8s_modules.mesh.resources import TYPES
+from minik8s_modules.mesh.resources import ENDPOINTS, TYPES
 from minik8s_modules.mesh.subscriptions import Difference, Subscription, TooMuch
 
 log = logging.getLogger(__name__)
 
 Refused = Callable[[Sidecar, set[str], str], None]
 """Told of a sidecar, the VirtualServices behind what it refused, and its message."""
+Settled = Callable[[Sidecar, frozenset[Withholding]], None]
+"""Told of a sidecar, and of the batches whose Pods it sends no requests to."""
 _STREAMS_PER_POD = 4
 """At once: an Envoy has one, and a second one while its successor starts."""
 _MOST_PENDING = 1000
@@ -48,15 +51,22 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
         identify: returns whose a value of the header ``authorization`` is; blocks, and raises as ``sidecar_of``.
         figures: what is counted.
         refused: called when a sidecar refuses something.
+        settled: called when a sidecar has taken all that it was sent.
     """
 
     def __init__(
-        self, catalogue: Catalogue, identify: Callable[[str], Sidecar | None], figures: Figures, refused: Refused
+        self,
+        catalogue: Catalogue,
+        identify: Callable[[str], Sidecar | None],
+        figures: Figures,
+        refused: Refused,
+        settled: Settled,
     ) -> None:
         self._catalogue = catalogue
         self._identify = identify
         self._figures = figures
         self._refused = refused
+        self._settled = settled
         self._open: dict[Sidecar, int] = {}
         self._streams: set[_Stream] = set()
 
@@ -72,7 +82,7 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
         sidecar = await self._asker(context)
         self._open[sidecar] = self._open.get(sidecar, 0) + 1
         self._figures.streams += 1
-        stream = _Stream(sidecar, self._catalogue, self._figures, self._refused)
+        stream = _Stream(sidecar, self._catalogue, self._figures, self._refused, self._settled)
         self._streams.add(stream)
         reader = asyncio.create_task(stream.read(requests))
         try:
@@ -106,17 +116,30 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
         return sidecar
 
 
+class _Sent(NamedTuple):
+    """What a response had in it."""
+
+    names: frozenset[tuple[str, str]]
+    """Of resources, each with its type."""
+    places: frozenset[str]
+
+
 class _Stream:
     """One sidecar's stream."""
 
-    def __init__(self, sidecar: Sidecar, catalogue: Catalogue, figures: Figures, refused: Refused) -> None:
+    def __init__(
+        self, sidecar: Sidecar, catalogue: Catalogue, figures: Figures, refused: Refused, settled: Settled
+    ) -> None:
         self._sidecar = sidecar
         self._catalogue = catalogue
         self._figures = figures
         self._refused = refused
+        self._settled = settled
+        self._told: Told | None = None
+        self._lost: frozenset[tuple[str, str]] = frozenset()
         self._subscriptions: dict[str, Subscription] = {}
         self._nonces = itertools.count(1)
-        self._pending: dict[str, set[str]] = {}
+        self._pending: dict[str, _Sent] = {}
         self._changed = asyncio.Event()
         self._ended = False
         self.refusal = ""
@@ -156,25 +179,40 @@ class _Stream:
             self._changed.clear()
             if self._ended:
                 return
-            told = self._catalogue.get(self._sidecar.namespace)
+            self._told = told = self._catalogue.get(self._sidecar.namespace)
             for response in self._lacking(told) if told is not None else ():
                 yield response
+            self._look_settled()
 
     def _take(self, request: Any) -> None:
         kind = request.type_url
         if kind not in TYPES:
             return
-        places = self._pending.pop(request.response_nonce, None)
-        if places is not None and request.HasField("error_detail"):
-            self._nack(kind, places, request.error_detail.message[:_MESSAGE_LIMIT])
-        elif places is not None:
+        sent = self._pending.pop(request.response_nonce, None)
+        if sent is not None and request.HasField("error_detail"):
+            self._lost |= sent.names
+            self._nack(kind, sent.places, request.error_detail.message[:_MESSAGE_LIMIT])
+        elif sent is not None:
+            self._lost -= sent.names
             self._figures.answers.labels(_short(kind), "ack").inc()
         known = dict(request.initial_resource_versions)
         if not request.response_nonce or request.resource_names_subscribe or request.resource_names_unsubscribe:
             subscription = self._subscriptions.setdefault(kind, Subscription())
             subscription.ask(request.resource_names_subscribe, request.resource_names_unsubscribe, known)
 
-    def _nack(self, kind: str, places: set[str], message: str) -> None:
+    def _look_settled(self) -> None:
+        """Tell whoever waits for it that the sidecar has the endpoints that there are, all of them taken.
+
+        One that has come from another pilot has older ones until it has asked for each of its clusters here.
+        """
+        endpoints = self._subscriptions.get(ENDPOINTS)
+        if self._told is None or self._pending or endpoints is None:
+            return
+        names = self._told.snapshot.get(ENDPOINTS, {}).keys()
+        if endpoints.covers(names) and not any(kind == ENDPOINTS and name in names for kind, name in self._lost):
+            self._settled(self._sidecar, self._told.withholdings)
+
+    def _nack(self, kind: str, places: frozenset[str], message: str) -> None:
         log.warning("sidecar of Pod %s/%s refused %s: %s", *self._sidecar, _short(kind), message)
         self._figures.answers.labels(_short(kind), "nack").inc()
         told = self._catalogue.get(self._sidecar.namespace)
@@ -200,9 +238,10 @@ class _Stream:
 
     def _response(self, kind: str, changed: list[Message], difference: Difference) -> Any:
         nonce = str(next(self._nonces))
-        self._pending[nonce] = {each.place for each in changed}
+        names = frozenset((kind, each.name) for each in changed)
+        self._pending[nonce] = _Sent(names, frozenset(each.place for each in changed))
         if len(self._pending) > _MOST_PENDING:
-            del self._pending[next(iter(self._pending))]
+            self._lost |= self._pending.pop(next(iter(self._pending))).names
         return discovery_pb2.DeltaDiscoveryResponse(
             type_url=kind,
             nonce=nonce,

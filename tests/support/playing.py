@@ -12,6 +12,7 @@ from typing import Any
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock, rfc3339
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
@@ -49,6 +50,10 @@ class PlayingNode:
         self._queue.shut_down()
         self._pool.shutdown()
 
+    def address(self, _key: objects.Key) -> JsonObject:
+        """Return what a Pod's status says of its address: nothing."""
+        return {}
+
     def _changed(self, _old: Any, new: Any) -> None:
         if new is None:
             return
@@ -76,7 +81,7 @@ class PlayingNode:
                 now = rfc3339(SystemClock().now())
                 phase = objects.labels(pod).get(ENDS, "Running")
                 ready = {"type": "Ready", "status": str(phase == "Running"), "lastTransitionTime": now}
-                status = {"phase": phase, "conditions": [ready]}
+                status = {"phase": phase, "conditions": [ready], **self.address(key)}
                 self._client.patch(POD, key.name, key.namespace, {"status": status}, subresource="status")
         except StatusError:
             return

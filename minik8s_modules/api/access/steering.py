@@ -47,6 +47,7 @@ _CONTROLLERS: frozenset[Party] = frozenset(("controllers",))
 _POD, _NODE, _LEASE = ("", "Pod"), ("", "Node"), ("coordination.k8s.io", "Lease")
 _VOLUME = ("", "PersistentVolume")
 _REVISION = ("apps", "ControllerRevision")
+_ROLLING_UPDATE = ("", "RollingUpdate")
 
 RULES: tuple[Rule, ...] = (
     Rule(MIRROR, _POD, _MIRRORING, "creation", "whose containers exec, logs and status refer to (mirror_pods.py)"),
@@ -65,6 +66,8 @@ RULES: tuple[Rule, ...] = (
     Rule("minik8s.io/replaces", _POD, _CONTROLLERS, "creation", "which pod of a removed node this one replaces"),
     Rule("minik8s.io/moved-pod", _REVISION, _CONTROLLERS, "always", "a pod is made of the object, by controllers"),
     Rule("minik8s.io/moved-from", _REVISION, _CONTROLLERS, "always", "the node whose pod is made again"),
+    Rule("minik8s.io/updated-by", _POD, _CONTROLLERS, "creation", "which rolling update has made the pod"),
+    Rule("minik8s.io/rolling-update", _ROLLING_UPDATE, _STEWARDS, "always", "pods it has deleted are made again first"),
     Rule("minik8s.io/leaving", _NODE, _STEWARDS, "always", "the node is being drained, or its pods are abandoned"),
     # on pods and their templates it is free to whoever may write them
     Rule("minik8s.io/drift", _NODE, _STEWARDS, "always", "whether what somebody changed on the node is put right"),

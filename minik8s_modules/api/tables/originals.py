@@ -45,7 +45,8 @@ def _rolling_update(obj: JsonObject, now: datetime) -> list[Any]:
     declared = spec(obj)
     return [
         name(obj), declared.get("serviceRef", ""), declared.get("port") or 0, declared.get("minimumAlive") or 0,
-        status(obj).get("phase", ""), age(obj, now),
+        status(obj).get("phase", ""), f"{status(obj).get('updated') or 0}/{status(obj).get('total') or 0}",
+        (condition(obj, "Progressing") or {}).get("reason", ""), age(obj, now),
     ]  # fmt: skip
 
 
@@ -74,7 +75,7 @@ TABLES: dict[tuple[str, str], tuple[Sequence[Column], Callable[[JsonObject, date
             *columns("Service"),
             Column("Port", "integer"),
             Column("Minimum Alive", "integer"),
-            *columns("Phase"),
+            *columns("Phase", "Updated", "Reason"),
             AGE,
         ],
         _rolling_update,

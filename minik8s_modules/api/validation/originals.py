@@ -95,6 +95,7 @@ validate_rolling_update = check.of_spec(
     ("port", _PORT),
     ("minimumAlive", check.not_negative),
     ("interval", check.not_negative),
+    ("state", check.if_given(check.one_of("Running", "Paused", "Aborted", "Undone"))),
     ("newPodSpec", _pod),
 )
 _SHARES = check.each(

@@ -135,4 +135,5 @@ UPDATE: Mapping[tuple[str, str], Callable[[JsonObject, JsonObject], list[Cause]]
     ("storage.k8s.io", "VolumeAttachment"): csi.validate_attachment_update,
     ("storage.k8s.io", "CSIStorageCapacity"): csi.validate_capacity_update,
     ("networking.k8s.io", "IngressClass"): workloads.spec_immutable("controller"),
+    ("", "RollingUpdate"): workloads.spec_immutable("serviceRef", "port", "newPodSpec"),
 }

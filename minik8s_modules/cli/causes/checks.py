@@ -66,6 +66,7 @@ CHECKS: Mapping[Kind, Check] = {
     kinds.DNS: route_causes.route_faults,
     kinds.VIRTUAL_SERVICE: mesh_causes.virtual_service_faults,
     kinds.SUBSET: mesh_causes.subset_faults,
+    kinds.ROLLING_UPDATE: mesh_causes.rolling_update_faults,
     kinds.INGRESS_CLASS: route_causes.class_faults,
     kinds.MUTATING_WEBHOOK_CONFIGURATION: webhooks.webhook_faults,
     kinds.VALIDATING_WEBHOOK_CONFIGURATION: webhooks.webhook_faults,

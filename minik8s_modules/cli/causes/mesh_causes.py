@@ -1,4 +1,4 @@
-"""Why a VirtualService splits nothing, and why a Subset gets no requests: as the pilot has written, and as Pods are."""
+"""Why a VirtualService splits nothing, a Subset gets no requests, and a RollingUpdate does not go on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, VIRTUAL_SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.faults import Fault, kubectl, resource, unrecovered, why
+from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.surroundings import Around
 
 
@@ -41,6 +42,26 @@ def subset_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
         for fault in virtual_service_faults(each, around):
             split = objects.name(each)
             yield Fault(f"VirtualService {split}: {fault.cause}", why(VIRTUAL_SERVICE, split, namespace))
+
+
+def rolling_update_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield what keeps it from beginning, and what its batch waits for: sidecars, and Pods that are not ready."""
+    status, namespace = objects.status(obj), objects.namespace(obj)
+    condition = objects.condition(obj, "Progressing")
+    if condition is None:
+        yield Fault("no controller has decided on it", "kubectl -n kube-system get lease/minik8s-controllers")
+        return
+    reason, told = condition.get("reason"), f"{condition.get('reason')}: {condition.get('message')}"
+    if status.get("phase") == "Pending":
+        yield Fault(told, kubectl(namespace, "edit", resource(obj)))
+    elif reason == "WaitsForSidecars":
+        yield Fault(told, kubectl("kube-system", "get", "lease/minik8s-pilot"))
+    elif reason in {"PodsNotReady", "MinimumAlive"}:
+        names = {each.get("name") for each in status.get("pods") or []}
+        pods = [pod for pod in around.all(POD, namespace) if objects.name(pod) in names]
+        found = [(objects.name(pod), pod_cause(pod, around)) for pod in pods]
+        causes = [Fault(f"{told}: {cause}", why(POD, name, namespace)) for name, cause in found if cause]
+        yield from causes or [Fault(told, kubectl(namespace, "get", "pods"))]
 
 
 def _names(virtual: JsonObject, subset: str) -> bool:

@@ -20,6 +20,8 @@ from minik8s_modules.api.kinds import (
     POD,
     REPLICA_SET,
     REPLICATION_CONTROLLER,
+    ROLLING_UPDATE,
+    SERVICE,
     STATEFUL_SET,
     STORAGE_CLASS,
     Kind,
@@ -38,6 +40,7 @@ from minik8s_modules.controllers.storage.volumes import decide_volume
 from minik8s_modules.controllers.workloads.daemonsets import decide_daemon_set
 from minik8s_modules.controllers.workloads.deployments import decide_deployment
 from minik8s_modules.controllers.workloads.replicasets import decide_replica_set
+from minik8s_modules.controllers.workloads.rollingupdates import Seen, decide_rolling_update
 from minik8s_modules.controllers.workloads.statefulsets import decide_stateful_set
 from minik8s_modules.runtime.informers import by_claim
 
@@ -96,6 +99,17 @@ def stateful_set_steps(world: World, stateful_set: JsonObject) -> list[Step]:
     return decide_stateful_set(stateful_set, world.found(POD, stateful_set), revisions, found, world.now)
 
 
+def rolling_update_steps(world: World, update: JsonObject) -> list[Step]:
+    """Return the steps of a rolling update of the world, whose sidecars answer at once and where nobody waits."""
+    space = objects.namespace(update)
+    pods = {objects.name(pod): pod for pod in world.all(POD) if objects.namespace(pod) == space}
+    spec = {**objects.spec(update), "interval": 0}
+    told = {**update, "spec": spec, "status": {**objects.status(update), "acknowledged": [*pods]}}
+    service = world.get(SERVICE, Key(space, spec["serviceRef"]))
+    rivals = [each for each in world.all(ROLLING_UPDATE) if objects.namespace(each) == space]
+    return decide_rolling_update(told, Seen(service, pods, rivals), world.now)
+
+
 def claim_steps(world: World, claim: JsonObject) -> list[Step]:
     """Return the steps of a claim of the world."""
     name = str(objects.spec(claim).get("volumeName") or "")
@@ -140,7 +154,8 @@ DECIDERS: Mapping[Kind, Decider] = {
     JOB: job_steps,
     DAEMON_SET: daemon_set_steps,
     STATEFUL_SET: stateful_set_steps,
+    ROLLING_UPDATE: rolling_update_steps,
 }
 
 # what the deciders look at besides the kinds they are for, pods, nodes and storage
-LOOKED_AT = (CONTROLLER_REVISION,)
+LOOKED_AT = (CONTROLLER_REVISION, SERVICE)

@@ -98,7 +98,7 @@ def metrics(folder: Path, authority: Authority) -> Iterator[int]:
 @contextlib.contextmanager
 def sidecars(folder: Path, authority: Authority) -> Iterator[int]:
     made, port, stop = authority.issue("pilot", "minik8s-pilot"), free_port(), threading.Event()
-    discovery = Discovery(Catalogue(print), lambda _header: None, Figures(Registry()), print)
+    discovery = Discovery(Catalogue(print), lambda _header: None, Figures(Registry()), print, print)
     credentials = server_credentials(made.cert, made.key)
     serving = threading.Thread(target=lambda: asyncio.run(answer(discovery, f"127.0.0.1:{port}", credentials, stop)))
     serving.start()

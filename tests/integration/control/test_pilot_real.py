@@ -107,9 +107,17 @@ class Sidecar:
 
     def told(self) -> Any:
         """Return the next response, and take it."""
-        response = next(self._responses)
-        self._more.put(discovery_pb2.DeltaDiscoveryRequest(type_url=response.type_url, response_nonce=response.nonce))
+        response = self.read()
+        self.take(response)
         return response
+
+    def read(self) -> Any:
+        """Return the next response."""
+        return next(self._responses)
+
+    def take(self, response: Any) -> None:
+        """Say that a response is taken."""
+        self._more.put(discovery_pb2.DeltaDiscoveryRequest(type_url=response.type_url, response_nonce=response.nonce))
 
     def weights(self) -> dict[str, int]:
         """Return the weights by address of the next response, which is of endpoints."""

@@ -23,6 +23,7 @@ def declared(case: dict[str, Any]) -> Declared:
         ],
         [virtual_service(**each) for each in case.get("virtual", [])],
         [subset(name, pods) for name, pods in case.get("subsets", {}).items()],
+        [rolling_update(**each) for each in case.get("updates", [])],
     )
 
 
@@ -47,6 +48,11 @@ def virtual_service(name: str, created: str = "2026-01-01T00:00:00Z", **spec: An
 
 def subset(name: str, pods: Iterable[str]) -> JsonObject:
     return {"metadata": _meta(name), "spec": {"pods": list(pods)}}
+
+
+def rolling_update(withheld: Iterable[str], batch: int = 1, *, deleting: bool = False, **spec: Any) -> JsonObject:
+    meta = _meta("update") | {"uid": "uid-update"} | ({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {})
+    return {"metadata": meta, "spec": spec, "status": {"withheld": list(withheld), "batch": batch}}
 
 
 def _meta(name: str) -> JsonObject:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import (
     ENDPOINT_SLICE,
     EVENT,
+    ROLLING_UPDATE,
     SERVICE,
     SIDECAR_MAPPING,
     SUBSET,
@@ -21,8 +23,10 @@ from minik8s_modules.api.kinds import (
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.mesh.acknowledgements import Acknowledgements
 from minik8s_modules.mesh.identity import Sidecar, sidecar_of
 from minik8s_modules.mesh.main import tell_refusal
+from minik8s_modules.mesh.mapping import Withholding
 from minik8s_modules.mesh.resources import ENDPOINTS
 from minik8s_modules.mesh.serving import ServingController
 from minik8s_modules.mesh.statuses import MAPPING, StatusController
@@ -46,7 +50,7 @@ PLACE = "100.0.0.1:9080"
 def api() -> FakeApi:
     api = FakeApi(FakeClock())
     found = declared(CASE)
-    for kind, group in zip((SERVICE, ENDPOINT_SLICE, VIRTUAL_SERVICE, SUBSET), found, strict=True):
+    for kind, group in zip((SERVICE, ENDPOINT_SLICE, VIRTUAL_SERVICE, SUBSET), found[:4], strict=True):
         for obj in group:
             api.create(kind, obj)
     return api
@@ -172,3 +176,30 @@ def test_what_a_sidecar_refuses_is_an_event_of_the_virtual_service_behind_it(api
     assert event["involvedObject"]["name"] == "x"
     assert event["reason"] == "RefusedBySidecar"
     assert event["message"] == "the sidecar of Pod client refused it: no such weight"
+
+
+def test_whose_sidecars_have_taken_a_batch_is_written_once_and_of_that_batch_alone(api: FakeApi, context: Context):
+    spec = {"serviceRef": "reviews", "port": 9080, "newPodSpec": {}}
+    update = {"metadata": {"name": "u", "namespace": "shop"}, "spec": spec}
+    made = api.create(ROLLING_UPDATE, update)
+    status = {"phase": "Running", "withheld": ["a"], "batch": 2, "acknowledged": ["c"]}
+    api.update(ROLLING_UPDATE, {**made, "status": status}, subresource="status")
+    clock = FakeClock()
+    acknowledgements = Acknowledgements(replace(context, clock=clock))
+    acknowledgements.start()
+
+    def written(*pods: str) -> bool:
+        clock.advance(1)
+        return bool(objects.status(api.get(ROLLING_UPDATE, "u", "shop"))["acknowledged"] == [*pods])
+
+    batch = Withholding("u", objects.uid(made), 2)
+    try:
+        acknowledgements.settled(Sidecar("shop", "old"), frozenset({batch._replace(batch=1)}))
+        acknowledgements.settled(Sidecar("shop", "none"), frozenset())
+        acknowledgements.settled(Sidecar("shop", "b"), frozenset({batch}))
+        acknowledgements.settled(Sidecar("other", "d"), frozenset({batch}))
+        until(lambda: written("b", "c"))
+        acknowledgements.settled(Sidecar("shop", "a"), frozenset({batch}))
+        until(lambda: written("a", "b", "c"))
+    finally:
+        acknowledgements.stop()

@@ -41,6 +41,7 @@ def test_decide_mapping(path: Path) -> None:
     said = {place: [entry(one) for one in entries] for place, entries in case["says"].items()}
     assert mapping_spec(mapped) == said
     assert reasons(mapped) == case["verdicts"]
+    assert [each.batch for each in mapped.withholdings] == case.get("withholds", [])
 
 
 def test_the_order_of_objects_decides_nothing() -> None:

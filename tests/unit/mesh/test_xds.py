@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from minik8s_modules.mesh import xds
 from minik8s_modules.mesh.catalogue import Catalogue, Told
 from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identity import Sidecar
-from minik8s_modules.mesh.mapping import decide_mapping
+from minik8s_modules.mesh.mapping import Withholding, decide_mapping
 from minik8s_modules.mesh.messages import Packer
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, TYPES
 from minik8s_modules.mesh.subscriptions import MOST_BYTES
@@ -32,6 +32,7 @@ CASE = {
 BY_WEIGHT = {"name": "x", "serviceRef": "reviews", "port": 9080, "subsets": [{"name": "v2", "weight": 1}]}
 BY_PATH = {"name": "x", "serviceRef": "reviews", "port": 9080, "subsets": [{"name": "v2", "url": "/2"}]}
 NAME = "reviews.shop:9080"
+BATCH = Withholding("update", "uid-update", 1)
 LONG_S = 60.0
 LONG_NAME = "x" * 5000
 
@@ -44,13 +45,15 @@ class Pilot:
         self.figures = Figures(self.registry)
         self.refusals: list[tuple[Sidecar, set[str], str]] = []
         self.asked: list[str] = []
+        self.settled: list[frozenset[Withholding]] = []
         self.catalogue = Catalogue(self.asked.append)
         self.packer = Packer("shop")
 
-    def declare(self, *virtual: dict[str, Any]) -> None:
+    def declare(self, *virtual: dict[str, Any], withheld: Sequence[str] = ()) -> None:
         """Put what a namespace comes to into the catalogue."""
-        mapped = decide_mapping(declared({**CASE, "virtual": list(virtual)}))
-        self.catalogue.put("shop", Told(self.packer.pack(mapped), mapped.split_by))
+        updates = [{"serviceRef": "reviews", "port": 9080, "withheld": withheld}] if withheld else []
+        mapped = decide_mapping(declared({**CASE, "virtual": list(virtual), "updates": updates}))
+        self.catalogue.put("shop", Told(self.packer.pack(mapped), mapped.split_by, mapped.withholdings))
 
     @asynccontextmanager
     async def channel(self) -> AsyncIterator[grpc.aio.Channel]:
@@ -61,7 +64,11 @@ class Pilot:
 
         server = grpc.aio.server()
         self.discovery = Discovery(
-            self.catalogue, identify, self.figures, lambda *refusal: self.refusals.append(refusal)
+            self.catalogue,
+            identify,
+            self.figures,
+            lambda *refusal: self.refusals.append(refusal),
+            lambda _sidecar, withholdings: self.settled.append(withholdings),
         )
         ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(self.discovery, server)
         port = server.add_insecure_port("127.0.0.1:0")
@@ -162,6 +169,44 @@ def test_a_refusal_names_the_virtual_service_that_caused_it_and_is_not_repeated(
     pilot = run(journey)
     assert pilot.refusals == [(Sidecar("shop", "client"), {"x"}, "no such weight")]
     assert 'minik8s_pilot_answers_total{answer="nack",type="ClusterLoadAssignment"} 1.0' in pilot.registry.text()
+
+
+def test_a_sidecar_that_has_taken_that_pods_are_withheld_is_told_of():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        await ready(pilot, envoy)
+        pilot.declare(withheld=["a"])
+        await envoy.told(refused="no")
+        await envoy.ask(LISTENER, "nothing")  # whatever else it says, it has not taken it
+        await envoy.told()
+        assert not any(pilot.settled)
+        pilot.declare(withheld=["a", "b"])
+        await envoy.told()
+        while not any(pilot.settled):
+            await asyncio.sleep(0.01)
+        assert pilot.settled[-1] == {BATCH}
+
+    run(journey)
+
+
+def test_a_sidecar_from_another_pilot_has_taken_nothing_before_it_has_asked_for_its_endpoints():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        await envoy.ask(CLUSTER)
+        while not pilot.asked:
+            await asyncio.sleep(0.01)
+        pilot.declare(withheld=["a"])
+        await envoy.told()
+        await envoy.ask(LISTENER)
+        await envoy.told()
+        assert pilot.settled == []
+        await envoy.ask(ENDPOINTS, NAME)
+        await envoy.told()
+        while not pilot.settled:
+            await asyncio.sleep(0.01)
+        assert pilot.settled[-1] == {BATCH}
+
+    run(journey)
 
 
 def test_who_comes_back_is_told_only_what_he_does_not_have():

@@ -152,6 +152,8 @@ def test_the_pilot_reads_what_a_mesh_is_made_of_and_writes_what_it_decided(backe
         assert access.allowed(pilot, Attributes("watch", group, resource))
         assert not access.allowed(pilot, Attributes("update", group, resource, "default", "web"))
     assert access.allowed(pilot, Attributes("update", "", "virtualservices/status", "default", "web"))
+    assert access.allowed(pilot, Attributes("update", "", "rollingupdates/status", "default", "to-2"))
+    assert not access.allowed(pilot, Attributes("update", "", "rollingupdates", "default", "to-2"))
     assert access.allowed(pilot, Attributes("delete", "", "sidecarmappings", "default", "mesh"))
     assert access.allowed(pilot, Attributes("create", "authentication.k8s.io", "tokenreviews"))
     assert access.allowed(pilot, Attributes("update", "coordination.k8s.io", "leases", "kube-system", "minik8s-pilot"))

@@ -28,6 +28,7 @@ from minik8s_modules.api.kinds import (
     POD,
     REPLICA_SET,
     REPLICATION_CONTROLLER,
+    ROLLING_UPDATE,
     STATEFUL_SET,
     STORAGE_CLASS,
     Kind,
@@ -66,10 +67,11 @@ CONTROLLERS: Mapping[Kind, tuple[Any, ...]] = {
     STATEFUL_SET: (StatefulSetController, ClaimController, VolumeController),
     JOB: (JobController,),
 }
-# what is due is a matter of the time; a ReplicationController is decided as a ReplicaSet
+# what is due is a matter of the time; a ReplicationController is decided as a ReplicaSet; a RollingUpdate has a file
+# of its own (test_random_rolling_updates.py)
 STORAGE = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS)
 MADE = "minik8s.io/hostpath"
-ELSEWHERE = {CRON_JOB, REPLICATION_CONTROLLER}
+ELSEWHERE = {CRON_JOB, REPLICATION_CONTROLLER, ROLLING_UPDATE}
 
 
 def test_every_kind_that_makes_pods_is_rolled():
