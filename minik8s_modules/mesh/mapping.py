@@ -24,13 +24,9 @@ from minik8s_modules.mesh.shares import pod_weights
 
 SERVICE_NAME = "kubernetes.io/service-name"
 ACCEPTED, CONFLICTED, BAD_PATTERN = "Accepted", "Conflicted", "InvalidPattern"
-RESOLVED, NO_SERVICE, NO_PORT, NO_SUBSET, NO_POD = (
-    "ResolvedRefs",
-    "ServiceNotFound",
-    "PortNotFound",
-    "SubsetNotFound",
-    "NoReadyPods",
-)
+RESOLVED = "ResolvedRefs"
+NO_SERVICE, NO_PORT, NO_SUBSET, NO_POD = "ServiceNotFound", "PortNotFound", "SubsetNotFound", "NoReadyPods"
+NO_WEIGHT, OVERLAP = "NoWeight", "SubsetsOverlap"
 
 
 class Declared(NamedTuple):
@@ -204,11 +200,24 @@ class _Namespace:
         port = next(one for one in objects.spec(service)["ports"] if one["port"] == declared["port"])
         ready = {each.pod for each in self._endpoints(service, port)}
         empty = [name for name in names if not ready & set(self._subsets[name])]
-        return (
-            (NO_POD, f"no Pod of Subset {', '.join(empty)} is ready in Service {objects.name(service)}")
-            if empty
-            else None
-        )
+        if empty:
+            return NO_POD, f"no Pod of Subset {', '.join(empty)} is ready in Service {objects.name(service)}"
+        return self._misleading(declared["subsets"])
+
+    def _misleading(self, shares: Sequence[JsonObject]) -> tuple[str, str] | None:
+        """Return what of weights does not come to what one would think."""
+        if shares[0].get("weight") is None:
+            return None
+        if not any(one["weight"] for one in shares):
+            return NO_WEIGHT, "all weights are 0: requests are answered 503"
+        of_pod: dict[str, list[str]] = defaultdict(list)
+        for one in shares:
+            for pod in self._subsets[one["name"]]:
+                of_pod[pod].append(one["name"])
+        several = next((each for each in sorted(of_pod.items()) if len(each[1]) > 1), None)
+        if several is None:
+            return None
+        return OVERLAP, f"Pod {several[0]} is in the Subsets {', '.join(several[1])}, and gets its share of each"
 
     def _port(self, service: JsonObject, port: JsonObject, split: JsonObject | None) -> Port:
         found = self._endpoints(service, port)
