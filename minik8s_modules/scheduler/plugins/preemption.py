@@ -4,7 +4,8 @@ On each node that taking pods away could help, all pods of lower priority are th
 let back in, first those whose PodDisruptionBudget would be broken, then by importance. Of the nodes the one is taken
 whose victims weigh least. Source: pkg/scheduler/framework/preemption and plugins/defaultpreemption. The candidates
 begin at the turn's node instead of a random one, so that a plan tells the victims that there would be. What was found
-on a node for one pod holds for those of its shape, as long as the node is the same and no plugin looks further.
+on a node for one pod holds for those of its shape, as long as the node and who is nominated to it are the same and no
+plugin looks further.
 """
 
 from __future__ import annotations
@@ -38,12 +39,20 @@ class _Candidate(NamedTuple):
 _Found = _Candidate | Status
 
 
+class _Judged(NamedTuple):
+    """What was found on a node, and the shapes of the pods that were nominated to it."""
+
+    node: NodeInfo
+    expected: tuple[bytes, ...]
+    found: _Found
+
+
 @dataclass
 class _Known:
     """What was found for a shape, by node, while the budgets were these."""
 
     budgets: Sequence[JsonObject] = ()
-    nodes: dict[str, tuple[NodeInfo, _Found]] = field(default_factory=dict)
+    nodes: dict[str, _Judged] = field(default_factory=dict)
 
 
 class DefaultPreemption(InTree):
@@ -89,11 +98,7 @@ class DefaultPreemption(InTree):
         bad: list[_Candidate] = []
         known = self._known(state, pod)
         for node in (*nodes[first:], *nodes[:first]):
-            was, found = known.get(node.name, (None, _NO_VICTIMS))
-            if was is not node:
-                found = self._on_node(state, pod, node)
-                if node.name not in snapshot.nominated:
-                    known[node.name] = (node, found)
+            found = self._found(state, pod, node, known)
             if isinstance(found, Status):
                 told[node.name] = found
                 continue
@@ -102,7 +107,18 @@ class DefaultPreemption(InTree):
                 break
         return [*good, *bad]
 
-    def _known(self, state: CycleState, pod: PodInfo) -> dict[str, tuple[NodeInfo, _Found]]:
+    def _found(self, state: CycleState, pod: PodInfo, node: NodeInfo, known: dict[str, _Judged]) -> _Found:
+        """Return what preempting on a node comes to, as it is known where that still holds."""
+        beside = self.handle.snapshot().nominated.get(node.name, ())
+        if any(one.key == pod.key for one in beside):
+            return self._on_node(state, pod, node)  # it does not stand in its own way
+        expected = tuple(one.shape.key for one in beside)
+        judged = known.get(node.name)
+        if judged is None or judged.node is not node or judged.expected != expected:
+            known[node.name] = judged = _Judged(node, expected, self._on_node(state, pod, node))
+        return judged.found
+
+    def _known(self, state: CycleState, pod: PodInfo) -> dict[str, _Judged]:
         """Return what was found for pods like this one, by node; an empty mapping where more counts than the nodes."""
         if not self.handle.is_local(state):
             return {}

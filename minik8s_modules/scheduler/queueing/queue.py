@@ -156,6 +156,11 @@ class SchedulingQueue:
                 self._changed.wait(max(min(rest, due), 0.001))
             return None
 
+    def has(self, entry: Entry) -> bool:
+        """Return whether the pod is still to be scheduled."""
+        with self._changed:
+            return self._entries.get(entry.key) is entry
+
     def placed(self, entry: Entry) -> None:
         """Take note that a node was found: nothing that happens now matters any more, unless the pod comes back."""
         with self._changed:

@@ -26,7 +26,7 @@ from minik8s_modules.scheduler.deciding.cycle import Decision, decide
 from minik8s_modules.scheduler.deciding.guard import Guard
 from minik8s_modules.scheduler.deciding.profile import PluginFailed, PluginHangs, Workbench
 from minik8s_modules.scheduler.framework.infos import PodInfo, is_pending, scheduler_of, slim, takes_room
-from minik8s_modules.scheduler.framework.points import Event, Nomination, PreEnqueuePlugin, Wake
+from minik8s_modules.scheduler.framework.points import Event, PreEnqueuePlugin, Wake
 from minik8s_modules.scheduler.framework.snapshot import Snapshot
 from minik8s_modules.scheduler.framework.statuses import Code, Status
 from minik8s_modules.scheduler.profiles.building import bench, benches
@@ -36,6 +36,7 @@ from minik8s_modules.scheduler.running.binding import Binder
 from minik8s_modules.scheduler.running.effects import FAILED, GATED, Effects
 from minik8s_modules.scheduler.running.events import assigned_pod_events, changed_itself, node_events
 from minik8s_modules.scheduler.running.metrics import Counts
+from minik8s_modules.scheduler.running.preempting import Preemption
 from minik8s_modules.scheduler.running.sources import Sources, storage_informers
 from minik8s_modules.scheduler.running.waiting import WaitingPods
 
@@ -67,6 +68,7 @@ class Scheduler:
         self._lock = threading.Lock()
         self._queue: SchedulingQueue | None = None
         self._binder: Binder | None = None
+        self._preemption: Preemption | None = None
         for one in self._benches.values():
             one.waits = self._waiting.list
         self._pods = Informer(client, POD, clock=self._clock, transform=kept)
@@ -101,8 +103,9 @@ class Scheduler:
                 return
         queue = self._new_queue()
         binder = Binder(self._cache, queue, self._effects, self._waiting, self._guard, self._counts, self._clock)
+        preemption = Preemption(self._cache, queue, self._effects, self._waiting)
         with self._lock:
-            self._queue, self._binder = queue, binder
+            self._queue, self._binder, self._preemption = queue, binder, preemption
         self._counts.watch(queue)
         for pod in sorted(self._pods.list(), key=_age):
             self._enqueue(pod)
@@ -113,6 +116,7 @@ class Scheduler:
             self._queue = None
         queue.close()
         thread.join(self._guard.limit_s + 5.0)
+        preemption.stop()
         binder.stop()
 
     def _new_queue(self) -> SchedulingQueue:
@@ -202,33 +206,19 @@ class Scheduler:
 
     def _refuse(self, entry: Entry, pod: JsonObject, decision: Decision, queue: SchedulingQueue) -> None:
         """Write why the pod waits; send away those that are in its way. It is queued first: nothing may lose it."""
-        found = decision.nomination
+        found, preemption = decision.nomination, self._preemption
         if found is not None:
             queue.freed(entry.pod, self._cache.nominate(entry.pod, found.node))
-        if found is not None and found.node:
+        if found is not None and found.node and preemption is not None:
             self._counts.preemption(len(found.victims))
+            preemption.begin(entry, pod, decision, found)
+            return
         queue.refuse(entry, decision.plugins)
         try:
             self._effects.refuse(pod, decision.told, nominated=None if found is None else found.node)
-            if found is not None and found.node:
-                self._make_room(entry.pod, found, queue)
         except (TemporaryError, StatusError):
             queue.activate(entry.key)
             raise
-
-    def _make_room(self, pod: PodInfo, found: Nomination, queue: SchedulingQueue) -> None:
-        for other in self._cache.nominated_to(found.node):
-            if other.priority < pod.priority:
-                queue.freed(other, self._cache.nominate(other, ""))
-                self._effects.unnominate(other)
-        for victim in found.victims:
-            waiting = self._waiting.get(victim.pod)
-            if waiting is not None:
-                waiting.reject("DefaultPreemption", "preempted")
-            elif self._cache.is_assumed(victim):
-                queue.retry(pod.key)  # it is being bound, or giving its place up: what it comes to is seen then
-            else:
-                self._effects.preempt(victim, pod, found.node)
 
     def _gate(self, pod: PodInfo) -> str:
         why = self._kept_back(pod, foreign=False)

@@ -137,7 +137,7 @@ def test_pods_are_made_and_waited_for_and_measured(api: FakeApi, run: Run):
         params={"many": 5}, defaultPodTemplatePath="../templates/pod.yaml",
     )  # fmt: skip
     assert placed(api, "namespace-1") == 5
-    assert [sampler.average > 0 for sampler in done.samplers] == [True]
+    assert [sampler.average > 0 and sampler.overall > 0 for sampler in done.samplers] == [True]
 
 
 def test_pod_sets_are_pods_in_a_namespace_each(api: FakeApi, run: Run):

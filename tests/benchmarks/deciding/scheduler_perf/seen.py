@@ -83,10 +83,11 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.samples: list[float] = []
         self._first_s: float | None = None
-        self._last_s = 0.0
+        self._began_s = self._last_s = 0.0
 
     def start(self) -> None:
         """Begin."""
+        self._began_s = time.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
@@ -101,6 +102,14 @@ class Sampler:
             return sum(self.samples) / len(self.samples)
         spent_s = self._last_s - (self._first_s or 0.0)
         return (self._scheduled - 1) / spent_s if self._scheduled > 1 and spent_s else 0.0
+
+    @property
+    def overall(self) -> float:
+        """Return pods per second from the beginning to the last pod that got its node; 0 where none did.
+
+        Upstream's samples begin with the first such pod: they leave out what was waited for it, such as preemption.
+        """
+        return self._scheduled / (self._last_s - self._began_s) if self._scheduled else 0.0
 
     def scheduled(self, pod: _Pod) -> None:
         """Count a pod that got its node; the lock of what is seen is held."""

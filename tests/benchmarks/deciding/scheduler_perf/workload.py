@@ -24,6 +24,7 @@ from minik8s_modules.api.kinds import KINDS, NAMESPACE, NODE, POD, PRIORITY_CLAS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.interface import Api
+from tests.benchmarks.deciding.scheduler_perf.making import create
 from tests.benchmarks.deciding.scheduler_perf.operations import NotUnderstood, PerfCase, PerfOperation
 from tests.benchmarks.deciding.scheduler_perf.seen import PATIENCE_S, Sampler, SeenPods
 from tests.benchmarks.deciding.scheduler_perf.templates import BASE_NODE, Template, node, template, within
@@ -127,7 +128,7 @@ class Workload:
         self._all(one, asked.times)
 
     def _create_node(self, made: JsonObject) -> None:
-        live = self._client.create(NODE, made)
+        live = create(self._client, NODE, made)
         if not objects.status(live).get("conditions"):  # a server may keep a status from who creates the object
             self._client.patch(NODE, objects.name(live), "", {"status": made["status"]}, subresource="status")
 
@@ -154,7 +155,7 @@ class Workload:
         self._namespace(space)
         if told.get("collectMetrics"):
             self._sample((space,), {})
-        self._all(lambda index: self._client.create(POD, within(self._classed(make(index, count)), space)), count)
+        self._all(lambda index: create(self._client, POD, within(self._classed(make(index, count)), space)), count)
         if told.get("skipWaitToCompletion"):
             self._expected[space] += count
         else:
@@ -255,7 +256,7 @@ class Workload:
             )
             self._create_node(named)
             return kind, objects.name(named)
-        return kind, objects.name(self._client.create(kind, made))
+        return kind, objects.name(create(self._client, kind, made))
 
     def _placed(self, made: JsonObject, space: str | None) -> tuple[Kind, JsonObject]:
         kind = KINDS.by_api_version(str(made.get("apiVersion")), str(made.get("kind")))

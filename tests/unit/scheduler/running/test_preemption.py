@@ -13,7 +13,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.scheduler.framework.infos import PodInfo
 from minik8s_modules.scheduler.framework.snapshot import Snapshot
-from minik8s_modules.scheduler.profiles.deciding import decide_node
+from minik8s_modules.scheduler.profiles.deciding import Profiles, decide_node
 from minik8s_modules.scheduler.running.scheduler import Scheduler
 from tests.unit.scheduler.worlds import condition_of, events, node, node_of, pod, until
 
@@ -143,3 +143,16 @@ def test_nobody_is_sent_away_where_that_would_not_help():
     assert decision.nomination is not None
     assert decision.nomination.node == ""
     assert decision.help == "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+
+
+def test_pods_that_are_alike_preempt_on_nodes_of_their_own_while_the_victims_are_still_there():
+    snapshot = Snapshot.of([node("a", cpu="1"), node("b", cpu="1")], [bound("p", "1"), bound("q", "1", on="b")])
+    profiles, taken = Profiles(), list[str]()
+    for number in range(3):
+        new = asking(f"new{number}", "1", 100)
+        nomination = profiles.decide(new, snapshot).nomination
+        assert nomination is not None
+        taken.append(nomination.node)
+        if nomination.node:
+            snapshot.nominated = {**snapshot.nominated, nomination.node: (PodInfo.of(new),)}
+    assert taken == ["a", "b", ""]
