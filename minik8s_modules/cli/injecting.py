@@ -12,7 +12,7 @@ import yaml
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.objects import JsonObject, dig
 from minik8s_modules.api.pods.pod_templates import TEMPLATES
-from minik8s_modules.api.pods.sidecars import has_sidecar, sidecar_obstacle, with_sidecar
+from minik8s_modules.api.pods.sidecars import sidecar_obstacle, sidecar_of, with_sidecar
 from minik8s_modules.api.schema.structural import type_errors
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.original.manifests import documents
@@ -50,7 +50,7 @@ def injected(document: Any, where: str) -> Any:
     spec = parent["spec"]
     if wrong := _wrong(spec):
         raise UsageError(f"{where}: {_named(document)} is no Pod that can be read: {wrong}")
-    if has_sidecar(spec):
+    if sidecar_of(spec):
         warn(f"{where}: {_named(document)} has a sidecar already, and stays as it is")
         return document
     if obstacle := sidecar_obstacle(spec):

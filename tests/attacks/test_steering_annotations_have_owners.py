@@ -23,7 +23,12 @@ from tests.support.pki import Certificate
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 STATIC = "0123456789abcdef" * 2
-VALUES = {"minik8s.io/drift": "containers=report"}
+VALUES = {
+    "minik8s.io/drift": "containers=report",
+    "minik8s.io/exclude-inbound-ports": "22",
+    "minik8s.io/exclude-outbound-ports": "22,443",
+    "minik8s.io/exclude-outbound-ranges": "10.0.0.0/8",
+}
 """Of keys that take some values only."""
 # everybody here may do everything: what is refused is refused for who he is, not for a missing right
 NAMES: dict[Party, str] = {

@@ -18,6 +18,7 @@ from minik8s_modules.module_utils.minik8s.names.dns import Dns
 from minik8s_modules.module_utils.minik8s.names.ingress import Ingress
 from minik8s_modules.module_utils.minik8s.network.netlink import Netlink
 from minik8s_modules.module_utils.minik8s.network.network import Network
+from minik8s_modules.module_utils.minik8s.network.sidecars import Sidecars
 from minik8s_modules.module_utils.minik8s.pods.containers import Containers
 from minik8s_modules.module_utils.minik8s.pods.sandboxes import Sandboxes
 from minik8s_modules.module_utils.minik8s.services.services import Services
@@ -40,7 +41,18 @@ def second_octet() -> int:
 
 SECTIONS: dict[str, AnySection] = {
     section.name: section
-    for section in (Network(), Secrets(), Folders(), Volumes(), Sandboxes(), Containers(), Services(), Dns(), Ingress())
+    for section in (
+        Network(),
+        Secrets(),
+        Folders(),
+        Volumes(),
+        Sandboxes(),
+        Sidecars(),
+        Containers(),
+        Services(),
+        Dns(),
+        Ingress(),
+    )
 }
 
 

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.interception import INBOUND_PORTS, OUTBOUND_PORTS, OUTBOUND_RANGES
 from minik8s_modules.api.pods.mirror_pods import HASH, MIRROR, SEEN, SOURCE
 from minik8s_modules.api.pods.pod_templates import TEMPLATES, template_of
 
@@ -69,6 +70,10 @@ RULES: tuple[Rule, ...] = (
     Rule("minik8s.io/updated-by", _POD, _CONTROLLERS, "creation", "which rolling update has made the pod"),
     Rule("minik8s.io/rolling-update", _ROLLING_UPDATE, _STEWARDS, "always", "pods it has deleted are made again first"),
     Rule("minik8s.io/leaving", _NODE, _STEWARDS, "always", "the node is being drained, or its pods are abandoned"),
+    # as in Istio, what a pod's connections pass by is its author's to say
+    Rule(INBOUND_PORTS, _POD, _ANYBODY, "always", "whose connections to the pod pass its sidecar by"),
+    Rule(OUTBOUND_PORTS, _POD, _ANYBODY, "always", "which of the pod's connections pass its sidecar by"),
+    Rule(OUTBOUND_RANGES, _POD, _ANYBODY, "always", "which of the pod's connections pass its sidecar by"),
     # on pods and their templates it is free to whoever may write them
     Rule("minik8s.io/drift", _NODE, _STEWARDS, "always", "whether what somebody changed on the node is put right"),
     Rule("minik8s.io/observe", _NODE, _STEWARDS, "always", "the whole node is observed now"),

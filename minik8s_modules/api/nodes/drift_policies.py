@@ -20,7 +20,7 @@ from minik8s_modules.api.pods.pod_templates import TEMPLATES, template_of
 DRIFT = "minik8s.io/drift"
 Policy = Literal["heal", "report", "ignore"]
 POLICIES: tuple[Policy, ...] = ("heal", "report", "ignore")
-OF_PODS = ("volumes", "sandboxes", "containers")
+OF_PODS = ("volumes", "sandboxes", "sidecars", "containers")
 """The sections that an annotation of a Pod is about."""
 HELD = ("network", "folders", *OF_PODS)
 """The sections whose drift can be left as it is."""

@@ -1,8 +1,8 @@
-"""Pods with a sidecar: the two init containers that a mesh asks for, and Pods that cannot have them. Pure.
+"""Pods with a sidecar: the init container that a mesh asks for, and Pods that cannot have it. Pure.
 
-First the rules that lead the Pod's connections to the sidecar, then the sidecar (KEP-753: an init container that is
-restarted always runs before the application and ends after it). In the other order, the rules cut the stream that the
-sidecar has to its pilot by then.
+The sidecar is an init container that is restarted always (KEP-753): it runs before the application and ends after it.
+The rules that lead the Pod's connections to it are its node's to write (reconcile/pods/sidecars.py), so nothing in the
+Pod needs a capability.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ import copy
 from minik8s_modules.api.objects import JsonObject, all_containers
 
 IMAGE = "minik8s/envoy:1"
+REPOSITORIES = frozenset({"minik8s/envoy", "sjtuzc/envoy"})
+"""Images of sidecars, of whatever tag: ours, and the original's, whose name nodes give to ours."""
 USER = 1337
-"""User and group whose connections the rules let through (roles/envoy/files/intercept)."""
-RULES: JsonObject = {
-    "name": "intercept",
-    "image": IMAGE,
-    "command": ["/bin/intercept"],
-    "securityContext": {"runAsUser": 0, "runAsNonRoot": False, "capabilities": {"add": ["NET_ADMIN"]}},
-}
+"""User and group whose connections the rules let through (module_utils/minik8s/network/interception.py)."""
 SIDECAR: JsonObject = {
     "name": "envoy",
     "image": IMAGE,
     "restartPolicy": "Always",
-    "securityContext": {"runAsUser": USER},
+    "securityContext": {
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "runAsNonRoot": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    },
     "startupProbe": {
         "exec": {"command": ["/bin/wget", "-q", "-O", "/dev/null", "http://127.0.0.1:15000/ready"]},
         "periodSeconds": 1,
@@ -33,21 +36,40 @@ SIDECAR: JsonObject = {
 }
 
 
+def sidecar_of(spec: JsonObject) -> str:
+    """Return the name of the sidecar in a Pod's spec, "" for none: a container of such an image.
+
+    One with a command of its own, such as the one that wrote the rules before nodes did, is none.
+    """
+    found = (
+        str(each.get("name"))
+        for _field, _number, each in all_containers({"spec": spec})
+        if repository(str(each.get("image"))) in REPOSITORIES and not each.get("command")
+    )
+    return next(found, "")
+
+
 def has_sidecar(spec: JsonObject) -> bool:
-    """Return whether a Pod's spec has one, ours or the like."""
-    return any(each.get("image") == IMAGE for _field, _number, each in all_containers({"spec": spec}))
+    """Return whether a Pod's spec has one."""
+    return bool(sidecar_of(spec))
+
+
+def repository(image: str) -> str:
+    """Return an image's name without tag and digest."""
+    head, slash, last = image.partition("@")[0].rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}".removeprefix("docker.io/")
 
 
 def sidecar_obstacle(spec: JsonObject) -> str:
     """Return why a Pod of this spec can have no sidecar, "" if it can."""
     if spec.get("hostNetwork"):
-        return "it has its node's network (hostNetwork), whose rules are not the Pod's to write"
+        return "it has its node's network (hostNetwork), whose connections are not the Pod's to lead"
     if spec.get("automountServiceAccountToken") is False:
         return "it has no token (automountServiceAccountToken: false), by which the pilot knows the sidecar"
     whole = spec.get("securityContext") or {}
     for field, number, each in all_containers({"spec": spec}):
-        if each.get("name") in {RULES["name"], SIDECAR["name"]}:
-            return f"{field}[{number}] is called {each['name']}, as a container of the sidecar is"
+        if each.get("name") == SIDECAR["name"]:
+            return f"{field}[{number}] is called {each['name']}, as the sidecar is"
         own = {**whole, **(each.get("securityContext") or {})}
         for word, runs_as in (("user", own.get("runAsUser")), ("group", own.get("runAsGroup"))):
             if runs_as == USER:
@@ -56,6 +78,5 @@ def sidecar_obstacle(spec: JsonObject) -> str:
 
 
 def with_sidecar(spec: JsonObject) -> JsonObject:
-    """Return a Pod's spec with the two containers before its other init containers; ``spec`` stays as it is."""
-    added = copy.deepcopy([RULES, SIDECAR])
-    return {**spec, "initContainers": [*added, *(spec.get("initContainers") or [])]}
+    """Return a Pod's spec with the sidecar before its other init containers; ``spec`` stays as it is."""
+    return {**spec, "initContainers": [copy.deepcopy(SIDECAR), *(spec.get("initContainers") or [])]}

@@ -28,6 +28,7 @@ from .install import attendance
 from .names.dns import Dns
 from .names.ingress import Ingress
 from .network.network import Network
+from .network.sidecars import Sidecars
 from .pods.containers import Containers
 from .pods.sandboxes import Sandboxes
 from .services.services import Services
@@ -40,7 +41,18 @@ DOCKER_BOOTS_S = 30.0
 BUDGET_S = 600.0  # nobody waits for this run
 SECTION_OBJECTS: dict[str, AnySection] = {
     section.name: section
-    for section in (Network(), Secrets(), Folders(), Volumes(), Sandboxes(), Containers(), Services(), Dns(), Ingress())
+    for section in (
+        Network(),
+        Secrets(),
+        Folders(),
+        Volumes(),
+        Sandboxes(),
+        Sidecars(),
+        Containers(),
+        Services(),
+        Dns(),
+        Ingress(),
+    )
 }
 
 

@@ -24,6 +24,7 @@ from minik8s_modules.module_utils.minik8s.entries.network import NetworkEntry
 from minik8s_modules.module_utils.minik8s.entries.sandboxes import SandboxEntry
 from minik8s_modules.module_utils.minik8s.entries.secrets import SecretEntry
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry, ServiceEntry
+from minik8s_modules.module_utils.minik8s.entries.sidecars import SidecarEntry
 from minik8s_modules.module_utils.minik8s.entries.slurm_jobs import SlurmJobEntry
 from minik8s_modules.module_utils.minik8s.entries.volumes import VolumeEntry
 
@@ -129,6 +130,7 @@ class ModuleDocFragment:
     FOLDERS = _fragment({"<PersistentVolume>": FolderEntry})
     VOLUMES = _fragment({"<pod uid>/<volume>": VolumeEntry})
     SANDBOXES = _fragment({"<pod uid>": SandboxEntry})
+    SIDECARS = _fragment({"<pod uid>": SidecarEntry})
     CONTAINERS = _fragment({"<pod uid>/<container>": ContainerEntry})
     SERVICES = _fragment({"dataplane": DataplaneEntry, "<namespace>/<service>:<port>": ServiceEntry})
     DNS = _fragment({"server": DnsServerEntry, "service/<namespace>/<name>": DnsEntry, "host/<host>": DnsEntry})

@@ -118,6 +118,7 @@ class Subjects:
             "folders": lambda key: (of(PERSISTENT_VOLUME, name=key),),
             "volumes": self._volume,
             "sandboxes": self._pod,
+            "sidecars": self._pod,
             "containers": self._container,
             "services": self._service,
             "dns": self._name,

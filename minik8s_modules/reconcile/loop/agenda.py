@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.reconcile.loop.section_changes import Request
-from minik8s_modules.reconcile.pods.pod_context import SANDBOX_MISSING, VOLUME_MISSING
+from minik8s_modules.reconcile.pods.pod_context import RULES_MISSING, SANDBOX_MISSING, VOLUME_MISSING
 
 ITEM_RETRY = Backoff(initial_s=0.5, maximum_s=30.0)
 KEY_RETRY = Backoff(initial_s=0.5, maximum_s=30.0)
@@ -25,7 +25,7 @@ OWN_S = 0.5
 
 An echo that is later costs one look, which changes nothing and so has no echo.
 """
-_NEEDS = {SANDBOX_MISSING: "sandboxes", VOLUME_MISSING: "volumes"}
+_NEEDS = {SANDBOX_MISSING: "sandboxes", RULES_MISSING: "sidecars", VOLUME_MISSING: "volumes"}
 _ANSWERED_BY_DECISION = frozenset({"RunContainerError", "ImageMissing"})
 
 

@@ -7,7 +7,7 @@ from itertools import groupby, islice
 from typing import Literal
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.nodes.drift_policies import DRIFT
+from minik8s_modules.api.nodes.drift_policies import DRIFT, OF_PODS
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.reconcile.events.pod_events import Recorder
@@ -79,7 +79,7 @@ def concerned(
     host: Callable[[str], list[JsonObject]],
 ) -> list[JsonObject]:
     """Return the objects that a section's key is about, found by the pod's UID, the Service's key or the host."""
-    if section in {"volumes", "sandboxes", "containers"}:
+    if section in OF_PODS:
         found = pod(key.partition("/")[0])
         return [found] if found is not None else []
     if key in SHARED.get(section, ()) or section not in {"services", "dns", "ingress"}:

@@ -35,7 +35,7 @@ FRESH_S = 3.0
 LATE_S = 3.0
 """What is told this soon after such an item makes no pod unready: it may be of a sandbox that the item replaced."""
 _OBSERVING = frozenset({"sandboxes", "containers"})
-_OF_PODS = ("secrets", "volumes", "sandboxes", "containers")
+_OF_PODS = ("secrets", "volumes", "sandboxes", "sidecars", "containers")
 """Sections whose keys tell a pod; of these, errors and changes are looked at pod by pod."""
 
 

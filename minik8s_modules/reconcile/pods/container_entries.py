@@ -20,6 +20,7 @@ from minik8s_modules.reconcile.pods.pod_context import (
     CREATING,
     DIALECT,
     FAILED_MOUNT,
+    RULES_MISSING,
     SANDBOX_MISSING,
     SIDECAR,
     VOLUME_MISSING,
@@ -39,7 +40,7 @@ from minik8s_modules.reconcile.values.environment import (
 )
 from minik8s_modules.reconcile.values.values import PodEvent, Sealed, Waiting
 
-_TOLD_ELSEWHERE = frozenset({SANDBOX_MISSING, VOLUME_MISSING})
+_TOLD_ELSEWHERE = frozenset({SANDBOX_MISSING, RULES_MISSING, VOLUME_MISSING})
 
 
 def _error(context: PodContext, container: JsonObject) -> JsonObject | None:

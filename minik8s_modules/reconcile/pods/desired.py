@@ -31,6 +31,7 @@ from minik8s_modules.reconcile.pods.pod_context import (
 from minik8s_modules.reconcile.pods.resizing import AGAIN_S, Resizing, decide_resizing
 from minik8s_modules.reconcile.pods.sandboxes import Sandbox, decide_sandbox, sandbox_entry
 from minik8s_modules.reconcile.pods.security import Refusal, refusal
+from minik8s_modules.reconcile.pods.sidecars import sidecar_entry
 from minik8s_modules.reconcile.pods.stopping import stop_all, stop_or_keep
 from minik8s_modules.reconcile.storage.pull_secrets import missing_event
 from minik8s_modules.reconcile.storage.volumes import Volumes, volumes
@@ -235,11 +236,13 @@ def _decision(context: PodContext, sandbox: Sandbox, steps: Steps, made: Volumes
     sealed = Sealed({key: values for step in steps.values() for key, values in step.sealed.items()} | made.sealed)
     references = made.references.union(*(step.references for step in steps.values()))
     moments = [moment for moment in (sandbox.wake_at, *(step.wake_at for step in steps.values())) if moment]
+    rules = sidecar_entry(pod, sandbox.entry["attempt"], context.inputs) if sandbox.entry else None
     return PodDecision(
         entries={
             "secrets": _secret_entries(references, sealed, context.inputs),
             "volumes": {f"{uid}/{name}": entry for name, entry in made.entries.items()},
             "sandboxes": {uid: sandbox.entry} if sandbox.entry else {},
+            "sidecars": {uid: rules} if rules else {},
             "containers": {f"{uid}/{name}": step.entry for name, step in steps.items() if step.entry},
         },
         secrets=references,

@@ -17,6 +17,8 @@ DEFAULT_GRACE_S = 30
 CREATING = Waiting("ContainerCreating")
 SANDBOX_MISSING = "SandboxMissing"
 """A node's reason for a container whose sandbox is not up; why that is so is told of the sandbox."""
+RULES_MISSING = "RulesMissing"
+"""A node's reason for a container whose pod's rules are not there; why is told of the sandbox."""
 VOLUME_MISSING = "VolumeMissing"
 """A node's reason for a container that mounts a volume which is not made yet; why is told of the volume."""
 FAILED_MOUNT = "FailedMount"

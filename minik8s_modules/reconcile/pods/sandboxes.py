@@ -25,6 +25,7 @@ from minik8s_modules.module_utils.minik8s.entries.sandboxes import (
 )
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.pods.security import sysctls
+from minik8s_modules.reconcile.pods.sidecars import rule_events
 from minik8s_modules.reconcile.values import resources
 from minik8s_modules.reconcile.values.images import decide_image
 from minik8s_modules.reconcile.values.values import PodEvent, PodInputs, Settings
@@ -140,7 +141,7 @@ def _problem(pod: JsonObject, seen: ObservedPod, inputs: PodInputs) -> str:
 
 def _errors(pod: JsonObject, inputs: PodInputs) -> tuple[PodEvent, ...]:
     error = inputs.errors.get(f"sandboxes/{objects.uid(pod)}")
-    return _failed(str(error.get("message") or "")) if error else ()
+    return _failed(str(error.get("message") or "")) if error else rule_events(pod, inputs)
 
 
 def _failed(message: str) -> tuple[PodEvent, ...]:

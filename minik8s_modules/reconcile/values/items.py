@@ -15,7 +15,18 @@ Purpose = Literal["reconcile", "check", "housekeeping"]
 
 OutcomeStatus = Literal["ok", "failed", "unreachable", "cancelled"]
 
-SECTIONS = ("network", "services", "secrets", "folders", "volumes", "sandboxes", "containers", "dns", "ingress")
+SECTIONS = (
+    "network",
+    "services",
+    "secrets",
+    "folders",
+    "volumes",
+    "sandboxes",
+    "sidecars",
+    "containers",
+    "dns",
+    "ingress",
+)
 """Sections in the order a node realizes them."""
 
 FACTS = "facts"

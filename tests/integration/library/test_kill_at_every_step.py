@@ -23,6 +23,7 @@ from tests.integration.library.test_containers_docker import as_blob
 from tests.support.node import SOCKET, TestNode
 
 MOST_EFFECTS = 60
+SECTIONS = ("network", "secrets", "volumes", "sandboxes", "sidecars", "containers")
 SECRET: dict[str, Any] = {"default/database": {"hmac": "a1", "keys": ["password"]}}
 CGROUP = {"cpu_shares": 512, "cpu_quota_us": 50_000, "memory_bytes": 64 << 20}
 PORT = {"ip": "", "protocol": "TCP", "host_port": 23463, "port": 80}
@@ -109,9 +110,9 @@ def scenario(node: TestNode, name: str) -> tuple[str, dict[str, Any], dict[str, 
     uid = pod["pod"]["uid"]
     app = node.container(pod)
     section, _, change = name.partition(" ")
-    if section in {"sandboxes", "containers"}:
+    if section in {"sandboxes", "sidecars", "containers"}:
         node.run("network", node.network())
-    if section == "containers":
+    if section in {"sidecars", "containers"}:
         node.run("sandboxes", {uid: pod})
     if section == "volumes":
         node.run("secrets", SECRET, blob=BLOB)
@@ -120,6 +121,7 @@ def scenario(node: TestNode, name: str) -> tuple[str, dict[str, Any], dict[str, 
         "secrets": SECRET,
         "volumes": volumes_of(uid, "one"),
         "sandboxes": {uid: pod},
+        "sidecars": {uid: {"attempt": 0}},
         "containers": {f"{uid}/app": app},
     }
     (bridge,) = node.network().items()
@@ -128,6 +130,7 @@ def scenario(node: TestNode, name: str) -> tuple[str, dict[str, Any], dict[str, 
         "secrets": {"default/database": {"hmac": "a2", "keys": ["token"]}},
         "volumes": volumes_of(uid, "two"),
         "sandboxes": {uid: {**pod, "attempt": 1}},
+        "sidecars": {uid: {"attempt": 0, "exclude_inbound_ports": [22]}},
         "containers": {f"{uid}/app": {**app, "cmd": ["7200"], "entrypoint": ["sleep"]}},
     }
     blob = {"blob": BLOB} if section == "secrets" else {}
@@ -146,9 +149,9 @@ def scenario(node: TestNode, name: str) -> tuple[str, dict[str, Any], dict[str, 
 @pytest.mark.parametrize(
     "name",
     [
-        *(f"{section} made" for section in ("network", "secrets", "volumes", "sandboxes", "containers")),
-        *(f"{section} changed" for section in ("network", "secrets", "volumes", "sandboxes", "containers")),
-        *(f"{section} removed" for section in ("network", "secrets", "volumes", "sandboxes", "containers")),
+        *(f"{section} made" for section in SECTIONS),
+        *(f"{section} changed" for section in SECTIONS),
+        *(f"{section} removed" for section in SECTIONS),
         "containers stopped",
     ],
 )

@@ -46,14 +46,14 @@ def test_templates_of_workloads_get_one_and_stay_valid(tmp_path: Path, capsys: p
     (made,) = run(tmp_path, capsys, samples.sample(found))
     assert validate_create(found, samples.created(made)) == []
     template = made["spec"]["jobTemplate"]["spec"]["template"] if kind == "CronJob" else made["spec"]["template"]
-    assert init_containers(template["spec"])[:2] == ["intercept", "envoy"]
+    assert init_containers(template["spec"])[0] == "envoy"
 
 
 def test_what_makes_no_pods_and_what_has_one_stays_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}
     listed = {"apiVersion": "v1", "kind": "List", "items": [WEB, service]}
     (once,) = run(tmp_path, capsys, listed)
-    assert init_containers(once["items"][0]["spec"]) == ["intercept", "envoy"]
+    assert init_containers(once["items"][0]["spec"]) == ["envoy"]
     assert once["items"][1] == service
     assert run(tmp_path, capsys, once) == [once]
 

@@ -77,6 +77,7 @@ def test_every_role_variable_that_a_page_names_exists() -> None:
         "minik8s_pod",
         "minik8s_pods",
         "minik8s_nodes",
+        "minik8s_sidecar",
     }
     named = {word for page in PAGES for word in words(page) if prefix.match(word)} - others
     assert len(named) > 20

@@ -18,7 +18,18 @@ from ansible.plugins.loader import PluginLoader
 from ansible.utils import plugin_docs
 
 REPOSITORY = Path(__file__).parents[3]
-PASSES = ("network", "services", "secrets", "folders", "volumes", "sandboxes", "containers", "dns", "ingress")
+PASSES = (
+    "network",
+    "services",
+    "secrets",
+    "folders",
+    "volumes",
+    "sandboxes",
+    "sidecars",
+    "containers",
+    "dns",
+    "ingress",
+)
 NAMES = [f"minik8s_{name}" for name in (*PASSES, "facts")]
 SECTIONS = NAMES[:-1]
 ALL = sorted(path.stem for path in (REPOSITORY / "library").glob("minik8s_*.py"))

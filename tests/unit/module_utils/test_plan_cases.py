@@ -13,7 +13,7 @@ from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
 from minik8s_modules.module_utils.minik8s.core.section import Context, Plan, Request, Scope, context_for
 from minik8s_modules.module_utils.minik8s.entries.containers import ContainerEntry
-from minik8s_modules.module_utils.minik8s.network import attachment, netfilter, network_bridge
+from minik8s_modules.module_utils.minik8s.network import attachment, interception, netfilter, network_bridge, sidecars
 from minik8s_modules.module_utils.minik8s.network import network as net
 from minik8s_modules.module_utils.minik8s.network.netlink import Address, Link
 from minik8s_modules.module_utils.minik8s.pods import sandbox_plan, sandboxes
@@ -209,6 +209,23 @@ def test_plan_sandbox(case: dict[str, Any]) -> None:
     entries = {UID: entry} if case.get("declared", True) else {}
     unattended = bool(case.get("unattended"))
     check(sandboxes.Sandboxes().plan(context(unattended=unattended), entries, observed, Scope()), case)
+
+
+@pytest.mark.parametrize("case", cases("plan_sidecars"))
+def test_plan_sidecars(case: dict[str, Any]) -> None:
+    by = case.get("program", interception.IPTABLES)
+    pods: dict[str, sidecars.Found | KeyFault] = {}
+    if (found := case.get("found")) is not None:
+        rules = interception.rules_of({"attempt": 0, **found["as"]}) if found else {}
+        chains = interception.shown(rules, by)
+        pods[UID] = sidecars.Found(
+            7, {name: each for name, each in chains.items() if name not in found.get("without", ())}
+        )
+    if case.get("fault"):
+        pods[UID] = KeyFault("InvalidEntry", case["fault"])
+    entries = {UID: {"attempt": 0, **case.get("entry", {})}} if case.get("declared", True) else {}
+    observed = sidecars.Observed(by, pods)
+    check(sidecars.Sidecars().plan(context(check=bool(case.get("check"))), entries, observed, Scope()), case)
 
 
 @pytest.mark.parametrize("case", cases("plan_secrets"))

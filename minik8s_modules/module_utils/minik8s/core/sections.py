@@ -5,6 +5,17 @@ Each has a module ``library/minik8s_<section>.py`` and a file of logic ``<sectio
 
 from __future__ import annotations
 
-SECTIONS = ("network", "services", "secrets", "folders", "volumes", "sandboxes", "containers", "dns", "ingress")
-HELD = frozenset({"network", "folders", "volumes", "sandboxes", "containers"})
+SECTIONS = (
+    "network",
+    "services",
+    "secrets",
+    "folders",
+    "volumes",
+    "sandboxes",
+    "sidecars",
+    "containers",
+    "dns",
+    "ingress",
+)
+HELD = frozenset({"network", "folders", "volumes", "sandboxes", "sidecars", "containers"})
 """Those whose keys are independent of each other, so that one can be left as somebody made it (option ``hold``)."""

@@ -22,6 +22,7 @@ from ..core.paths import CSI_KIND, secret_dir, stopping_path
 from ..core.sealing import known_key, node_key
 from ..core.section import Context, Plan, Scope, Step
 from ..entries.containers import ContainerEntry, MountEntry
+from ..network.sidecars import check_rules
 from ..volumes import hostpath, nfs
 from ..volumes.persistent import is_mount_point
 from ..volumes.volumes import stands
@@ -97,6 +98,7 @@ class Containers:
 
     def _create(self, context: Context, step: Step) -> None:
         entry, sandbox, mounts = step.data
+        check_rules(context, entry["pod"]["uid"])
         secrets = {row[0]: _secret_value(context.run_dir, row) for row in entry["secret_env"]}
         key = node_key(context.state_dir) if secrets else b""
         _check_host_paths(entry)
@@ -112,6 +114,7 @@ class Containers:
             raise create_fault(error, entry["image"], "CreateContainerError") from error
 
     def _start(self, context: Context, step: Step) -> None:
+        check_rules(context, step.key.partition("/")[0])
         pod_cgroup.remove_own(context.node, step.key.partition("/")[0], step.detail)  # a new start counts from 0
         try:
             context.docker.start(step.detail)

@@ -40,6 +40,8 @@ from minik8s_modules.api.kinds import (
     Kind,
 )
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.interception import OUTBOUND_PORTS
+from minik8s_modules.api.pods.sidecars import IMAGE as SIDECAR_IMAGE
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.controllers.network.endpoints_of_pods import has_endpoints, offers
 from minik8s_modules.controllers.network.endpointslices import (
@@ -137,7 +139,10 @@ class Dice:
         volumes = pick([[], *([{"name": "v", **each}] for each in sources)])
         app["volumeMounts"] = [{"name": one["name"], "mountPath": "/v"} for one in volumes]
         spec = {"restartPolicy": "Always", "containers": [app], "volumes": volumes, "nodeName": NAME}
-        labels = {"labels": {"app": pick(["web", "api", "none"])}}
+        if pick([0, 0, 1]):  # its rules are an entry of the node's
+            spec["containers"] = [app, {"name": "envoy", "image": SIDECAR_IMAGE}]
+        left_out = pick([{}, {"annotations": {OUTBOUND_PORTS: pick(["22", "443,22"])}}])
+        labels = {"labels": {"app": pick(["web", "api", "none"])}, **left_out}
         return {"metadata": labels, "spec": spec | {"terminationGracePeriodSeconds": 0}}
 
     def _service(self, name: str) -> JsonObject:
@@ -196,6 +201,7 @@ class Applied:
 
     def __init__(self) -> None:
         self.cluster = Cluster()
+        self.cluster.node.images.append(SIDECAR_IMAGE)
         self.cluster.settings = SETTINGS
         self.cluster.start()
         self.controllers = Manager(self.cluster.api, ClaimController, VolumeController)

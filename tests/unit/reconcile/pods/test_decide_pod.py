@@ -17,7 +17,9 @@ CASES = sorted((Path(__file__).parents[3] / "cases" / "decide_pod").glob("*.yml"
 
 def shown(decision: PodDecision) -> dict[str, Any]:
     """Return the decision in the words of the cases: keys without the pod's uid, times in seconds."""
-    entries: dict[str, Any] = {section: {} for section in ("secrets", "volumes", "sandboxes", "containers")} | {
+    entries: dict[str, Any] = {
+        section: {} for section in ("secrets", "volumes", "sandboxes", "sidecars", "containers")
+    } | {
         section: {key.removeprefix(f"{UID}/"): entry for key, entry in found.items()}
         for section, found in decision.entries.items()
     }

@@ -1,0 +1,205 @@
+"""Section ``sidecars``: the rules in a pod's network that lead its TCP connections to the sidecar.
+
+They are made after the pod's sandbox and before its containers, which do not start without them. A new attempt of the
+sandbox has a new network, and so an entry of its own. Which rules: interception.py. They are iptables' where a node
+has it, so that whoever looks into the pod finds the original's chains, else nftables'. What is no longer declared is
+removed where the node had it; with a pod's network its rules go by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..core import labels
+from ..core.digests import Entries
+from ..core.documents import load_document
+from ..core.faults import KeyFault
+from ..core.section import Context, Facets, Plan, Scope, Step
+from . import interception
+from .interception import IPTABLES, NFTABLES, TABLE
+from .netlink import netns_of
+
+NAME = "sidecars"
+WAIT_S = "5"
+RULES_MISSING = "RulesMissing"
+"""Reason of a container whose pod's rules are declared and not there."""
+Chains = Mapping[str, "list[str]"]
+
+
+class Found(NamedTuple):
+    """The network of a pod's sandbox, by a process in it, and the rules of ours there."""
+
+    pid: int
+    chains: Chains
+
+
+class Observed(NamedTuple):
+    """With which program the node writes rules, and what there is by pod; pods without a running sandbox are left out.
+
+    A fault in place of either says why it is not known.
+    """
+
+    by: str | KeyFault
+    pods: Mapping[str, Found | KeyFault]
+
+
+class Sidecars:
+    """The section's observe, plan and apply."""
+
+    name = NAME
+
+    def check_entry(self, key: str, entry: Mapping[str, Any]) -> None:
+        """Raise KeyFault for an entry that cannot be used."""
+        interception.check(key, entry)
+
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
+        """Return the rules in the running sandboxes of the pods that are, or were, declared."""
+        known = {*entries, *load_document(context.state_dir, NAME).entries}
+        wanted = sorted(key for key in known if scope.covers(key))
+        by = program()
+        if isinstance(by, KeyFault):
+            return Observed(by, {})
+        found = context.map(lambda key: _look(context, by, key, entries.get(key)), wanted)
+        return Observed(by, {key: each for key, each in zip(wanted, found) if each is not None})
+
+    def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
+        """Return the steps."""
+        plan = Plan()
+        for key in sorted({*entries, *observed.pods}):
+            if scope.covers(key):
+                _plan_key(plan, context, key, entries.get(key), observed)
+        return plan
+
+    def apply(self, context: Context, step: Step) -> None:
+        """Carry out one step."""
+        by, found, entry = step.data
+        context.checkpoint(f"{step.action} rules")
+        wanted = interception.rules_of(entry) if entry is not None else {}
+        if by == IPTABLES:
+            script = interception.script_of_iptables(found.chains, wanted)
+            _run(step.key, found.pid, ["iptables-restore", "--noflush", "-w", WAIT_S], script)
+        else:
+            _run(step.key, found.pid, ["nft", "-f", "-"], interception.script_of_nftables(wanted))
+
+    def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
+        """Return with which program each declared pod has its rules, None of one that has not."""
+        by, found = observed.by, dict(observed.pods)
+        if isinstance(by, KeyFault):
+            return dict.fromkeys(entries)
+        again = sorted(touched & frozenset(entries))
+        looked = context.map(lambda key: _look(context, by, key, entries[key]), again)
+        found.update((key, each) for key, each in zip(again, looked) if each is not None)
+        return {key: _told(by, entry, found.get(key)) for key, entry in entries.items()}
+
+
+def program() -> str | KeyFault:
+    """Return which program the node writes rules with, a fault (NetworkNotReady) where it has none."""
+    if shutil.which("iptables-save") and shutil.which("iptables-restore"):
+        return IPTABLES
+    if shutil.which("nft"):
+        return NFTABLES
+    return KeyFault("NetworkNotReady", "neither iptables nor nft is installed on this node, and sidecars need one")
+
+
+def check_rules(context: Context, uid: str) -> None:
+    """Refuse a container of a pod whose rules are declared and were not made: it would pass the sidecar by.
+
+    Raises:
+        KeyFault: RulesMissing.
+    """
+    last = load_document(context.state_dir, NAME)
+    if uid in last.entries and uid in last.pending:
+        raise KeyFault(RULES_MISSING, f"the rules that lead connections of pod {uid} to its sidecar are not there yet")
+
+
+def _plan_key(plan: Plan, context: Context, key: str, entry: Mapping[str, Any] | None, observed: Observed) -> None:
+    by, found = observed.by, observed.pods.get(key)
+    fault = next((each for each in (by, found) if isinstance(each, KeyFault)), None)
+    if fault is not None:
+        plan.errors[key] = fault
+    elif entry is None:
+        _plan_removal(plan, key, observed)
+    elif found is None and not context.check:  # in a check the section before this one would have made it
+        why = f"the rules of {key} need the running sandbox attempt {entry['attempt']} of its pod"
+        plan.errors[key] = KeyFault("SandboxMissing", why)
+    else:
+        wanted = interception.shown(interception.rules_of(entry), str(by))
+        chains = found.chains if isinstance(found, Found) else {}
+        if chains != wanted:
+            plan.steps.append(Step("write", key, _summary(wanted), (by, found, entry)))
+            plan.differs(key, _facets(chains) if chains else None, _facets(wanted))
+
+
+def _plan_removal(plan: Plan, key: str, observed: Observed) -> None:
+    found = observed.pods.get(key)
+    if isinstance(found, Found) and found.chains:
+        plan.steps.append(Step("remove", key, _summary(found.chains), (observed.by, found, None)))
+        plan.differs(key, _facets(found.chains), None)
+
+
+def _facets(chains: Chains) -> Facets:
+    return {chain: "; ".join(rules) for chain, rules in sorted(chains.items())}
+
+
+def _summary(chains: Chains) -> str:
+    return f"{sum(map(len, chains.values()))} rules"
+
+
+def _told(by: str, entry: Mapping[str, Any], found: Found | KeyFault | None) -> dict[str, Any] | None:
+    wanted = interception.shown(interception.rules_of(entry), by)
+    return {"by": by} if isinstance(found, Found) and found.chains == wanted else None
+
+
+def _look(context: Context, by: str, key: str, entry: Mapping[str, Any] | None) -> Found | KeyFault | None:
+    """Return what there is of a pod's rules, None where the sandbox does not run; of any attempt if none is named."""
+    wanted = {labels.NODE: context.node, labels.TYPE: labels.SANDBOX, labels.POD_UID: key}
+    for each in context.docker.containers(wanted):
+        attempt = labels.attempt_of(each["Labels"])
+        if each["State"] == "running" and (entry is None or entry["attempt"] == attempt):
+            inspect = context.docker.inspect(each["Id"])
+            try:
+                return _found(by, key, inspect["State"]["Pid"] if inspect else 0, entry)
+            except KeyFault as fault:
+                return fault
+    return None
+
+
+def _found(by: str, key: str, pid: int, entry: Mapping[str, Any] | None) -> Found | None:
+    """Return the rules in the network of ``pid``, None where it has ended.
+
+    Raises:
+        KeyFault: it has its node's network, or the rules cannot be read.
+    """
+    try:
+        if pid and os.stat(netns_of(pid)).st_ino == os.stat(netns_of(os.getpid())).st_ino:
+            raise KeyFault("InvalidEntry", f"{key} has its node's network, whose rules are not the pod's to have")
+    except FileNotFoundError:
+        return None
+    if not pid:
+        return None
+    if by == IPTABLES:
+        return Found(pid, interception.found_by_iptables(_run(key, pid, ["iptables-save", "-t", "nat"])))
+    if f"table ip {TABLE}\n" not in _run(key, pid, ["nft", "list", "tables", "ip"]):
+        return Found(pid, {})
+    listed = _run(key, pid, ["nft", "-s", "list", "table", "ip", TABLE])
+    wanted = interception.rules_of(entry) if entry is not None else {}
+    return Found(pid, interception.found_by_nftables(listed, wanted))
+
+
+def _run(key: str, pid: int, argv: list[str], text: str = "") -> str:
+    """Run a program in the network of ``pid``; return its output.
+
+    Raises:
+        KeyFault: SandboxGone where that has ended, NetworkNotReady where the program fails.
+    """
+    if not os.path.exists(netns_of(pid)):
+        raise KeyFault("SandboxGone", f"the sandbox of {key} ended while its rules were looked at")
+    words = ["nsenter", f"--net={netns_of(pid)}", "--", *argv]
+    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise KeyFault("NetworkNotReady", f"rules of {key}: {' '.join(argv)}: {done.stderr.strip()[:300]}")
+    return done.stdout

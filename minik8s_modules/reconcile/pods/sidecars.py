@@ -1,0 +1,55 @@
+"""The rules of a pod with a sidecar: the entry of section ``sidecars``, and what a node says of it. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import cast
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.interception import excluded
+from minik8s_modules.api.pods.sidecars import sidecar_of
+from minik8s_modules.module_utils.minik8s.entries.sidecars import SidecarEntry
+from minik8s_modules.reconcile.pods.pod_context import SANDBOX_MISSING
+from minik8s_modules.reconcile.values.values import PodEvent, PodInputs
+
+
+def sidecar_entry(pod: JsonObject, attempt: int, inputs: PodInputs) -> SidecarEntry | None:
+    """Return the entry for a sandbox of that attempt, None for a pod without a sidecar or with its node's network."""
+    if objects.spec(pod).get("hostNetwork") or not sidecar_of(objects.spec(pod)):
+        return None
+    left_out = excluded(pod)
+    fields: SidecarEntry = {
+        "attempt": attempt,
+        "node_addresses": _addresses(inputs),
+        "exclude_inbound_ports": list(left_out.inbound_ports),
+        "exclude_outbound_ports": list(left_out.outbound_ports),
+        "exclude_outbound_ranges": list(left_out.outbound_ranges),
+    }
+    return cast("SidecarEntry", {name: value for name, value in fields.items() if value != []})
+
+
+def _addresses(inputs: PodInputs) -> list[str]:
+    """Return what the node's own connections to the pod come from: the gateway of its range, and its own addresses."""
+    found = objects.status(inputs.node).get("addresses") or []
+    own = {str(one.get("address")) for one in found if one.get("type") in {"InternalIP", "ExternalIP"}}
+    if (cidr := objects.spec(inputs.node).get("podCIDR")) and not inputs.settings.plugin.driver:
+        own.add(str(ipaddress.IPv4Network(cidr).network_address + 1))
+    return sorted(address for address in own if _is_ipv4(address))
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def rule_events(pod: JsonObject, inputs: PodInputs) -> tuple[PodEvent, ...]:
+    """Return the event of rules that the node could not make; that the sandbox is not there is told of the sandbox."""
+    error = inputs.errors.get(f"sidecars/{objects.uid(pod)}")
+    if not error or error.get("reason") == SANDBOX_MISSING:
+        return ()
+    text = f"Failed to lead the Pod's connections to its sidecar: {error.get('message')}"
+    return (PodEvent("Warning", "FailedSidecarRules", text, f"rules-failed/{text}"),)
