@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from minik8s_modules.api.kinds import POD, SERVICE
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import drifting
 from minik8s_modules.reconcile.network.services import kubernetes_address
 from tests.integration.services.conftest import SICK
@@ -171,6 +172,57 @@ def test_a_container_killed_for_memory_says_so_whichever_of_its_processes_was(ip
     ipvs.delete("hungry")
     left = ["find", "/sys/fs/cgroup", "-name", f"*{made['metadata']['uid'].replace('-', '_')}*"]
     ipvs.until(lambda: not ipvs.lab.run(NODE, left), 60)
+
+
+def test_profiles_of_apparmor_confine_containers_where_the_kernel_has_it(ipvs: LabCluster) -> None:
+    enabled = ["sh", "-c", "cat /sys/module/apparmor/parameters/enabled || true"]
+    if not ipvs.lab.run(NODE, enabled).startswith("Y"):
+        pytest.skip("the kernel of this lab has no AppArmor")
+    profile = "profile team flags=(attach_disconnected) { file, deny /tmp/** w, signal, }"
+    ipvs.lab.run(NODE, ["sh", "-c", f"echo '{profile}' | apparmor_parser --replace"])
+    asked: dict[str, JsonObject] = {
+        "usual": {},
+        "default": {"type": "RuntimeDefault"},
+        "free": {"type": "Unconfined"},
+        "own": {"type": "Localhost", "localhostProfile": "team"},
+        "missing": {"type": "Localhost", "localhostProfile": "nobody-loaded-it"},
+    }
+    told = "cat /proc/1/attr/current; touch /tmp/x && echo wrote"
+    containers = [
+        {
+            "name": name,
+            "image": "minik8s/busybox:1",
+            "command": ["sh", "-c", f"{told}; sleep 3600"],
+            "securityContext": {"appArmorProfile": one} if one else {},
+        }
+        for name, one in asked.items()
+    ]
+    ipvs.admin.create(
+        POD, {"metadata": {"name": "confined", "namespace": "default"}, "spec": {"containers": containers}}
+    )
+
+    def statuses() -> dict[str, JsonObject]:
+        return {one["name"]: one for one in ipvs.pod("confined")["status"].get("containerStatuses") or []}
+
+    def said(name: str) -> list[str]:
+        return ipvs.lab.run(NODE, ["docker", "logs", statuses()[name]["containerID"].rpartition("/")[2]]).split()
+
+    ipvs.until(lambda: sum("running" in one["state"] for one in statuses().values()) == len(asked) - 1, 180)
+    ipvs.until(lambda: all(said(name) for name in asked if name != "missing"), 60)
+    for name in ("usual", "default"):
+        assert said(name) == ["docker-default", "(enforce)", "wrote"], name
+    assert said("free") == ["unconfined", "wrote"]
+    assert said("own")[:2] == ["team", "(enforce)"]
+    assert "wrote" not in said("own")
+    waiting = statuses()["missing"]["state"]["waiting"]
+    assert waiting["reason"] == "CreateContainerConfigError"
+    assert "profile nobody-loaded-it: it is not loaded on this node" in waiting["message"]
+    # no restart of anything: it starts once somebody has loaded it
+    ipvs.lab.run(
+        NODE, ["sh", "-c", f"echo '{profile.replace('team', 'nobody-loaded-it')}' | apparmor_parser --replace"]
+    )
+    ipvs.until(lambda: "running" in statuses()["missing"]["state"], 180)
+    ipvs.delete("confined")
 
 
 @pytest.mark.parametrize("skew_s", [3600.0, -3600.0], ids=["ahead", "behind"])

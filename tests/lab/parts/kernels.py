@@ -89,7 +89,8 @@ def find(host: Host, places: Places, wanted: str = "", environment: Mapping[str,
         return debian(host, places)
     if named:
         return _named(host, places, Path(named))
-    ready = sorted((places.project.parent / "shared" / "lab").glob("uml-linux-*.tar.xz"))
+    shared = places.project.parent / "shared" / "lab"
+    ready = sorted(shared.glob("next/uml-linux-*.tar.xz")) or sorted(shared.glob("uml-linux-*.tar.xz"))
     if ready:
         return _unpacked(host, places, ready[-1])
     built = built_folder(places)

@@ -30,6 +30,8 @@ OF_CONTAINER = "container/"
 LOCALHOST = "localhost/"
 CONFIG_ERROR = "CreateContainerConfigError"
 APPARMOR = "/sys/module/apparmor/parameters/enabled"
+APPARMOR_PROFILES = "/sys/kernel/security/apparmor/profiles"
+"""Those that are loaded, a line each: ``NAME (MODE)``; missing where securityfs is not mounted."""
 OOM_SCORE = "/proc/self/oom_score_adj"
 OOM_SCORES = range(-1000, 1001)  # proc(5)
 LEAST_OOM_SCORE = -998  # kubelet's lowest for a pod's processes
@@ -133,6 +135,11 @@ def _apparmor(profile: str) -> str:
     enabled = (read_bytes(APPARMOR) or b"").strip() == b"Y"
     if profile != "unconfined" and not enabled:
         raise KeyFault(CONFIG_ERROR, f"Cannot enforce AppArmor profile {profile}: AppArmor is not enabled on the host")
+    loaded = (read_bytes(APPARMOR_PROFILES) or b"").decode(errors="replace").splitlines()
+    # Docker would start the container, and fail with words that name no profile; its own is loaded by itself
+    if loaded and profile not in {"unconfined", *(line.rpartition(" (")[0] for line in loaded)}:
+        how = "load it with apparmor_parser"
+        raise KeyFault(CONFIG_ERROR, f"Cannot enforce AppArmor profile {profile}: it is not loaded on this node; {how}")
     return profile
 
 
