@@ -69,6 +69,10 @@ class Configuration:
         """Return the mapping at dotted ``key``; all below it counts as read."""
         return dict(self._typed(key, (Mapping,), "a mapping", None))
 
+    def rows(self, key: str) -> list[Any]:
+        """Return the list at dotted ``key``, whatever it holds; all of it counts as read."""
+        return list(self._typed(key, (list,), "a list", None))
+
     def has(self, key: str) -> bool:
         """Return whether dotted ``key`` is given and not null."""
         return self._find(key) is not None

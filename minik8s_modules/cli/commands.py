@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from minik8s_modules import __version__
-from minik8s_modules.cli import completing, joining, machines, options, tokens
+from minik8s_modules.cli import completing, joining, machines, options, tokens, virtual_nodes
 from minik8s_modules.cli.mesh import rolling_updates
 from minik8s_modules.cli.options import Subparsers, add, add_filename, add_namespace, add_words
 from minik8s_modules.client.api import ApiClient
@@ -90,6 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
     joining.declare(known)
     machines.declare(known)
     rolling_updates.declare(known)
+    virtual_nodes.declare(known)
     shells = add(
         known, "completion", lambda _client, given: completing.script(given), "print the completion script of a shell",
         examples="""

@@ -21,7 +21,9 @@ from minik8s_modules.cli.original import translating
 if TYPE_CHECKING:
     import argparse
 
-OWN = frozenset({"advise", "inject", "plan", "drift", "why", "trace", "node", "token", "reconciler", "completion"})
+OWN = frozenset(
+    {"advise", "inject", "plan", "drift", "why", "trace", "node", "token", "reconciler", "virtual-node", "completion"}
+)
 _ROLLING_UPDATES = frozenset({"rollingupdate", "rollingupdates", "ru"})
 """Types whose ``rollout`` kubectl does not know."""
 _GROUPS = (["node"], ["token"])

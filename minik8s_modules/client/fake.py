@@ -203,6 +203,9 @@ class FakeApi:
             new = with_policy(kind, copy.deepcopy(old), {"propagationPolicy": propagation})
             new["metadata"].setdefault("deletionTimestamp", rfc3339(self._clock.now()))
             waits = kind == POD and objects.spec(old).get("nodeName") and grace_s != 0
+            if waits:
+                asked = objects.spec(old).get("terminationGracePeriodSeconds", 30) if grace_s is None else grace_s
+                new["metadata"].setdefault("deletionGracePeriodSeconds", asked)
             return self._remove_or_put(kind, new, keep=bool(waits))
 
     def delete_collection(self, kind: Kind, namespace: str) -> JsonObject:
@@ -269,7 +272,8 @@ class FakeApi:
         new = copy.deepcopy(new)
         if new == old:
             return new
-        return self._remove_or_put(kind, new, keep=not objects.is_deleting(new))
+        waits = objects.dig(new, "metadata", "deletionGracePeriodSeconds")
+        return self._remove_or_put(kind, new, keep=bool(waits) or not objects.is_deleting(new))
 
     def _remove_or_put(self, kind: Kind, new: JsonObject, *, keep: bool) -> JsonObject:
         key = _id(kind, objects.namespace(new), objects.name(new))

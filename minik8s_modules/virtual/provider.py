@@ -193,7 +193,14 @@ class Duplex(Input, Output, Protocol):
 
 
 class Provider(ABC, PodLifecycleHandler):
-    """The base of every provider; see the top of this file."""
+    """The base of every provider; see the top of this file.
+
+    Attributes:
+        resolves_environment: whether ``create_pod`` wants variables with their values. Where it does not, ``env`` and
+            ``envFrom`` come as they were written, and no ConfigMap or Secret is looked up.
+    """
+
+    resolves_environment = True
 
     @abstractmethod
     def create_pod(self, pod: JsonObject) -> None:

@@ -223,7 +223,7 @@ def change(backend: Backend, target: Target, mutate: Mutation, options: Options)
         old, new = _present(target.kind, item)
         new = mutate(new)
         asked = metadata(new).get("resourceVersion")
-        if asked and asked != str(item.revision):
+        if asked not in _WHATEVER and asked != str(item.revision):
             if attempt or not _may_be_behind(asked, item.revision):
                 raise Conflict(target.kind, target.name)
             item = backend.latest(target)
@@ -255,6 +255,8 @@ def _is_outdated(kind: Kind, item: CachedObject) -> bool:
     return kind.custom is not None and orjson.loads(item.data).get("apiVersion") != kept_version(kind)
 
 
+# "0" is no version, as in Kubernetes: virtual-kubelet writes statuses so, whatever is there
+_WHATEVER = frozenset({None, "", "0"})
 _LONGEST_REVISION = 19  # digits that fit into 63 bits; Python refuses to read numbers of more than 4,300
 
 

@@ -27,6 +27,7 @@ IDENTITIES = {
     "reconciler": "system:minik8s:reconciler",
     "pilot": "system:minik8s:pilot",
     "monitoring": "system:minik8s:monitoring",
+    "virtual": "system:minik8s:virtual",
 }
 
 

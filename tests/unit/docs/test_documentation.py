@@ -104,7 +104,16 @@ def read_by(*rooms: str) -> set[str]:
 def test_every_configuration_key_is_documented() -> None:
     page = REPOSITORY / "docs" / "reference" / "configuration.md"
     read = read_by(
-        "apiserver", "client", "controllers", "gateway", "mesh", "monitoring", "reconcile", "scheduler", "streams"
+        "apiserver",
+        "client",
+        "controllers",
+        "gateway",
+        "mesh",
+        "monitoring",
+        "reconcile",
+        "scheduler",
+        "streams",
+        "virtual",
     )
     documented = {word for word in words(page) if KEY.match(word)}
     assert len(read) > 60

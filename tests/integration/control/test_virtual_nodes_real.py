@@ -1,0 +1,173 @@
+"""Virtual nodes on a real API server with scheduler and controllers: registered, scheduled to, told, restarted.
+
+The daemon has its own identity, and so its own rights. virtual-kubelet's end-to-end tests are ported here
+(``test/e2e``, ``EndToEndTestSuite``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, LEASE, NODE, POD, SECRET
+from minik8s_modules.api.objects import JsonObject
+from tests.integration.control.conftest import Cluster, Daemon, pod
+from tests.support.waiting import until
+
+TOLERATED = [{"key": "virtual-kubelet.io/provider", "operator": "Exists"}]
+NODES = ("far-0", "far-1")
+OTHER = "alone"
+
+
+def _configure(cluster: Cluster, role: str, nodes: list[dict[str, Any]], **more: Any) -> Daemon:
+    daemon = cluster.daemon("virtual")
+    daemon.config = cluster.folder / f"{role}.yml"
+    daemon.log = daemon.config.with_suffix(".log")
+    configuration = {"kubeconfig": str(cluster.kubeconfig("virtual")), "nodes": nodes, "lease_seconds": 8, **more}
+    daemon.config.write_text(yaml.safe_dump(configuration))
+    return daemon
+
+
+@pytest.fixture(scope="module")
+def virtual(cluster: Cluster, daemon: Daemon, scheduler: Daemon) -> Iterator[Daemon]:
+    """Yield the daemon with two nodes of the provider mock, running."""
+    row = {"name": "far-{index}", "count": 2, "provider": "mock", "config": {"cpu": "8"}}
+    virtual = _configure(cluster, "virtual", [row]).start()
+    for name in NODES:
+        until(lambda name=name: _is_ready(cluster, name))
+    yield virtual
+    virtual.stop()
+
+
+def _is_ready(cluster: Cluster, name: str) -> bool:
+    try:
+        node = cluster.admin.get(NODE, name)
+    except NotFound:
+        return False
+    return (objects.condition(node, "Ready") or {}).get("status") == "True"
+
+
+def _pod(cluster: Cluster, name: str, namespace: str) -> JsonObject | None:
+    try:
+        return cluster.admin.get(POD, name, namespace)
+    except NotFound:
+        return None
+
+
+def _phase(cluster: Cluster, name: str, namespace: str) -> str:
+    return str(objects.status(_pod(cluster, name, namespace) or {}).get("phase") or "gone")
+
+
+def _reasons(cluster: Cluster, namespace: str) -> set[str]:
+    return {str(each["reason"]) for each in cluster.admin.list(EVENT, namespace).items}
+
+
+@pytest.fixture
+def space(cluster: Cluster, virtual: Daemon) -> str:
+    return cluster.namespace()
+
+
+def test_a_virtual_node_is_a_node(cluster: Cluster, virtual: Daemon) -> None:
+    node = cluster.admin.get(NODE, "far-0")
+    assert objects.labels(node)["type"] == "virtual-kubelet"
+    assert node["spec"]["taints"][0]["key"] == "virtual-kubelet.io/provider"
+    assert node["status"]["capacity"]["cpu"] == "8"
+    lease = until(lambda: cluster.admin.get(LEASE, "far-0", "kube-node-lease"))
+    before = lease["spec"]["renewTime"]
+    until(lambda: cluster.admin.get(LEASE, "far-0", "kube-node-lease")["spec"]["renewTime"] != before)
+
+
+def test_a_pod_that_tolerates_it_is_scheduled_runs_and_goes(cluster: Cluster, space: str) -> None:
+    cluster.admin.create(POD, pod("one", space, tolerations=TOLERATED))
+    until(lambda: _phase(cluster, "one", space) == "Running")
+    running = _pod(cluster, "one", space)
+    assert running is not None
+    assert running["spec"]["nodeName"] in NODES
+    kinds = {each["type"]: each["status"] for each in running["status"]["conditions"]}
+    assert kinds == {"PodScheduled": "True", "Initialized": "True", "ContainersReady": "True", "Ready": "True"}
+    assert running["status"]["qosClass"] == "BestEffort"
+    until(lambda: "ProviderCreateSuccess" in _reasons(cluster, space))
+    cluster.admin.delete(POD, "one", space, grace_s=30)
+    until(lambda: _phase(cluster, "one", space) == "gone", timeout_s=25)  # long before its grace is over
+
+
+def test_a_pod_that_does_not_tolerate_it_stays_away(cluster: Cluster, space: str) -> None:
+    cluster.admin.create(POD, pod("shy", space))
+    cluster.admin.create(POD, pod("bold", space, tolerations=TOLERATED))
+    until(lambda: _phase(cluster, "bold", space) == "Running")
+    assert "nodeName" not in (_pod(cluster, "shy", space) or {})["spec"]
+
+
+def test_a_pod_is_deleted_by_force(cluster: Cluster, space: str) -> None:
+    cluster.admin.create(POD, pod("one", space, nodeName="far-0"))
+    until(lambda: _phase(cluster, "one", space) == "Running")
+    cluster.admin.delete(POD, "one", space, grace_s=0)
+    assert _phase(cluster, "one", space) == "gone"
+    cluster.admin.create(POD, pod("one", space, nodeName="far-0"))
+    until(lambda: _phase(cluster, "one", space) == "Running")
+
+
+@pytest.mark.parametrize("kind", ["configMap", "secret"])
+def test_an_environment_waits_for_what_is_mandatory(cluster: Cluster, space: str, kind: str) -> None:
+    one = pod("one", space, nodeName="far-0")
+    one["spec"]["containers"][0]["envFrom"] = [{f"{kind}Ref": {"name": "later"}}]
+    cluster.admin.create(POD, one)
+    two = pod("two", space, nodeName="far-0")
+    two["spec"]["containers"][0]["envFrom"] = [{f"{kind}Ref": {"name": "later", "optional": True}}]
+    cluster.admin.create(POD, two)
+    called = "ConfigMap" if kind == "configMap" else "Secret"
+    until(lambda: f"Mandatory{called}NotFound" in _reasons(cluster, space))
+    until(lambda: f"Optional{called}NotFound" in _reasons(cluster, space))
+    until(lambda: _phase(cluster, "two", space) == "Running")
+    assert _phase(cluster, "one", space) == "Pending"
+    made = {"metadata": {"name": "later", "namespace": space}}
+    if kind == "configMap":
+        cluster.admin.create(CONFIG_MAP, {**made, "data": {"A": "1"}})
+    else:
+        cluster.admin.create(SECRET, {**made, "stringData": {"A": "1"}})
+    until(lambda: _phase(cluster, "one", space) == "Running")
+
+
+def test_a_deployment_is_rolled_out_and_survives_kill_9(cluster: Cluster, virtual: Daemon, space: str) -> None:
+    template = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "app", "image": "x:1"}], "tolerations": TOLERATED},
+    }
+    spec = {"replicas": 6, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    cluster.admin.create(DEPLOYMENT, {"metadata": {"name": "web", "namespace": space}, "spec": spec})
+    until(lambda: cluster.admin.get(DEPLOYMENT, "web", space)["status"].get("readyReplicas") == 6)
+    virtual.kill9()
+    cluster.admin.patch(DEPLOYMENT, "web", space, {"spec": {"replicas": 3}})
+    virtual.start()
+
+    def settled() -> bool:
+        pods = cluster.admin.list(POD, space).items
+        return len(pods) == 3 and all(objects.status(each).get("phase") == "Running" for each in pods)
+
+    until(settled)
+
+
+def test_a_node_with_its_own_certificate_carries_itself(cluster: Cluster, virtual: Daemon, space: str) -> None:
+    """Node authorization suffices for one node: it sees its own Pods, and what they name."""
+    certificate = cluster.server.identity(f"system:node:{OTHER}", "system:nodes")
+    kubeconfig = cluster.folder / "alone.kubeconfig"
+    from tests.support.pki import write_kubeconfig  # noqa: PLC0415 - one test of many
+
+    write_kubeconfig(kubeconfig, cluster.server.url, cluster.server.authority.ca, certificate)
+    daemon = _configure(cluster, "alone", [{"name": OTHER, "provider": "mock"}], kubeconfig=str(kubeconfig)).start()
+    try:
+        until(lambda: _is_ready(cluster, OTHER))
+        one = pod("one", space, nodeName=OTHER)
+        one["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "mine"}}]
+        cluster.admin.create(CONFIG_MAP, {"metadata": {"name": "mine", "namespace": space}, "data": {"A": "1"}})
+        cluster.admin.create(POD, one)
+        until(lambda: _phase(cluster, "one", space) == "Running")
+        cluster.admin.delete(POD, "one", space, grace_s=30)
+        until(lambda: _phase(cluster, "one", space) == "gone")
+    finally:
+        daemon.stop()
