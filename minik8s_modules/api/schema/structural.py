@@ -25,7 +25,7 @@ from minik8s_modules.api.schema.shapes import (
     kind_shape,
     shape,
 )
-from minik8s_modules.base.clock import parse_rfc3339
+from minik8s_modules.base.clock import parse_rfc3339, rfc3339
 
 __all__ = [
     "KUBERNETES_VERSION",
@@ -180,11 +180,12 @@ def prune(kind: Kind, obj: JsonObject) -> None:
 
     Go's encoder leaves the last ones out (``omitempty``); kept, ``labels: {}`` of a manifest would be a difference for
     ``kubectl diff`` for ever. A null item of a list or map becomes its zero value. Free-form parts (RawExtension,
-    managedFields) and our own kinds are left as they are.
+    managedFields) and our own kinds are left as they are. Times lose fractions of seconds.
     """
     _prune(kind_shape(kind), obj)
 
 
+_SECONDS = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
@@ -213,9 +214,22 @@ def _prune(at: Shape, value: Any) -> None:
         for name in gone:
             del value[name]
         for name, inner in value.items():
-            _prune(fields[name], inner)
+            if fields[name].definition == _SECONDS:
+                value[name] = _whole_seconds(inner)
+            else:
+                _prune(fields[name], inner)
     elif at.items is not None:
         _prune_items(at, at.items, value)
+
+
+def _whole_seconds(value: Any) -> Any:
+    """Return a time as ``metav1.Time`` keeps it; what is written with a fraction is cut (KWOK writes nanoseconds)."""
+    if not isinstance(value, str) or "." not in value:
+        return value
+    try:
+        return rfc3339(parse_rfc3339(value))
+    except ValueError:
+        return value  # validation says so
 
 
 def _is_dropped(at: Shape, name: str, inner: Any) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound
 from minik8s_modules.api.kinds import LEASE, NODE
+from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.client.interface import Api
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE = "kube-node-lease"
 STALE_AFTER_S = 40.0
+STALE_AT_MOST_S = 600.0
 # the conditions a kubelet reports; Ready is made Unknown also where it was never written
 _REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
@@ -37,10 +39,19 @@ class NodeVerdict(NamedTuple):
     look_again_s: float
 
 
-def decide_node_health(node: JsonObject, unrenewed_s: float, now: str) -> NodeVerdict:
+def stale_after_s(node: JsonObject, lease: JsonObject | None) -> float:
+    """Return after how long without a renewal a node is Unknown: a virtual one may ask for more than 40 s by its Lease.
+
+    Thousands of nodes in one process renew every minute or so; a machine is always judged after 40 s, as in Kubernetes.
+    """
+    asked = objects.spec(lease or {}).get("leaseDurationSeconds")
+    return min(max(STALE_AFTER_S, float(asked or 0)), STALE_AT_MOST_S) if is_virtual(node) else STALE_AFTER_S
+
+
+def decide_node_health(node: JsonObject, unrenewed_s: float, now: str, stale_s: float = STALE_AFTER_S) -> NodeVerdict:
     """Return what to write about ``node`` whose Lease was last seen to change ``unrenewed_s`` seconds ago."""
-    if unrenewed_s < STALE_AFTER_S:
-        return NodeVerdict((), STALE_AFTER_S - unrenewed_s)
+    if unrenewed_s < stale_s:
+        return NodeVerdict((), stale_s - unrenewed_s)
     conditions = []
     for kind in _REPORTED:
         known = objects.condition(node, kind)
@@ -88,7 +99,8 @@ class NodeController(Shell[Key]):
             seen = self._renewed_at.setdefault(key.name, self._clock.monotonic())
         # while the API was away no renewal could be seen, nor made: that time is held against nobody
         unrenewed_s = min(self._clock.monotonic() - seen, self._leases.healthy_for_s())
-        verdict = decide_node_health(node, unrenewed_s, rfc3339(self._clock.now()))
+        stale_s = stale_after_s(node, self._leases.get(LEASE_NAMESPACE, key.name))
+        verdict = decide_node_health(node, unrenewed_s, rfc3339(self._clock.now()), stale_s)
         self._queue.add_after(key, verdict.look_again_s)
         if verdict.conditions:
             self._write(key.name, node, verdict.conditions)

@@ -17,6 +17,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import LEASE, NODE, POD_ADDRESS, POD_CIDR
 from minik8s_modules.api.nodes.pod_cidrs import ASSIGNED, QUARANTINED, claim_name, claim_of
+from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.controllers.core.steps import Again, Create, Delete, Step, Tell, WriteStatus
@@ -124,7 +125,8 @@ class PodCidrController(Looping):
         if node is None and self._exists(key.name):
             return  # its event is on the way
         if node is not None and self._cluster_cidr and not objects.spec(node).get("podCIDR"):
-            self._give(node)
+            if not is_virtual(node):  # one that wants a range says which
+                self._give(node)
             return
         steps = decide_pod_cidrs(key.name, self._found(key.name, node), self._context.clock.now())
         for step in steps:

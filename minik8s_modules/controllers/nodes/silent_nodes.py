@@ -1,10 +1,10 @@
 """Pods of a node that nobody hears of are not ready: services send nobody there, budgets do not count on them.
 
 Their statuses would else stay as they were before the cable was pulled. Only a node that has not been ready for 25 s
-counts, so that a Docker that restarts or a gateway that is exchanged costs no service an endpoint. Where no node at all
-is ready the fault is ours, and nothing is said about any pod. Whoever hears of the node again
-(reconcile/status/status.py) tells the truth again. Source: kubernetes ``pkg/controller/nodelifecycle``
-(``MarkPodsNotReady``).
+counts, so that a Docker that restarts or a gateway that is exchanged costs no service an endpoint. Where no machine at
+all is ready the fault is ours, and nothing is said about the pods of any; of those of a virtual node, where no node is.
+Whoever hears of the node again (reconcile/status/status.py) tells the truth again. Source: kubernetes
+``pkg/controller/nodelifecycle`` (``MarkPodsNotReady``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datetime import datetime
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NODE, POD
+from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.core import pods as podlib
@@ -41,7 +42,7 @@ def decide_silence(
         silent_s: for how long ``node`` has been seen not ready; of no interest while it is.
         now: of conditions.
     """
-    if is_ready(node) or not any(is_ready(each) for each in nodes):
+    if is_ready(node) or not any(is_ready(each) for each in nodes if is_witness(each, node)):
         return []
     if silent_s < UNHEARD_S:
         return [Again(UNHEARD_S - silent_s)]
@@ -51,6 +52,14 @@ def decide_silence(
 def is_ready(node: JsonObject) -> bool:
     """Return whether the node says that it is ready."""
     return (objects.condition(node, _READY) or {}).get("status") == "True"
+
+
+def is_witness(other: JsonObject, node: JsonObject) -> bool:
+    """Return whether ``other``, if it is ready, shows that it is not our fault that ``node`` is silent.
+
+    Virtual nodes live in a process that may run beside the control plane: they say nothing of the machines.
+    """
+    return is_virtual(node) or not is_virtual(other)
 
 
 def _unready(pod: JsonObject, now: datetime) -> Patch:

@@ -3,8 +3,8 @@
 Ready False is ``node.kubernetes.io/not-ready``, Unknown ``node.kubernetes.io/unreachable``, both NoExecute; a ready
 node has neither. One node is tainted every ten seconds at most. Where no node at all is ready the fault is probably
 ours: then no node has the taints, and nothing is evicted. Where more than half of a zone is not ready, no further node
-of it gets them. Source: kubernetes ``pkg/controller/nodelifecycle`` (``doNoExecuteTaintingPass``,
-``handleDisruption``).
+of it gets them. Virtual nodes do not count where it is about machines. Source: kubernetes
+``pkg/controller/nodelifecycle`` (``doNoExecuteTaintingPass``, ``handleDisruption``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from datetime import datetime
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound
 from minik8s_modules.api.kinds import NODE
+from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.core.steps import Again, Patch, Step, Tell
@@ -40,11 +41,12 @@ def decide_taints(nodes: Sequence[JsonObject], last_taint_s: float | None, now: 
         now: becomes timeAdded.
     """
     known = [node for node in nodes if _wanted(node) is not None]
-    none_ready = bool(known) and all(_wanted(node) for node in known)
+    machines = [node for node in known if not is_virtual(node)]
+    none_ready = {True: _are_all_silent(known), False: _are_all_silent(machines)}  # by whether a node is virtual
     steps: list[Step] = []
     late: list[tuple[JsonObject, str]] = []
     for node in known:
-        wanted, present = "" if none_ready else _wanted(node) or "", _present(node)
+        wanted, present = "" if none_ready[is_virtual(node)] else _wanted(node) or "", _present(node)
         if present == ({wanted} if wanted else set()):
             continue
         if wanted and not present:
@@ -54,6 +56,10 @@ def decide_taints(nodes: Sequence[JsonObject], last_taint_s: float | None, now: 
     if not late:
         return steps
     return [*steps, *_next(late, _halted_zones(known), last_taint_s, now)]
+
+
+def _are_all_silent(nodes: Sequence[JsonObject]) -> bool:
+    return bool(nodes) and all(_wanted(node) for node in nodes)
 
 
 def _next(
@@ -99,7 +105,8 @@ def _patch(node: JsonObject, wanted: str, now: datetime) -> Patch:
 
 
 def _zone(node: JsonObject) -> tuple[str, ...]:
-    return tuple(objects.labels(node).get(label, "") for label in _ZONE)
+    """Return the zone in which a node counts: virtual ones are in one of their own."""
+    return (*(objects.labels(node).get(label, "") for label in _ZONE), "virtual" if is_virtual(node) else "")
 
 
 def _halted_zones(nodes: Iterable[JsonObject]) -> set[tuple[str, ...]]:

@@ -10,6 +10,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.network import NetworkEntry, Peer
 from minik8s_modules.reconcile.values.values import Settings
@@ -18,12 +19,12 @@ KEY = "pod-network"
 
 
 def machines(nodes: Iterable[JsonObject]) -> dict[str, Peer]:
-    """Return range and address by node; those that lack one of them, or have another's range, are left out."""
+    """Return range and address by node; those that lack one, have another's range, or are virtual are left out."""
     found: dict[str, Peer] = {}
     ranges: set[str] = set()
     for node in sorted(nodes, key=objects.name):
         cidr, address = objects.spec(node).get("podCIDR"), _internal(node)
-        if cidr and address and cidr not in ranges:
+        if cidr and address and cidr not in ranges and not is_virtual(node):
             ranges.add(cidr)
             found[objects.name(node)] = {"cidr": cidr, "address": address}
     return found

@@ -89,6 +89,16 @@ def test_prune_drops_what_decoding_drops():
     assert obj["metadata"]["annotations"] == {"a": ""}
 
 
+def test_times_lose_fractions_of_seconds():
+    """KWOK writes nanoseconds; clients that parse strictly to seconds would stumble."""
+    node = {"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": "2026-11-22T01:25:46.748166484Z"}]}}
+    structural.prune(NODE, node)
+    assert node["status"]["conditions"][0]["lastHeartbeatTime"] == "2026-11-22T01:25:46Z"
+    lease = {"spec": {"renewTime": "2026-11-22T01:25:46.748166Z"}}
+    structural.prune(LEASE, lease)
+    assert lease["spec"]["renewTime"] == "2026-11-22T01:25:46.748166Z"
+
+
 def test_prune_drops_empty_lists_and_maps_that_may_be_left_out():
     obj = pod(nodeSelector={}, volumes=[], securityContext={}, containers=[])
     obj["metadata"].update({"labels": {}, "annotations": {}, "finalizers": []})

@@ -177,3 +177,21 @@ def test_a_claim_deleted_by_mistake_comes_back(api: FakeApi):
     uid = objects.uid(api.get(POD_CIDR, "10.244.3.0-24"))
     api.delete(POD_CIDR, "10.244.3.0-24")
     until(lambda: phase(api, "10.244.3.0/24") == "Assigned" and objects.uid(api.get(POD_CIDR, "10.244.3.0-24")) != uid)
+
+
+@pytest.mark.usefixtures("controller")
+def test_a_virtual_node_takes_no_range_unless_it_says_which(api: FakeApi):
+    def virtual(name: str, cidr: str = "") -> JsonObject:
+        made = node(name, cidr)
+        return {**made, "metadata": {**made["metadata"], "labels": {"type": "virtual-kubelet"}}}
+
+    api.create(NODE, virtual("far"))
+    api.create(NODE, virtual("asks", "10.250.0.0/24"))
+    until(lambda: phase(api, "10.250.0.0/24") == "Assigned")
+    api.create(NODE, node("n1"))
+    until(lambda: phase(api, "10.244.0.0/24") == "Assigned")
+    assert api.get(NODE, "n1")["spec"]["podCIDR"] == "10.244.0.0/24"
+    api.delete(NODE, "far")
+    api.create(NODE, node("n2"))
+    until(lambda: phase(api, "10.244.1.0/24") == "Assigned")
+    assert len(api.list(POD_CIDR).items) == 3

@@ -38,7 +38,10 @@ def pods(*told: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_decide_silence(path: Path):
     case = yaml.safe_load(path.read_text())
-    nodes = [node(name, ready) for name, ready in case["nodes"].items()]
+    nodes: list[dict[str, Any]] = [node(name, ready) for name, ready in case["nodes"].items()]
+    for each in nodes:
+        if each["metadata"]["name"] in case.get("virtual", []):
+            each["metadata"]["labels"] = {"type": "virtual-kubelet"}
     steps = decide_silence(nodes[0], nodes, pods(*PODS, ENDED), case["silent"], NOW)
     assert [words(step) for step in steps] == case["steps"]
 

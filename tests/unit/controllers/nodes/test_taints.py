@@ -35,10 +35,11 @@ def node(name: str, told: dict[str, Any]) -> dict[str, Any]:
     if "taint" in told:
         taints.append({"key": PREFIX + told["taint"], "effect": "NoExecute", "timeAdded": ago(77)})
     ready = {"type": "Ready", "status": told.get("ready"), "lastTransitionTime": ago(told.get("since", 5))}
+    labels = {"topology.kubernetes.io/zone": told.get("zone", ""), **({"type": "kwok"} if "virtual" in told else {})}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": told.get("zone", "")}},
+        "metadata": {"name": name, "labels": labels},
         "spec": {"taints": taints},
         "status": {"conditions": [ready] if "ready" in told else []},
     }

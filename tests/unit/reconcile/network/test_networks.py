@@ -106,3 +106,8 @@ def test_the_mtu_follows_the_driver_unless_it_is_told(tmp_path: Path) -> None:
 def test_what_the_configuration_cannot_mean_is_refused(tmp_path: Path, network: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         options(tmp_path, **network)
+
+
+def test_a_virtual_node_is_no_peer_even_with_a_range_of_its_own():
+    far = {**C, "metadata": {**C["metadata"], "labels": {"type": "virtual-kubelet"}}}
+    assert list(machines([A, far])) == ["a"]
