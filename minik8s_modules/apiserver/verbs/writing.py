@@ -222,8 +222,8 @@ def change(backend: Backend, target: Target, mutate: Mutation, options: Options)
     for attempt in range(CHANGE_ATTEMPTS):
         old, new = _present(target.kind, item)
         new = mutate(new)
-        asked = metadata(new).get("resourceVersion")
-        if asked not in _WHATEVER and asked != str(item.revision):
+        asked = metadata(new).get("resourceVersion") or _WHATEVER
+        if asked not in {_WHATEVER, str(item.revision)}:
             if attempt or not _may_be_behind(asked, item.revision):
                 raise Conflict(target.kind, target.name)
             item = backend.latest(target)
@@ -256,7 +256,7 @@ def _is_outdated(kind: Kind, item: CachedObject) -> bool:
 
 
 # "0" is no version, as in Kubernetes: virtual-kubelet writes statuses so, whatever is there
-_WHATEVER = frozenset({None, "", "0"})
+_WHATEVER = "0"
 _LONGEST_REVISION = 19  # digits that fit into 63 bits; Python refuses to read numbers of more than 4,300
 
 
