@@ -38,8 +38,7 @@ def virtual(cluster: Cluster, daemon: Daemon, scheduler: Daemon) -> Iterator[Dae
     """Yield the daemon with two nodes of the provider mock, running."""
     row = {"name": "far-{index}", "count": 2, "provider": "mock", "config": {"cpu": "8"}}
     virtual = _configure(cluster, "virtual", [row]).start()
-    for name in NODES:
-        until(lambda name=name: _is_ready(cluster, name))
+    until(lambda: all(_is_ready(cluster, name) for name in NODES))
     yield virtual
     virtual.stop()
 

@@ -55,10 +55,10 @@ def test_all_sources_become_plain_variables() -> None:
 
 
 MISSING = {
-    "ConfigMapNotFound": (_from("configMapKeyRef", "never", "A"), []),
-    "ConfigMapKeyNotFound": (_from("configMapKeyRef", "settings", "never"), []),
-    "SecretNotFound": (_from("secretKeyRef", "never", "A"), []),
-    "SecretKeyNotFound": (_from("secretKeyRef", "keys", "never"), []),
+    "ConfigMapNotFound": ("configMapKeyRef", "never", "A"),
+    "ConfigMapKeyNotFound": ("configMapKeyRef", "settings", "never"),
+    "SecretNotFound": ("secretKeyRef", "never", "A"),
+    "SecretKeyNotFound": ("secretKeyRef", "keys", "never"),
 }
 
 
@@ -66,14 +66,13 @@ MISSING = {
 def test_what_is_mandatory_and_missing_is_an_error_with_an_event(reason: str) -> None:
     told: list[Problem] = []
     with pytest.raises(MissingReference, match="default/"):
-        resolved(_pod([MISSING[reason][0]]), CLUSTER, Surroundings(NODE), told.append)
+        resolved(_pod([_from(*MISSING[reason])]), CLUSTER, Surroundings(NODE), told.append)
     assert [each.reason for each in told] == [f"Mandatory{reason}"]
 
 
 @pytest.mark.parametrize("reason", MISSING)
 def test_what_is_optional_and_missing_is_only_an_event(reason: str) -> None:
-    variable = MISSING[reason][0]
-    next(iter(variable["valueFrom"].values()))["optional"] = True
+    variable = _from(*MISSING[reason], optional=True)
     values, told = _resolve(_pod([variable]))
     assert [each.reason for each in told] == [f"Optional{reason}"]
     assert "X" not in values
