@@ -11,13 +11,22 @@ import pytest
 import yaml
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import NAMESPACE, NODE, POD, PRIORITY_CLASS, SERVICE
+from minik8s_modules.api.kinds import (
+    CSI_NODE,
+    NAMESPACE,
+    NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    PRIORITY_CLASS,
+    SERVICE,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.leader import Token
 from minik8s_modules.scheduler.running.scheduler import Scheduler
-from tests.benchmarks.deciding.scheduler_perf.operations import FIELDS, NotUnderstood, read
+from tests.benchmarks.deciding.scheduler_perf.operations import FIELDS, VOLUMES, NotUnderstood, read
 from tests.benchmarks.deciding.scheduler_perf.templates import template
 from tests.benchmarks.deciding.scheduler_perf.workload import Workload
 from tests.support.waiting import until
@@ -47,6 +56,13 @@ FILES: dict[str, JsonObject] = {
     "named-open.yaml": pod("p-{{ .Index }}"),
     "service.yaml": {"apiVersion": "v1", "kind": "Service", "metadata": {"generateName": "s-"}, "spec": {}},
     "space.yaml": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "x", "labels": {"a": "b"}}},
+    "volume.yaml": {"apiVersion": "v1", "kind": "PersistentVolume", "spec": {"csi": {"driver": "a.b"}}},
+    "claim.yaml": {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "spec": {},
+        "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "true"}},
+    },
     "strange.yaml": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "{{ range .Index }}"}},
 }
 
@@ -78,7 +94,7 @@ def written(tmp_path: Path) -> Callable[..., Path]:
     def write(*operations: JsonObject, params: JsonObject | None = None, **case: Any) -> Path:
         given = [{**one} for one in operations]
         for one in given:
-            for field in ("podTemplatePath", "templatePath", "namespaceTemplatePath"):
+            for field in ("podTemplatePath", "templatePath", "namespaceTemplatePath", *VOLUMES):
                 if field in one:
                     one[field] = f"../templates/{one[field]}"
         (tmp_path / "misc").mkdir(exist_ok=True)
@@ -223,6 +239,22 @@ def test_pods_of_priority_preempt_by_a_class_of_their_value(api: FakeApi, run: R
     assert {objects.spec(one)["priorityClassName"] for one in pods(api, "namespace-2")} == {"priority-10"}
 
 
+def test_pods_have_volumes_of_their_own_of_which_a_node_has_so_many(api: FakeApi, run: Run):
+    room = {"nodeAllocatable": {"own": "7"}, "csiNodeAllocatable": {"a.b": {"count": 2}}}
+    files = {"persistentVolumeTemplatePath": "volume.yaml", "persistentVolumeClaimTemplatePath": "claim.yaml"}
+    tried = {"opcode": "barrier", "stageRequirement": "Attempted"}
+    run(
+        {**NODES, "nodeAllocatableStrategy": room}, {**PODS, **files, "count": 8, "skipWaitToCompletion": True}, tried,
+    )  # fmt: skip
+    assert {one["status"]["allocatable"]["own"] for one in api.list(NODE).items} == {"7"}
+    assert [one["spec"]["drivers"][0]["allocatable"] for one in api.list(CSI_NODE).items] == [{"count": 2}] * 3
+    assert placed(api, "namespace-1") == 6
+    claims = {objects.name(one): objects.spec(one)["volumeName"] for one in api.list(PERSISTENT_VOLUME_CLAIM).items}
+    volumes = {objects.name(one): objects.spec(one)["claimRef"]["name"] for one in api.list(PERSISTENT_VOLUME).items}
+    assert {volumes[volume]: volume for volume in claims.values()} == claims
+    assert claims["pvc-7"] == "namespace-1-vol-7"
+
+
 def test_any_objects_are_made_and_updated_by_their_index(api: FakeApi, run: Run):
     made = {"opcode": "createAny", "namespace": "n", "templatePath": "named.yaml", "count": 2}
     update = {**made, "opcode": "updateAny", "templatePath": "named-open.yaml", "updatePerSecond": 100}
@@ -244,7 +276,8 @@ def test_collecting_is_begun_and_ended_by_namespaces_and_labels(api: FakeApi, ru
     [
         ({"opcode": "createResourceDriver"}, "createResourceDriver is not understood; there are createNodes"),
         ({**PODS, "steadyState": True}, r"operation 0 \(createPods\): steadyState is not understood"),
-        ({**NODES, "nodeAllocatableStrategy": {}}, "nodeAllocatableStrategy is not understood"),
+        ({**NODES, "nodeAllocatableStrategy": {"swap": {}}}, "swap is not understood in nodeAllocatableStrategy"),
+        ({**PODS, "persistentVolumeTemplatePath": "v.yaml"}, "persistentVolumeClaimTemplatePath belong together"),
         ({"opcode": "createPods"}, "count is missing"),
         ({"opcode": "createPods", "countParam": "$x"}, "countParam: the workload has no parameter x"),
         ({"opcode": "churn", "mode": "swap", "templatePaths": []}, "mode is swap, not create or recreate"),

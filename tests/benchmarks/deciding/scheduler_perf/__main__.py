@@ -3,8 +3,8 @@
     python -m tests.benchmarks.deciding.scheduler_perf KUBECONFIG FOLDER/misc/performance-config.yaml CASE WORKLOAD
 
 FOLDER is test/integration/scheduler_perf of Kubernetes 1.32. Measured is as upstream does: a watch sees pods get their
-nodes, and each second is a sample. Operations for dynamic resources, volumes by templates of a createPods and the
-steady state are refused by name. The server should be new: nodes and pods that are there already count.
+nodes, and each second is a sample. Operations for dynamic resources and the steady state are refused by name. The
+server should be new: nodes and pods that are there already count.
 """
 
 from __future__ import annotations

@@ -56,11 +56,20 @@ class PerfCase(NamedTuple):
         return sorted({path for path in (*named, *churned, self.pod_template) if path})
 
 
-_PODS = {"count", "countParam", "namespace", "podTemplatePath", "collectMetrics", "skipWaitToCompletion"}
+VOLUMES = ("persistentVolumeTemplatePath", "persistentVolumeClaimTemplatePath")
+_PODS = {"count", "countParam", "namespace", "podTemplatePath", "collectMetrics", "skipWaitToCompletion", *VOLUMES}
+_ALLOCATABLE = {"nodeAllocatable", "csiNodeAllocatable", "migratedPlugins"}
 _ANY = {"namespace", "templatePath", "count", "countParam"}
 FIELDS: Mapping[str, frozenset[str]] = {
     "createNodes": frozenset(
-        {"count", "countParam", "nodeTemplatePath", "labelNodePrepareStrategy", "uniqueNodeLabelStrategy"}
+        {
+            "count",
+            "countParam",
+            "nodeTemplatePath",
+            "labelNodePrepareStrategy",
+            "uniqueNodeLabelStrategy",
+            "nodeAllocatableStrategy",
+        }
     ),
     "createNamespaces": frozenset({"count", "countParam", "prefix", "namespaceTemplatePath"}),
     "createPods": frozenset(_PODS),
@@ -131,15 +140,24 @@ def _checked(code: str, one: JsonObject, params: JsonObject, where: str) -> Json
     for name, choices in _CHOICES.items():
         if told.get(name) not in {None, *choices}:
             raise NotUnderstood(f"{where}: {name} is {told[name]}, not {' or '.join(choices)}")
-    if code == "churn" and told["mode"] == "recreate" and not told.get("number"):
-        raise NotUnderstood(f"{where}: number is missing, which recreate needs")
-    if code == "createPods" and told.get("collectMetrics") and told.get("skipWaitToCompletion"):
-        raise NotUnderstood(f"{where}: collectMetrics and skipWaitToCompletion exclude each other")
+    _check_together(code, told, where)
     if code == "createPodSets":
         told["createPodsOp"] = _checked("createPods", told["createPodsOp"], params, f"{where}, createPodsOp")
     if code == "sleep":
         told["duration"] = _seconds(str(told["duration"]), where)
     return told
+
+
+def _check_together(code: str, told: JsonObject, where: str) -> None:
+    """Refuse what does not go with the rest of an operation."""
+    if code == "churn" and told["mode"] == "recreate" and not told.get("number"):
+        raise NotUnderstood(f"{where}: number is missing, which recreate needs")
+    if unknown := (told.get("nodeAllocatableStrategy") or {}).keys() - _ALLOCATABLE:
+        raise NotUnderstood(f"{where}: {_names(unknown)} not understood in nodeAllocatableStrategy")
+    if len({bool(told.get(name)) for name in VOLUMES}) > 1:
+        raise NotUnderstood(f"{where}: {' and '.join(VOLUMES)} belong together")
+    if code == "createPods" and told.get("collectMetrics") and told.get("skipWaitToCompletion"):
+        raise NotUnderstood(f"{where}: collectMetrics and skipWaitToCompletion exclude each other")
 
 
 def _with_params(one: JsonObject, params: JsonObject, where: str) -> JsonObject:

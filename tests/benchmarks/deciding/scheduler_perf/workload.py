@@ -1,7 +1,8 @@
 """One workload at work: its operations in their order, as upstream's ``runWorkload`` does them.
 
 Left out is what a scheduler of another process cannot be asked for (its own metrics). Pods with a priority get a class
-of that value, since API servers refuse the bare number: for upstream's test that admission is switched off.
+of that value, since API servers refuse the bare number, and no pod has a token, whose volume an update would take away:
+for upstream's test both admissions are switched off.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from minik8s_modules.api.kinds import KINDS, NAMESPACE, NODE, POD, PRIORITY_CLAS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.interface import Api
+from tests.benchmarks.deciding.scheduler_perf import storage
 from tests.benchmarks.deciding.scheduler_perf.making import create
-from tests.benchmarks.deciding.scheduler_perf.operations import NotUnderstood, PerfCase, PerfOperation
+from tests.benchmarks.deciding.scheduler_perf.operations import VOLUMES, NotUnderstood, PerfCase, PerfOperation
 from tests.benchmarks.deciding.scheduler_perf.seen import PATIENCE_S, Sampler, SeenPods
 from tests.benchmarks.deciding.scheduler_perf.templates import BASE_NODE, Template, node, template, within
 
@@ -117,13 +119,17 @@ class Workload:
         make: Template = self._template(path) if path else lambda _index, _count: BASE_NODE
         dealt = told.get("labelNodePrepareStrategy") or {}
         unique = (told.get("uniqueNodeLabelStrategy") or {}).get("labelKey")
+        room = told.get("nodeAllocatableStrategy") or {}
 
         def one(index: int) -> None:
             labels = {dealt["labelKey"]: dealt["labelValues"][index % len(dealt["labelValues"])]} if dealt else {}
             if unique:
                 labels[unique] = str(uuid.uuid4())
             name = f"node-{asked.number}-{self._run}-{next(self._numbers):05}"
-            self._create_node(node(make(index, asked.times), name, labels))
+            made = node(make(index, asked.times), name, labels)
+            self._create_node(storage.with_allocatable(made, room.get("nodeAllocatable") or {}))
+            if room:
+                storage.create_csi_node(self._client, objects.name(made), room)
 
         self._all(one, asked.times)
 
@@ -151,17 +157,32 @@ class Workload:
         path = told.get("podTemplatePath") or self._case.pod_template
         if not path:
             raise NotUnderstood(f"operation {asked.number} (createPods): podTemplatePath is missing")
-        make = self._template(path)
+        make = self._pods(path, told, space)
         self._namespace(space)
         if told.get("collectMetrics"):
             self._sample((space,), {})
-        self._all(lambda index: create(self._client, POD, within(self._classed(make(index, count)), space)), count)
+        self._all(lambda index: create(self._client, POD, make(index, count)), count)
         if told.get("skipWaitToCompletion"):
             self._expected[space] += count
         else:
             self._wait(space, count, {})
         if told.get("collectMetrics"):
             self._stop_sampling()
+
+    def _pods(self, path: str, told: JsonObject, space: str) -> Template:
+        """Return what makes the pods of a template, each with a claim of its own where the operation says so."""
+        make, paths = self._template(path), [told.get(name) for name in VOLUMES]
+        volume, claim = (self._template(one) if one else None for one in paths)
+
+        def one(index: int, count: int) -> JsonObject:
+            made = within(self._classed(make(index, count)), space)
+            if volume is None or claim is None:
+                return made
+            pair = storage.bound_pair(volume(index, count), claim(index, count), space, index)
+            storage.create_pair(self._client, *pair)
+            return storage.with_claim(made, pair[1])
+
+        return one
 
     def _create_pod_sets(self, asked: PerfOperation) -> None:
         for number in range(asked.times):
@@ -170,10 +191,13 @@ class Workload:
             self._create_pods(PerfOperation(asked.number, "createPods", told))
 
     def _classed(self, pod: JsonObject) -> JsonObject:
-        spec = objects.spec(pod)
-        if spec.get("priority") is None or spec.get("priorityClassName"):
+        """Return a pod as a server with all its admission takes it, also for an update."""
+        if pod.get("kind") != POD.kind:
             return pod
-        return {**pod, "spec": {**spec, "priorityClassName": f"priority-{spec['priority']}"}}
+        spec = {**objects.spec(pod), "automountServiceAccountToken": False}
+        if spec.get("priority") is not None and not spec.get("priorityClassName"):
+            spec["priorityClassName"] = f"priority-{spec['priority']}"
+        return {**pod, "spec": spec}
 
     def _wait(self, space: str, count: int, labels: JsonObject, *, attempted: bool = False) -> None:
         end = time.monotonic() + self._patience_s
