@@ -49,8 +49,9 @@ ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integratio
 # and ways without a tunnel (integration/library has them, by the same kernel); of IPVS, what integration/services asks
 # of rules by the section alone, and of Services on pods by nftables; of slow pods, how late the others are.
 # A second run of site.yml on several machines and of `node add`: .ci/run has the first on this machine, with the same
-# roles. Machines that come and go while one of the control plane is dead: membership has the coming and going, and
-# test_control_planes what else a dead one must not stop.
+# roles. Real Envoys under load, for which a program of 37 MB is fetched: control/test_rolling_updates_real.py has the
+# other side of their streams. Machines that come and go while one of the control plane is dead: membership has the
+# coming and going, and test_control_planes what else a dead one must not stop.
 # Of molecule, all but `default` (check mode of everything): the clusters of tests/machines converge the roles, and look
 # at what a reset leaves and at the lock (machines/membership), at a node's user and at a boot that nobody attends
 # (machines/resilience). Others stand for the rest: integration/installation for certificates, daemons and preflight,
@@ -63,6 +64,7 @@ NIGHTLY = [
     "integration/fuzz/test_schemathesis.py",
     "integration/reconcile/test_waves.py",
     "integration/lab",
+    "integration/mesh",
     "e2e/clients/test_go_clients.py",
     *(f"e2e/operators/test_{name}.py" for name in ("cert_manager_pods", "metrics_server", "prometheus_operator")),
     "machines/resilience/test_static_stability.py",

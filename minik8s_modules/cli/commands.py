@@ -6,7 +6,7 @@ import argparse
 
 from minik8s_modules import __version__
 from minik8s_modules.cli import completing, joining, machines, options, tokens, virtual_nodes
-from minik8s_modules.cli.mesh import rolling_updates
+from minik8s_modules.cli.mesh import canary, looking, rolling_updates
 from minik8s_modules.cli.options import Subparsers, add, add_filename, add_namespace, add_words
 from minik8s_modules.client.api import ApiClient
 
@@ -91,6 +91,8 @@ def build_parser() -> argparse.ArgumentParser:
     machines.declare(known)
     rolling_updates.declare(known)
     virtual_nodes.declare(known)
+    canary.declare(known)
+    looking.declare(known)
     shells = add(
         known, "completion", lambda _client, given: completing.script(given), "print the completion script of a shell",
         examples="""
@@ -192,15 +194,20 @@ def _explaining(commands: Subparsers) -> None:
     parser.add_argument("--one-line", action="store_true", help="the causes alone, as `get --why` prints them")
     parser = add(
         commands, "trace", trace, "print the way of a request: name, ingress, service, endpoints",
-        usage="trace [options] HOST[/PATH] | TYPE/NAME",
+        usage="trace [options] HOST[:PORT][/PATH] | TYPE/NAME",
         examples="""
         minik8s trace shop.example.test/web      where a host and path lead to
         minik8s trace front --from-namespace shop    the same, as pods of a namespace find it
         minik8s trace web.default                the same from the name of a service
+        minik8s trace http://web:80/ --from client   what the sidecar of a Pod does with it
         minik8s trace apiservice/v1.example.com  how the API server reaches an extension""",
     )  # fmt: skip
     text = "as in a URL, without scheme, port and query; or an APIService or webhook configuration, as TYPE/NAME"
     parser.add_argument("place", metavar="HOST[/PATH]", help=text)
+    parser.add_argument(
+        "--from", dest="pod", default="", metavar="POD", help="through the sidecar of this Pod (-n: its namespace)"
+    )
+    add_namespace(parser)
     parser.add_argument(
         "--from-namespace",
         default="default",

@@ -103,6 +103,19 @@ def lines_of(argv: Sequence[str], timeout_s: float | None = None) -> list[str]:
         return []
 
 
+def output_of(argv: Sequence[str], timeout_s: float) -> str:
+    """Return what kubectl prints.
+
+    Raises:
+        SubprocessError: it took longer.
+        ValueError: it refused; the message is what it says.
+    """
+    done = _run(argv, timeout_s)
+    if done.returncode:
+        raise ValueError(done.stderr.strip())
+    return done.stdout
+
+
 def _run(argv: Sequence[str], timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [find(), *argv],

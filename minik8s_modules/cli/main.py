@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     import argparse
 
 OWN = frozenset(
-    {"advise", "inject", "plan", "drift", "why", "trace", "node", "token", "reconciler", "virtual-node", "completion"}
-)
+    {
+        "advise", "canary", "completion", "drift", "inject", "mesh", "node", "plan", "reconciler", "token", "trace",
+        "virtual-node", "why",
+    }
+)  # fmt: skip
 _ROLLING_UPDATES = frozenset({"rollingupdate", "rollingupdates", "ru"})
 """Types whose ``rollout`` kubectl does not know."""
-_GROUPS = (["node"], ["token"])
+_GROUPS = (["mesh"], ["node"], ["token"])
 COMPLETE = "__complete"
 _ASKED_BY_OPTION = (("apply", "--plan", "plan", ("--apply",)), ("get", "--why", "why", ("--one-line",)))
 

@@ -6,8 +6,6 @@ resource, too: what is not imported cannot be put into an ``Any``. It costs 36 M
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -15,7 +13,7 @@ from typing import Any, NamedTuple
 from google.protobuf import any_pb2, json_format
 
 from minik8s_modules.mesh.mapping import Mapped, Port
-from minik8s_modules.mesh.resources import TYPES, Resource, resources
+from minik8s_modules.mesh.resources import TYPES, Resource, resources, version_of
 
 for _name in (
     "config.cluster.v3.cluster",
@@ -71,6 +69,4 @@ class Packer:
 
 def _message(resource: Resource) -> Message:
     packed: Any = json_format.ParseDict({"@type": resource.type_url, **resource.body}, any_pb2.Any())
-    # of the body: the order of a map in protobuf's bytes differs between processes, and pilots are to agree
-    version = hashlib.sha256(json.dumps(resource.body, sort_keys=True).encode()).hexdigest()[:16]
-    return Message(resource.name, version, resource.place, packed)
+    return Message(resource.name, version_of(resource.body), resource.place, packed)

@@ -12,6 +12,8 @@ connection that could not be made, or one that ended before the request was sent
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -42,6 +44,11 @@ class Resource(NamedTuple):
     name: str
     body: JsonObject
     place: str
+
+
+def version_of(body: JsonObject) -> str:
+    """Return the version of a resource, which pilots agree on: the order of a map in protobuf's bytes is by process."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def resources(namespace: str, place: str, port: Port) -> list[Resource]:

@@ -50,9 +50,12 @@ class PlayingNode:
         self._queue.shut_down()
         self._pool.shutdown()
 
-    def address(self, _key: objects.Key) -> JsonObject:
-        """Return what a Pod's status says of its address: nothing."""
+    def begin(self, _pod: JsonObject) -> JsonObject:
+        """Begin what a Pod runs, which is nothing; return what its status says of its address."""
         return {}
+
+    def end(self, _pod: JsonObject) -> None:
+        """End what a Pod runs; may be called again."""
 
     def _changed(self, _old: Any, new: Any) -> None:
         if new is None:
@@ -76,12 +79,13 @@ class PlayingNode:
         pod = self._informer.get(*key)
         try:
             if pod is not None and objects.is_deleting(pod):
+                self.end(pod)
                 self._client.delete(POD, key.name, key.namespace, grace_s=0)
             elif pod is not None and objects.status(pod).get("phase") == "Pending":
                 now = rfc3339(SystemClock().now())
                 phase = objects.labels(pod).get(ENDS, "Running")
                 ready = {"type": "Ready", "status": str(phase == "Running"), "lastTransitionTime": now}
-                status = {"phase": phase, "conditions": [ready], **self.address(key)}
+                status = {"phase": phase, "conditions": [ready], **self.begin(pod)}
                 self._client.patch(POD, key.name, key.namespace, {"status": status}, subresource="status")
         except StatusError:
             return

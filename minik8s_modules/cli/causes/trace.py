@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, NODE, SERVICE
@@ -25,6 +25,8 @@ from minik8s_modules.cli.causes.calls import CALLED, Line, called
 from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.service_endpoints import behind, endpoints, leads_nowhere
 from minik8s_modules.cli.causes.surroundings import Around
+from minik8s_modules.cli.mesh.sidecars import asking
+from minik8s_modules.cli.mesh.tracing import by_sidecar
 from minik8s_modules.client.api import ApiClient
 
 _WIDTH = 11
@@ -35,6 +37,8 @@ def trace(client: ApiClient, options: argparse.Namespace) -> int:
     place = str(options.place).split("://", 1)[-1]
     authority, slash, rest = place.partition("/")
     host, path = authority.partition(":")[0], slash + rest or "/"
+    if options.pod:
+        return _shown(_from_pod(client, options, authority, path.partition("?")[0]))
     kind = CALLED.get(authority.lower())
     name = rest.rstrip("/")
     lines = list(
@@ -42,6 +46,31 @@ def trace(client: ApiClient, options: argparse.Namespace) -> int:
         if kind is not None and name and place == options.place
         else way(client, host, path.partition("?")[0], options.from_namespace)
     )
+    return _shown(lines)
+
+
+def _from_pod(client: ApiClient, options: argparse.Namespace, authority: str, path: str) -> Iterator[Line]:
+    """Yield the stations of a request from a Pod with a sidecar."""
+    host, _, number = authority.partition(":")
+    port = int(number) if number.isascii() and number.isdigit() else 80
+    services = {str(objects.key(each)): each for each in client.list(SERVICE).items}
+    service = _named(services, host, options.namespace)
+    if service is None:
+        yield Line("name", f"{host} is no Service: the sidecar passes the request on unchanged")
+        yield from way(client, host, path, options.namespace)
+        return
+    yield Line("name", f"{host} → {objects.spec(service).get('clusterIP')} (Service {objects.key(service)})")
+    if all(each.get("port") != port for each in objects.spec(service).get("ports") or ()):
+        yield Line("service", f"Service {objects.key(service)} has no port {port}", broken=True)
+        return
+    lines, passes = by_sidecar(client, asking(options), options.namespace, options.pod, service, port, path)
+    yield from lines
+    if passes:
+        yield from _behind(client, service)
+
+
+def _shown(lines: Iterable[Line]) -> int:
+    lines = list(lines)
     before = ""
     for line in lines:
         shown = "" if line.station == before else line.station

@@ -27,14 +27,14 @@ IPS = {"a": "10.244.9.1", "b": "10.244.9.2"}
 class Pilot:
     """The daemon, and the shop that it decides on."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, address: str = "127.0.0.1") -> None:
         self.cluster, self.port = cluster, free_port()
         self.namespace = cluster.namespace()
-        made = cluster.server.authority.issue("pilot", "minik8s-pilot")
+        made = cluster.server.authority.issue("pilot", "minik8s-pilot", addresses=(address,))
         self._config = cluster.folder / "pilot.yml"
         configuration = {
             "kubeconfig": str(cluster.kubeconfig("pilot")),
-            "listen": f"127.0.0.1:{self.port}",
+            "listen": f"{address}:{self.port}",
             "tls": {"cert": str(made.cert), "key": str(made.key)},
             "metrics": {"listen": f"127.0.0.1:{free_port()}"},
         }

@@ -30,10 +30,10 @@ class Node(PlayingNode):
 
     numbers = itertools.count(1)
 
-    def address(self, key: objects.Key) -> JsonObject:
+    def begin(self, pod: JsonObject) -> JsonObject:
         """Return the next."""
         ip = f"10.244.7.{next(self.numbers)}"
-        return {"podIP": ip, "podIPs": [{"ip": ip}]} if key.name.startswith("web") else {}
+        return {"podIP": ip, "podIPs": [{"ip": ip}]} if objects.name(pod).startswith("web") else {}
 
 
 class Shop:

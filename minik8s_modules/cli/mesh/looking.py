@@ -1,0 +1,226 @@
+"""``mesh status`` and ``mesh routes``: what the sidecars of Pods have, beside what they are to have.
+
+What they are to have is decided here as pilots decide it, from the same objects; what they have, they say themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD, ROLLING_UPDATE, SERVICE, SUBSET, VIRTUAL_SERVICE
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.tables.cells import human_duration
+from minik8s_modules.base.clock import parse_rfc3339
+from minik8s_modules.cli import output
+from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.mesh.sidecars import (
+    DUMP,
+    PILOT,
+    Address,
+    Ask,
+    Configuration,
+    Unanswered,
+    ask_all,
+    asking,
+    container_of,
+    has_pilot,
+    read_configuration,
+    with_sidecars,
+)
+from minik8s_modules.cli.options import Subparsers, add, add_namespace
+from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.interface import Lister
+from minik8s_modules.mesh.mapping import Declared, Mapped, decide_mapping
+from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, resources, version_of
+
+_KINDS = {CLUSTER: "cluster", LISTENER: "listener", ROUTES: "route"}
+_HEADER = ("POD", "VERSION", "STATUS", "UPDATED", "MESSAGE")
+
+
+class Expected(NamedTuple):
+    """What sidecars of a namespace are to have, as in ``Configuration``."""
+
+    versions: Mapping[tuple[str, str], str]
+    endpoints: Mapping[str, Mapping[Address, int]]
+
+
+def declare(commands: Subparsers) -> None:
+    """Declare mesh status and mesh routes."""
+    parser = add(
+        commands, "mesh", lambda *_: 0, "show what sidecars of the service mesh have",
+        usage="mesh (status | routes) ...",
+    )  # fmt: skip
+    inner = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", prog="minik8s mesh")
+    shown = add(
+        inner, "status", status, "print of each sidecar whether it has what it is to have, and since when",
+        usage="mesh status [options]",
+    )  # fmt: skip
+    add_namespace(shown)
+    shown.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
+    routed = add(
+        inner, "routes", routes, "print where the sidecar of a Pod sends requests",
+        usage="mesh routes [options] POD",
+    )  # fmt: skip
+    routed.add_argument("pod", metavar="POD")
+    add_namespace(routed)
+
+
+def status(client: ApiClient, given: argparse.Namespace) -> int:
+    """Print the table; return 1 where a sidecar has not what it is to have."""
+    pods = with_sidecars(client, "" if given.all_namespaces else given.namespace)
+    if not pods:
+        where = "" if given.all_namespaces else f" in namespace {given.namespace}"
+        sys.stderr.write(f"no Pod with a sidecar runs{where}\n")
+        return 0
+    ask = asking(given)
+    namespaces = {objects.namespace(pod): expected(client, objects.namespace(pod)) for pod in pods}
+    found = list(rows(ask, pods, namespaces, datetime.now(UTC)))
+    header = ("NAMESPACE", *_HEADER) if given.all_namespaces else _HEADER
+    lines = [(namespace, *row) if given.all_namespaces else row for namespace, row in found]
+    print(output.aligned(header, lines, output.Paint()))
+    return int(any(row[2] != "synced" for _namespace, row in found))
+
+
+def rows(
+    ask: Ask, pods: list[JsonObject], namespaces: Mapping[str, Expected], now: datetime
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield namespace and row of each Pod."""
+    connected = {objects.key(pod): has_pilot(answer) for pod, answer in ask_all(ask, pods, PILOT)}
+    for pod, dump in ask_all(ask, pods, DUMP):
+        key = objects.key(pod)
+        try:
+            if isinstance(dump, Unanswered):
+                raise dump
+            found = read_configuration(dump)
+        except Unanswered as unanswered:
+            yield key.namespace, (key.name, "", "unknown", "", plain(str(unanswered)))
+            continue
+        word, message = judge(found, namespaces[key.namespace], is_connected=connected[key])
+        yield key.namespace, (key.name, found.version, word, _age(found.updated, now), plain(message))
+
+
+def judge(found: Configuration, wanted: Expected, *, is_connected: bool) -> tuple[str, str]:
+    """Return in a word how a sidecar stands, and what there is to say of it."""
+    lacking = differences(found, wanted)
+    if found.refused:
+        return "refused", found.refused
+    if not is_connected:
+        return "no pilot", f"it keeps what it has; {len(lacking)} resources are others by now" if lacking else ""
+    return ("behind", ", ".join(lacking[:3])) if lacking else ("synced", "")
+
+
+def differences(found: Configuration, wanted: Expected) -> list[str]:
+    """Return the resources that a sidecar is to have and has not, or not so, and those that it is not to have."""
+    names = {key for key in {*found.versions, *wanted.versions} if found.versions.get(key) != wanted.versions.get(key)}
+    others = {name for name, weights in wanted.endpoints.items() if found.endpoints.get(name, {}) != weights}
+    return sorted({f"{kind} {name}" for kind, name in names} | {f"endpoints {name}" for name in others})
+
+
+def mapped_of(client: Lister, namespace: str) -> Mapped:
+    """Return where requests to the Services of a namespace go; raises as the API does."""
+    kinds = (SERVICE, ENDPOINT_SLICE, VIRTUAL_SERVICE, SUBSET, ROLLING_UPDATE)
+    return decide_mapping(Declared(*(list(client.list(kind, namespace).items) for kind in kinds)))
+
+
+def expected(client: Lister, namespace: str) -> Expected:
+    """Return what sidecars of a namespace are to have; raises as the API does."""
+    versions: dict[tuple[str, str], str] = {}
+    endpoints: dict[str, Mapping[Address, int]] = {}
+    for place, port in mapped_of(client, namespace).ports.items():
+        for one in resources(namespace, place, port):
+            if one.type_url == ENDPOINTS:
+                endpoints[one.name] = _weights(one.body)
+            else:
+                versions[_KINDS[one.type_url], one.name] = version_of(one.body)
+    return Expected(versions, endpoints)
+
+
+def _weights(assignment: JsonObject) -> dict[Address, int]:
+    found = [each for group in assignment["endpoints"] for each in group["lb_endpoints"]]
+    told = [(each["endpoint"]["address"]["socket_address"], each["load_balancing_weight"]) for each in found]
+    return {Address(at["address"], at["port_value"]): weight for at, weight in told}
+
+
+def _age(text: str, now: datetime) -> str:
+    try:
+        return human_duration((now - parse_rfc3339(text)).total_seconds())
+    except ValueError:
+        return "never"
+
+
+def routes(client: ApiClient, given: argparse.Namespace) -> int:
+    """Print the table of a Pod's sidecar."""
+    found = configuration_of(client, asking(given), given.namespace, given.pod)
+    pods = names_by_address(client, given.namespace)
+    lines = [row for one in sorted(found.listeners) for row in _rows_of(one.name, str(one.address), found, pods)]
+    print(output.aligned(("PORT", "ADDRESS", "REQUESTS", "GO TO"), lines, output.Paint()))
+    return 0
+
+
+def configuration_of(client: ApiClient, ask: Ask, namespace: str, name: str) -> Configuration:
+    """Return what a Pod's sidecar has.
+
+    Raises:
+        UsageError: the Pod has no sidecar, or it does not answer.
+        StatusError: as the API does.
+    """
+    pod = client.get(POD, name, namespace)
+    if not container_of(pod):
+        raise UsageError(f"Pod {name} has no sidecar (docs: Give a Pod a sidecar)")
+    return read_configuration(ask(pod, DUMP))
+
+
+def names_by_address(client: Lister, namespace: str) -> dict[str, str]:
+    """Return the names of a namespace's Pods by their addresses; raises as the API does."""
+    found = ((objects.status(pod).get("podIP"), objects.name(pod)) for pod in client.list(POD, namespace).items)
+    return {str(ip): name for ip, name in found if ip}
+
+
+def _rows_of(name: str, address: str, found: Configuration, pods: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    shown = (plain(name), address)
+    for route in found.routes.get(name, ()):
+        yield (*shown, plain(matching(route)), plain("; ".join(leading(route, found, pods))))
+        shown = ("", "")
+
+
+def matching(route: JsonObject) -> str:
+    """Return which requests a route has, in words."""
+    match = route.get("match") or {}
+    pattern = (match.get("safe_regex") or {}).get("regex")
+    path = "all" if pattern is None else f"path ~ {unwrapped(str(pattern))}"
+    headers = [f"{each.get('name')}: {_of_header(each)}" for each in match.get("headers") or ()]
+    return ", ".join([path, *headers]) if pattern is not None or not headers else ", ".join(headers)
+
+
+def _of_header(header: JsonObject) -> str:
+    match = header.get("string_match") or {}
+    return str(match.get("exact") or f"~ {(match.get('safe_regex') or {}).get('regex')}")
+
+
+def unwrapped(pattern: str) -> str:
+    """Return a pattern of whole paths as it was declared (``url_patterns.whole_path``)."""
+    inner = pattern.removeprefix("(?s:.*)(?:").removesuffix(")(?s:.*)")
+    return inner if len(inner) == len(pattern) - len("(?s:.*)(?:" + ")(?s:.*)") else pattern
+
+
+def leading(route: JsonObject, found: Configuration, pods: Mapping[str, str]) -> Iterable[str]:
+    """Yield where a route leads, in words: Pods with their shares, or an answer of the sidecar's own."""
+    direct = route.get("direct_response")
+    if direct:
+        yield f"{direct.get('status')} {(direct.get('body') or {}).get('inline_string', '')}"
+        return
+    cluster = str((route.get("route") or {}).get("cluster"))
+    weights = found.endpoints.get(cluster) or {}
+    whole = sum(weights.values())
+    shares = [f"{pods.get(at.ip, at.ip)} {weight / whole:.0%}" for at, weight in sorted(weights.items())]
+    yield ", ".join(shares) if shares else "503: no available endpoint"
+
+
+def plain(text: Any) -> str:
+    """Return what a Pod said without what would steer a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(text))

@@ -1,0 +1,100 @@
+"""What is read of sidecars: a Pod may answer anything, and nothing of it steers the terminal."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.sidecars import with_sidecar
+from minik8s_modules.cli import kubectl
+from minik8s_modules.cli.mesh.looking import Expected, judge, plain, rows, unwrapped
+from minik8s_modules.cli.mesh.sidecars import (
+    DUMP,
+    Address,
+    Unanswered,
+    asking,
+    container_of,
+    read_configuration,
+    read_counts,
+)
+from minik8s_modules.cli.mesh.tracing import has_path
+
+NOTHING: JsonObject = {
+    "configs": [{"@type": f"x.{kind}ConfigDump"} for kind in ("Clusters", "Listeners", "Routes", "Endpoints")]
+}
+POD: JsonObject = {
+    "metadata": {"name": "client", "namespace": "shop"},
+    "spec": with_sidecar({"containers": [{"name": "app", "image": "i"}]}),
+}
+
+
+@pytest.mark.parametrize(
+    "dump",
+    [None, [], {}, {"configs": None}, {"configs": [1]}, {"configs": []}, "x", {"configs": [{"@type": 3}]},
+     {"configs": [{"@type": "x.ClustersConfigDump", "dynamic_active_clusters": [{}]}, *NOTHING["configs"][1:]]}],
+)  # fmt: skip
+def test_what_is_no_configuration_is_unknown(dump: Any):
+    with pytest.raises(Unanswered):
+        read_configuration(dump)
+    with pytest.raises(Unanswered):
+        read_counts({"cluster_statuses": [{"host_statuses": [{}]}]})
+
+
+def test_a_sidecar_that_was_told_nothing_has_nothing():
+    found = read_configuration(NOTHING)
+    assert (found.versions, found.listeners, found.updated, found.refused) == ({}, [], "", "")
+    assert judge(found, Expected({}, {}), is_connected=True) == ("synced", "")
+    wanted = Expected({("cluster", "web"): "1"}, {"web": {Address("10.0.0.1", 80): 1}})
+    assert judge(found, wanted, is_connected=True) == ("behind", "cluster web, endpoints web")
+    assert judge(found, wanted, is_connected=False)[0] == "no pilot"
+
+
+def test_what_a_pod_says_does_not_steer_the_terminal():
+    assert plain("a\x1b[2Jb\nc") == "a?[2Jb?c"
+
+    def ask(_pod: JsonObject, path: str) -> Any:
+        if path == DUMP:
+            raise Unanswered("\x1b]0;x")
+        return 7
+
+    ((namespace, row),) = rows(ask, [POD], {"shop": Expected({}, {})}, datetime.now(UTC))
+    assert (namespace, row) == ("shop", ("client", "", "unknown", "", "?]0;x"))
+
+
+def test_the_sidecar_is_the_container_that_lasts():
+    assert container_of(POD) == "envoy"
+    assert container_of({"spec": {"containers": [{"name": "app", "image": "i"}]}}) == ""
+    by_hand = {"containers": [{"name": "proxy", "image": "minik8s/envoy:1"}]}
+    assert container_of({"spec": by_hand}) == "proxy"
+
+
+def test_it_is_asked_by_exec_over_the_connection_that_was_named(monkeypatch: pytest.MonkeyPatch):
+    asked: list[list[str]] = []
+
+    def output_of(argv: list[str], _timeout_s: float) -> str:
+        asked.append(argv)
+        return "{" if len(asked) > 1 else '{"a": 1}'
+
+    monkeypatch.setattr(kubectl, "output_of", output_of)
+    ask = asking(argparse.Namespace(kubeconfig="/k", context=""))
+    assert ask(POD, "/x") == {"a": 1}
+    assert asked[0][:7] == ["--kubeconfig", "/k", "exec", "-n", "shop", "client", "-c"]
+    with pytest.raises(Unanswered):
+        ask(POD, "/x")
+
+
+def test_a_path_has_a_route_as_envoy_compares_them():
+    assert has_path({"prefix": "/"}, "/x")
+    assert not has_path({"prefix": "/y"}, "/x")
+    assert has_path({"safe_regex": {"regex": "(?s:.*)(?:/1$)(?s:.*)"}}, "/a/1")
+    assert not has_path({"safe_regex": {"regex": "/1"}}, "/a/1")
+    assert not has_path({"safe_regex": {"regex": "("}}, "/a")
+
+
+def test_a_pattern_is_shown_as_it_was_declared():
+    assert unwrapped("(?s:.*)(?:/1$)(?s:.*)") == "/1$"
+    assert unwrapped("/whole") == "/whole"
