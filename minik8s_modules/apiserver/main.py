@@ -83,6 +83,7 @@ class Application:
             clock,
             metrics,
             configured.service_cidr,
+            mesh=configured.mesh,
             refuse_taken_hosts=configured.refuse_taken_hosts,
             policies=Policies(metrics),
             webhooks=Webhooks(metrics, Transport(routes.connect)),

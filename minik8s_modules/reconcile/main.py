@@ -113,6 +113,7 @@ def read_options(configuration: Configuration) -> Options:
         pod_pids_limit=max(0, configuration.number("pod_pids_limit", POD_PIDS_LIMIT)),
         pod_stop_delay_s=max(0, configuration.number("pod_stop_delay_s", 0)),
         kubelet_port=_port(configuration, "kubelet_port"),
+        mesh=configuration.flag("mesh", default=False),
         own_node=configuration.text("shard", DEFAULT_SHARD).startswith(OWN_SHARD),
         declared=declared_of(configuration.mapping("nodes"), "reconciler.yml") if configuration.has("nodes") else {},
     )

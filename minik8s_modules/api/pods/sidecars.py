@@ -1,4 +1,7 @@
-"""Pods with a sidecar: the init container that a mesh asks for, and Pods that cannot have it. Pure.
+"""Pods with a sidecar: which ask for one, the init container that it is, and Pods that cannot have it. Pure.
+
+``minik8s inject`` and the API server (apiserver/admission/sidecar_injection.py) make the same of a Pod, and a plan
+foretells it of Pods that controllers would make.
 
 The sidecar is an init container that is restarted always (KEP-753): it runs before the application and ends after it.
 The rules that lead the Pod's connections to it are its node's to write (reconcile/pods/sidecars.py), so nothing in the
@@ -8,9 +11,17 @@ Pod needs a capability.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
+from minik8s_modules.api import cause, objects
+from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, all_containers
+from minik8s_modules.api.pods.pod_templates import TEMPLATES, template_of
 
+INJECT = "minik8s.io/inject"
+"""Label of a Pod, or of its Namespace: whether it gets a sidecar. The Pod's own goes before."""
+ENABLED, DISABLED = "enabled", "disabled"
 IMAGE = "minik8s/envoy:1"
 REPOSITORIES = frozenset({"minik8s/envoy", "sjtuzc/envoy"})
 """Images of sidecars, of whatever tag: ours, and the original's, whose name nodes give to ours."""
@@ -34,6 +45,40 @@ SIDECAR: JsonObject = {
         "failureThreshold": 600,
     },
 }
+
+
+class Injection(NamedTuple):
+    """What becomes of a Pod that asks for a sidecar: ``spec`` with one, or the ``obstacle``; neither where none is due.
+
+    ``own`` says that the Pod's own label asks for it, not its Namespace's.
+    """
+
+    spec: JsonObject | None = None
+    obstacle: str = ""
+    own: bool = False
+
+
+def injection(pod: JsonObject, space: Mapping[str, str], obstacle: str = "") -> Injection:
+    """Return what becomes of a new Pod, by its labels and those of its Namespace, ``space``.
+
+    ``obstacle`` is one that its spec does not tell.
+    """
+    own, spec = objects.labels(pod).get(INJECT), objects.spec(pod)
+    if (own or space.get(INJECT)) != ENABLED or has_sidecar(spec):
+        return Injection()
+    why = sidecar_obstacle(spec) or obstacle
+    return Injection(None if why else with_sidecar(spec), why, own == ENABLED)
+
+
+def causes(kind: tuple[str, str], obj: JsonObject) -> Iterator[Cause]:
+    """Yield what is wrong with the label on a Pod, a Namespace, or a template of Pods."""
+    places = {"metadata": obj} if kind in {("", "Pod"), ("", "Namespace")} else {}
+    if kind in TEMPLATES:
+        places[f"{TEMPLATES[kind]}.metadata"] = template_of(kind, obj)
+    for field, each in places.items():
+        value = objects.labels(each).get(INJECT)
+        if value not in {None, ENABLED, DISABLED}:
+            yield cause.not_supported(f"{field}.labels[{INJECT}]", value, (ENABLED, DISABLED))
 
 
 def sidecar_of(spec: JsonObject) -> str:

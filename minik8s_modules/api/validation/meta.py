@@ -13,7 +13,7 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.lifecycle.propagation import FOREGROUND, ORPHAN
 from minik8s_modules.api.nodes import drift_policies
 from minik8s_modules.api.objects import JsonObject, is_deleting, metadata
-from minik8s_modules.api.pods import interception
+from minik8s_modules.api.pods import interception, sidecars
 from minik8s_modules.api.validation import check
 
 ANNOTATIONS_LIMIT_BYTES = 256 << 10
@@ -44,6 +44,7 @@ def validate_metadata(kind: Kind, obj: JsonObject) -> list[Cause]:
     causes += validate_annotations("metadata.annotations", meta.get("annotations") or {})
     causes += drift_policies.causes(kind.id, obj)
     causes += interception.causes(kind.id, obj)
+    causes += sidecars.causes(kind.id, obj)
     causes += _owners(meta.get("ownerReferences") or [])
     for finalizer in meta.get("finalizers") or []:
         causes += cause.all_invalid("metadata.finalizers", finalizer, syntax.qualified_name(finalizer))

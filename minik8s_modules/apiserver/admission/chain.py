@@ -34,6 +34,7 @@ from minik8s_modules.apiserver.admission import (
     pod_admission,
     route_admission,
     runtime_classes,
+    sidecar_injection,
     steering_admission,
     storage_admission,
     webhook_admission,
@@ -99,6 +100,7 @@ _CONTAINERS = ("", "ephemeralcontainers")
 _RESIZE = ("resize",)
 
 PLUGINS: tuple[Plugin, ...] = (
+    Plugin("SidecarInjection", "mutate", _CREATE, _PODS, _ITSELF, sidecar_injection.inject_sidecar),
     Plugin("LimitRanger", "mutate", _CREATE, _PODS, _ITSELF, pod_admission.fill_limits),
     Plugin("ServiceAccount", "mutate", _CREATE, _PODS, _ITSELF, pod_admission.account),
     Plugin("DefaultTolerationSeconds", "mutate", _CREATE_UPDATE, _PODS, _ITSELF, pod_admission.tolerate_for_a_while),

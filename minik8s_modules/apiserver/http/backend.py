@@ -61,6 +61,8 @@ class Backend:
     webhooks: Webhooks = field(default_factory=Webhooks)
     kinds: Kinds = field(default_factory=lambda: Kinds(KINDS))
     policies: Policies = field(default_factory=Policies)
+    mesh: bool = False
+    """Whether nodes have the image of sidecars, and somebody tells them where requests go."""
     refuse_taken_hosts: bool = False
     """Whether a new Ingress may not ask for a host or path that an Ingress of another namespace has."""
 

@@ -98,6 +98,7 @@ class Settings:
     audit: Audit | None = None
     key_ring: Path | None = None
     limits: Limits = Limits()
+    mesh: bool = False
     refuse_taken_hosts: bool = False
     front_proxy: TlsFiles | None = None
     kubelet_port: int = 0
@@ -128,6 +129,7 @@ def read(configuration: Configuration) -> Settings:
         key_ring=_key_ring(configuration) if configuration.has("encryption") else None,
         audit=_audit(configuration) if configuration.has("audit") else None,
         limits=_limits(configuration),
+        mesh=configuration.flag("mesh", default=False),
         refuse_taken_hosts=configuration.flag("refuse_taken_hosts", default=False),
         front_proxy=_files(configuration, "front_proxy", "ca") if configuration.has("front_proxy") else None,
         kubelet_port=_kubelet_port(configuration, port),

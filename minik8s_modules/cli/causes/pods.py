@@ -14,6 +14,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.dialect import ANNOTATION, ORIGINAL
 from minik8s_modules.api.kinds import (
     CONFIG_MAP,
+    NAMESPACE,
     NODE,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -24,8 +25,10 @@ from minik8s_modules.api.kinds import (
 from minik8s_modules.api.nodes.node_affinity import matches_node
 from minik8s_modules.api.nodes.taints import untolerated
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.api.pods.pod_references import references
 from minik8s_modules.api.pods.resizes import IN_PROGRESS, PENDING
+from minik8s_modules.api.pods.sidecars import DISABLED, INJECT, injection, sidecar_of
 from minik8s_modules.api.quantities import parse
 from minik8s_modules.cli.causes.attaching import volume_holds
 from minik8s_modules.cli.causes.claims import unbound
@@ -53,12 +56,14 @@ def pod_faults(pod: JsonObject, around: Around) -> Iterator[Fault]:
     yield from _missing(pod, around)
     yield from volume_holds(pod, around)
     yield from _containers(pod, around)
+    yield from _waits_for_sidecar(pod)
     yield from _ended(pod)
     events = around.events(pod)
     yield from unrecovered(events, around.now)
     yield from _probes(pod, events)
     yield from _unattended(pod, around)
     yield from _conditions(pod, around)
+    yield from _without_sidecar(pod, around)
     warnings = [event for event in events if event.get("type") == "Warning"]
     if warnings and objects.status(pod).get("phase") in ("Pending", "Failed", "Unknown"):
         text = f"{warnings[-1].get('reason', '')}: {warnings[-1].get('message', '')}"
@@ -172,6 +177,30 @@ def _containers(pod: JsonObject, around: Around | None = None) -> Iterator[Fault
         elif ended.get("exitCode"):
             logs = kubectl(objects.namespace(pod), "logs", objects.name(pod), "-c", entry["name"])
             yield Fault(f"container {entry['name']}: {_ending(ended)}", logs)
+
+
+def _waits_for_sidecar(pod: JsonObject) -> Iterator[Fault]:
+    """Yield that the containers of a pod wait for a sidecar that runs and does not answer."""
+    name = sidecar_of(objects.spec(pod))
+    for entry in objects.status(pod).get("initContainerStatuses") or []:
+        if entry.get("name") == name and "running" in (entry.get("state") or {}) and not entry.get("started"):
+            told = f"its containers wait for the sidecar {name}, which runs and does not answer yet"
+            yield Fault(told, kubectl(objects.namespace(pod), "logs", objects.name(pod), "-c", name))
+
+
+def _without_sidecar(pod: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield that a pod has no sidecar although its label, or its namespace's, asks for one."""
+    space, called = objects.namespace(pod), objects.name(pod)
+    decided = injection(pod, objects.labels(around.get(NAMESPACE, space) or {}))
+    if is_mirror(pod) or decided == (None, "", False):
+        return
+    asks = "it" if decided.own else f"its Namespace {space}"
+    why_not = decided.obstacle or "it was made before that was so, or the cluster has no mesh (minik8s_mesh)"
+    lead = kubectl(space, "label", "pod", called, "--overwrite", f"{INJECT}={DISABLED}")
+    yield Fault(
+        f"{asks} asks for a sidecar, and it has none: {why_not}",
+        lead if decided.obstacle else kubectl(space, "delete", "pod", called),
+    )
 
 
 def _waiting(pod: JsonObject, entry: JsonObject, around: Around | None) -> Fault:

@@ -183,7 +183,7 @@ class Planner:
     def _hypothesis(self, question: Question, cluster: Cluster) -> Hypothesis:
         now, scaled = self._clock.now(), cluster.foretold.scaled
         known = (cluster.workloads, cluster.scene, cluster.storage, scaled)
-        return hypothesis(question, cluster.pods, cluster.nodes, now, *known)
+        return hypothesis(question, cluster.pods, cluster.nodes, now, *known, mesh=self._settings.mesh)
 
     def _named(self, found: Hypothesis, seen: Foreseen, cluster: Cluster) -> Named | None:
         secrets = any(kind == SECRET.kind for kind, _ in found.overlay)

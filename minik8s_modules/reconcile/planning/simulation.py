@@ -13,10 +13,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.defaulting.defaults import apply_defaults
 from minik8s_modules.api.kinds import NAMESPACE, POD, POD_DISRUPTION_BUDGET
 from minik8s_modules.api.nodes.drift_policies import of_node
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import static_uid
+from minik8s_modules.api.pods.sidecars import injection
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid
 from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of, of_pod, rows
@@ -126,11 +128,14 @@ def hypothesis(
     scene: Scene | None = None,
     storage: Iterable[JsonObject] = (),
     scaled: Iterable[JsonObject] = (),
+    *,
+    mesh: bool = False,
 ) -> Hypothesis:
     """Return what the operations would make of the cluster's ``pods``, and of those of its ``workloads``.
 
     ``scene`` is what the scheduler looks at besides; it changes with the operations. ``storage`` has claims, volumes
     and classes, where the question concerns such. ``scaled`` are workloads as autoscalers would have them afterwards.
+    In a ``mesh``, pods that controllers would make get sidecars as the API server would give them.
     """
     scene, asked = _after(question, scene or Scene(Profiles())), _taken(question, pods, nodes, now)
     known, changed, overlay, before = asked.known.values(), asked.changed, asked.overlay, tuple(storage)
@@ -147,13 +152,25 @@ def hypothesis(
     later = [Change("update", each) for each in scaled]
     if changes or later:
         found = unrolled(changes, workloads, here, nodes, now, scene, after, later)
-        changed, order = {**changed, **found.pods}, [*order, *found.order]
+        made = _injected(found.pods, scene.namespaces) if mesh else found.pods
+        changed, order = {**changed, **made}, [*order, *found.order]
         after, told = found.storage, {**told, **found.told}
         overlay |= storage_overlay(before, after)
         notes += found.messages
     everywhere = {objects.uid(pod): pod for pod in here} | changed
     notes = [*asked.messages, *storage_notes(before, after, filter(None, everywhere.values()), told), *notes]
     return Hypothesis(changed, overlay, tuple(notes), tuple(order), asked.network)
+
+
+def _injected(pods: Mapping[str, JsonObject | None], namespaces: Iterable[JsonObject]) -> dict[str, JsonObject | None]:
+    labels = {objects.name(one): objects.labels(one) for one in namespaces}
+    found = dict(pods)
+    for uid, pod in pods.items():
+        if pod is not None and (spec := injection(pod, labels.get(objects.namespace(pod), {})).spec):
+            made = {**pod, "spec": spec}
+            apply_defaults(POD, made)
+            found[uid] = made
+    return found
 
 
 @dataclass

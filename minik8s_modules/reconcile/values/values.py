@@ -95,6 +95,8 @@ class Settings(NamedTuple):
     """Seconds between a pod's deletion and its containers' signal, for its endpoints to leave; part of the grace."""
     kubelet_port: int = 0
     """The port of nodes that leads to API servers, which answer there for kubelets; 0: none."""
+    mesh: bool = False
+    """Whether pods get sidecars by label, which plans foretell."""
     own_node: bool = False
     """The reconciler is a node's own, with a node's rights: it reads what its pods name one by one."""
     declared: Mapping[str, Declared] = MappingProxyType({})

@@ -21,6 +21,7 @@ from minik8s_modules.controllers.simulation.deciders import DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import World, unroll
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, Unrolled, unrolled
 from minik8s_modules.reconcile.planning.simulation import Operation, Question, hypothesis
+from minik8s_modules.scheduler.profiles.deciding import Profiles, Scene
 from tests.support.workloads import NOW, SPACE, workload
 
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -229,3 +230,21 @@ def test_between_workloads_no_order_is_told_and_it_is_said():
 def test_of_one_workload_the_order_is_told():
     found = unrolled([Change("create", deployment(replicas=2))], [], [], [node("n1"), node("n2")], NOW)
     assert found.messages == ()
+
+
+SIDECARS = [(True, "enabled", ["envoy"]), (True, "disabled", []), (False, "enabled", [])]
+
+
+@pytest.mark.parametrize(("mesh", "label", "names"), SIDECARS)
+def test_pods_that_controllers_would_make_have_the_sidecars_that_they_would_get(
+    mesh: bool,  # noqa: FBT001 - a case
+    label: str,
+    names: list[str],
+):
+    asked = Question((Operation("create", deployment(2)),), frozenset())
+    space = {"kind": "Namespace", "metadata": {"name": SPACE, "labels": {"minik8s.io/inject": label}}}
+    found = hypothesis(asked, [], [node("a")], NOW, scene=Scene(Profiles(), (space,)), mesh=mesh)
+    made = [pod for pod in found.pods.values() if pod is not None]
+    assert len(made) == 2
+    for pod in made:
+        assert [each["name"] for each in pod["spec"].get("initContainers") or []] == names
