@@ -19,10 +19,13 @@ from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.reconcile.events.ingress_events import IngressEvents
 from minik8s_modules.reconcile.events.pass_events import PassEvents
+from minik8s_modules.reconcile.events.policies_events import PolicyEvents
+from minik8s_modules.reconcile.events.policies_events import concerned as concerned_by_policies
 from minik8s_modules.reconcile.events.services_events import ServiceEvents
 from minik8s_modules.reconcile.feeds.copies import Copies, pod_selector
 from minik8s_modules.reconcile.feeds.folder_feed import SECTION, FolderFeed
 from minik8s_modules.reconcile.feeds.ingress_feed import NamesFeed
+from minik8s_modules.reconcile.feeds.policies_feed import PolicyFeed
 from minik8s_modules.reconcile.feeds.references import ReferencedObjects
 from minik8s_modules.reconcile.feeds.services_feed import ServiceFeed
 from minik8s_modules.reconcile.feeds.tokens import TokenBook
@@ -101,7 +104,8 @@ class ShardService:
         static = StaticPods()
         self._copies = Copies(api, self._names, static)
         self._recorder = EventRecorder(api, "minik8s-reconciler", clock=clock)
-        self._make_feeds(api, settings, clock)
+        addresses = AddressBook(api, clock)
+        self._make_feeds(api, settings, clock, addresses)
         self._sizes = ClaimSizes(api, self._recorder, clock)
         self._writer = StatusWriter(
             MirrorApi(api, static, self._copies.stored),
@@ -129,7 +133,7 @@ class ShardService:
             clock,
         )
         self._link = outside.make_link(self._on_gateway, lambda up: self.loop.on_gateway_up(up))  # noqa: PLW0108
-        self.shard = self._make_shard(AddressBook(api, clock), settings)
+        self.shard = self._make_shard(addresses, settings)
         self.loop = Reconciler(self.shard, self._names, token, clock, full_every_s, on_fenced, metrics)
         mirrors = Mirrors(api, static, self._copies.stored, self._copies.bound_to, self.loop.look_again, clock)
         self._housekeeper = Housekeeper(
@@ -148,7 +152,7 @@ class ShardService:
             lambda: self._names,
         )
 
-    def _make_feeds(self, api: Any, settings: Settings, clock: Clock) -> None:
+    def _make_feeds(self, api: Any, settings: Settings, clock: Clock, addresses: AddressBook) -> None:
         """Make what tells which Services, names, ConfigMaps, Secrets, tokens and folders concern the nodes."""
 
         def cache(kind: Kind, namespace: str, name: str) -> Informer:
@@ -164,6 +168,7 @@ class ShardService:
         self._named = NamesFeed(api, self._services, settings, on_change, cache)
         self._references = ReferencedObjects(cache, on_references, by_name=settings.own_node)
         self._tokens = TokenBook(api, on_references, clock)
+        self._policies = PolicyFeed(api, settings, addresses.of, on_change, active=not settings.own_node)
         self._folders = FolderFeed(api, self._own_nodes, self._recorder, on_change, clock, active=not settings.own_node)
 
     def _make_shard(self, addresses: AddressBook, settings: Settings) -> Shard:
@@ -176,7 +181,14 @@ class ShardService:
 
         return Shard(
             Objects(
-                copies.pod, copies.pods_of, copies.node, self._synced, services.entries, services.links, everywhere
+                copies.pod,
+                copies.pods_of,
+                copies.node,
+                self._synced,
+                services.entries,
+                services.links,
+                everywhere,
+                self._policies.entries,
             ),
             self._references,
             self._tokens,
@@ -199,6 +211,9 @@ class ShardService:
         if section == SECTION:
             volume = self._folders.volume(key)
             return [volume] if volume is not None else []
+        if section == "policies":
+            found = concerned_by_policies(key, self._policies.policy, self._policies.pod)
+            return [found] if found is not None else []
         return concerned(section, key, self._copies.pod, self._services.service, self._named.owners)
 
     def _world(self, mirrors: Mirrors) -> Household:
@@ -219,6 +234,7 @@ class ShardService:
         self._checks = Checks(self.runner, token)
         told = (
             ServiceEvents(self._recorder, service, node),
+            PolicyEvents(self._recorder, self._policies.policy, self._policies.pod, self._policies.policies_on, node),
             IngressEvents(self._recorder, service, self._named.owners, node),
             PassEvents(self._recorder, node, clock),
         )
@@ -237,6 +253,7 @@ class ShardService:
         self._copies.nodes.add_handler(self.loop.on_node)
         self._copies.nodes.add_handler(self._folders.on_nodes)
         self._copies.addresses.add_handler(self.loop.on_address)
+        self._copies.addresses.add_handler(self._policies.on_address)
         self._copies.pods.add_handler(self._on_pod)
         for part in (
             self._recorder,
@@ -248,6 +265,7 @@ class ShardService:
             self._copies,
             self._named,
             self._services,
+            self._policies,
             self._folders,
             self.loop,
             self._link,
@@ -284,6 +302,7 @@ class ShardService:
             self._writer,
             self._copies,
             self._services,
+            self._policies,
             self._named,
             self._folders,
             self._references,
@@ -293,13 +312,14 @@ class ShardService:
             part.stop()
 
     def _synced(self) -> bool:
-        parts = (self._services, self._named, self._folders)
+        parts = (self._services, self._policies, self._named, self._folders)
         return self._copies.synced() and all(each.wait_synced(0) for each in parts)
 
     def _kick_when_synced(self) -> None:
         self._copies.wait_synced()
-        while not all(each.wait_synced(1.0) for each in (self._services, self._named, self._folders)):
-            log.debug("waiting for the first list of services, names, paths and volumes")
+        parts = (self._services, self._policies, self._named, self._folders)
+        while not all(each.wait_synced(1.0) for each in parts):
+            log.debug("waiting for the first list of services, policies, names, paths and volumes")
         self.loop.kick()
 
     def _on_outcome(self, outcome: Outcome) -> None:

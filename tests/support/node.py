@@ -14,18 +14,9 @@ from typing import Any
 from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.core.docker import Docker
 from minik8s_modules.module_utils.minik8s.core.section import AnySection, Request, context_for, run_pass
-from minik8s_modules.module_utils.minik8s.names.dns import Dns
-from minik8s_modules.module_utils.minik8s.names.ingress import Ingress
 from minik8s_modules.module_utils.minik8s.network.netlink import Netlink
-from minik8s_modules.module_utils.minik8s.network.network import Network
-from minik8s_modules.module_utils.minik8s.network.sidecars import Sidecars
-from minik8s_modules.module_utils.minik8s.pods.containers import Containers
-from minik8s_modules.module_utils.minik8s.pods.sandboxes import Sandboxes
-from minik8s_modules.module_utils.minik8s.services.services import Services
+from minik8s_modules.module_utils.minik8s.reapply import SECTION_OBJECTS
 from minik8s_modules.module_utils.minik8s.volumes import mounts
-from minik8s_modules.module_utils.minik8s.volumes.folders import Folders
-from minik8s_modules.module_utils.minik8s.volumes.secrets import Secrets
-from minik8s_modules.module_utils.minik8s.volumes.volumes import Volumes
 
 SOCKET = os.environ.get("MINIK8S_TEST_DOCKER_SOCKET", "/var/run/docker.sock")
 OF_PROCESSES = 8
@@ -39,21 +30,7 @@ def second_octet() -> int:
     return 200 + (int(_process) % 5 * OF_PROCESSES + number % OF_PROCESSES if _process else number % 40)
 
 
-SECTIONS: dict[str, AnySection] = {
-    section.name: section
-    for section in (
-        Network(),
-        Secrets(),
-        Folders(),
-        Volumes(),
-        Sandboxes(),
-        Sidecars(),
-        Containers(),
-        Services(),
-        Dns(),
-        Ingress(),
-    )
-}
+SECTIONS: dict[str, AnySection] = SECTION_OBJECTS
 
 
 class TestNode:
@@ -162,7 +139,7 @@ class TestNode:
         """Remove what is left."""
         for container in self.ids():
             self.docker.remove(container)
-        for section in ("services", "sandboxes", "network", "secrets"):
+        for section in ("services", "sandboxes", "policies", "network", "secrets"):
             for _ in range(5):  # on a busy machine a pass may leave something due
                 if not self.run(section, {})["due"]:
                     break

@@ -24,7 +24,7 @@ OF_PODS = ("volumes", "sandboxes", "sidecars", "containers")
 """The sections that an annotation of a Pod is about."""
 HELD = ("network", "folders", *OF_PODS)
 """The sections whose drift can be left as it is."""
-_WHOLE = ("secrets", "services", "dns", "ingress")
+_WHOLE = ("policies", "secrets", "services", "dns", "ingress")
 _POD, _NODE = ("", "Pod"), ("", "Node")
 
 

@@ -31,6 +31,7 @@ from .network.network import Network
 from .network.sidecars import Sidecars
 from .pods.containers import Containers
 from .pods.sandboxes import Sandboxes
+from .policies.policies import Policies
 from .services.services import Services
 from .volumes.folders import Folders
 from .volumes.secrets import Secrets
@@ -39,21 +40,20 @@ from .volumes.volumes import Volumes
 USER = "minik8s-node"  # the gateway's on this machine; it writes into the run directory
 DOCKER_BOOTS_S = 30.0
 BUDGET_S = 600.0  # nobody waits for this run
-SECTION_OBJECTS: dict[str, AnySection] = {
-    section.name: section
-    for section in (
-        Network(),
-        Secrets(),
-        Folders(),
-        Volumes(),
-        Sandboxes(),
-        Sidecars(),
-        Containers(),
-        Services(),
-        Dns(),
-        Ingress(),
-    )
-}
+_SECTIONS: tuple[AnySection, ...] = (
+    Network(),
+    Policies(),
+    Secrets(),
+    Folders(),
+    Volumes(),
+    Sandboxes(),
+    Sidecars(),
+    Containers(),
+    Services(),
+    Dns(),
+    Ingress(),
+)
+SECTION_OBJECTS: dict[str, AnySection] = {section.name: section for section in _SECTIONS}
 
 
 def is_wanted(options: argparse.Namespace, answers: Callable[[tuple[str, ...]], bool] = attendance.answers) -> bool:

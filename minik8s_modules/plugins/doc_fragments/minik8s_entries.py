@@ -21,6 +21,7 @@ from minik8s_modules.module_utils.minik8s.entries.dns import DnsEntry, DnsServer
 from minik8s_modules.module_utils.minik8s.entries.folders import FolderEntry
 from minik8s_modules.module_utils.minik8s.entries.ingress import IngressEntry, IngressServerEntry
 from minik8s_modules.module_utils.minik8s.entries.network import NetworkEntry
+from minik8s_modules.module_utils.minik8s.entries.policies import FilterEntry, PolicyEntry, PolicyPodEntry
 from minik8s_modules.module_utils.minik8s.entries.sandboxes import SandboxEntry
 from minik8s_modules.module_utils.minik8s.entries.secrets import SecretEntry
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry, ServiceEntry
@@ -126,6 +127,9 @@ class ModuleDocFragment:
     """Ansible looks for this name; an attribute is a fragment."""
 
     NETWORK = _fragment({"pod-network": NetworkEntry})
+    POLICIES = _fragment(
+        {"filter": FilterEntry, "policy/<namespace>/<name>": PolicyEntry, "pod/<namespace>/<name>": PolicyPodEntry}
+    )
     SECRETS = _fragment({"<namespace>/<name>": SecretEntry})
     FOLDERS = _fragment({"<PersistentVolume>": FolderEntry})
     VOLUMES = _fragment({"<pod uid>/<volume>": VolumeEntry})

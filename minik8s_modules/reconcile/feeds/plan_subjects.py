@@ -17,6 +17,7 @@ from minik8s_modules.api.kinds import (
     DNS,
     ENDPOINTS,
     INGRESS,
+    NETWORK_POLICY,
     NODE,
     PERSISTENT_VOLUME,
     POD,
@@ -114,6 +115,7 @@ class Subjects:
         self._containers = containers
         self._sections: Mapping[str, Callable[[str], tuple[About, ...]]] = {
             "network": lambda _: self._node,
+            "policies": self._policy,
             "secrets": self._secret,
             "folders": lambda key: (of(PERSISTENT_VOLUME, name=key),),
             "volumes": self._volume,
@@ -173,6 +175,12 @@ class Subjects:
             return self._node
         place = key.rpartition(":")[0]
         return (*of_key(SERVICE, place), *of_key(ENDPOINTS, place))
+
+    def _policy(self, key: str) -> tuple[About, ...]:
+        kind, _, name = key.partition("/")
+        if not name:
+            return self._node
+        return of_key(NETWORK_POLICY if kind == "policy" else POD, name)
 
     def _name(self, key: str) -> tuple[About, ...]:
         if key == dns_entries.SERVER:

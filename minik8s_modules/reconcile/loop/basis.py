@@ -27,6 +27,8 @@ class Basis(NamedTuple):
     """Whether an item is under way: what the node will have confirmed after it is not known yet."""
     services: Entries = MappingProxyType({})
     """The section ``services``."""
+    policies: Entries = MappingProxyType({})
+    """The section ``policies``."""
     named: Named = NOTHING_NAMED
     """Names and paths."""
     tokens: Mapping[str, Tokens] = {}

@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.names import dns_entries, ingress_entries
+from minik8s_modules.module_utils.minik8s.policies.policy_entries import FILTER
 from minik8s_modules.module_utils.minik8s.services.services_entries import DATAPLANE
 from minik8s_modules.module_utils.minik8s.volumes import secrets, tmpfs
 from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.values.values import Entries, Entry
 
 SHARED = {
+    "policies": frozenset({FILTER}),
     "secrets": frozenset({secrets.SEAL_KEY, tmpfs.KEY}),
     "services": frozenset({DATAPLANE}),
     "dns": frozenset({dns_entries.SERVER}),

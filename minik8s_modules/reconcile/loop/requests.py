@@ -31,7 +31,8 @@ def requests_of(shard: Shard, state: NodeState, node: JsonObject, now_s: float) 
     """Return by section what leads from what the node confirmed to what is decided; {} for nothing."""
     services = shard.objects.services(node)
     named = shard.objects.named()
-    document = assemble(node, state.decisions.values(), shard.settings, services, named)
+    policies = shard.objects.policies(node)
+    document = assemble(node, state.decisions.values(), shard.settings, services, named, policies)
     retained = state.retained(document)
     wanted = {**document, "volumes": {**document["volumes"], **retained}}
     held = holds(node, shard.objects.pod, wanted, healing=state.healing)
@@ -56,6 +57,7 @@ def basis_of(shard: Shard, state: NodeState, node: JsonObject, pods: tuple[JsonO
         images=state.images,
         busy=state.sent is not None or bool(state.dirty),
         services=shard.objects.services(node),
+        policies=shard.objects.policies(node),
         named=shard.objects.named(),
         tokens={uid: shard.tokens.of(uid) for uid in state.decisions},
         links=shard.objects.links,

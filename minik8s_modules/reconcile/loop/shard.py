@@ -26,7 +26,7 @@ from minik8s_modules.reconcile.values.values import Entries, Named, PodDecision,
 from minik8s_modules.runtime.events import EventRecorder
 
 
-def _no_services(_node: JsonObject) -> Entries:
+def _nothing(_node: JsonObject) -> Entries:
     return {}
 
 
@@ -43,12 +43,14 @@ class Objects(NamedTuple):
     """The pods bound to a node."""
     node: Callable[[str], JsonObject | None]
     synced: Callable[[], bool]
-    services: Callable[[JsonObject], Entries] = _no_services
+    services: Callable[[JsonObject], Entries] = _nothing
     """The section ``services`` of a Node."""
     links: Links = no_links
     """The variables that tell the Services of a namespace, if those of some keys (None: gone) were as given."""
     named: Callable[[], Named] = Named
     """Names and paths, the same on every node."""
+    policies: Callable[[JsonObject], Entries] = _nothing
+    """The section ``policies`` of a Node."""
 
 
 class Shard(NamedTuple):

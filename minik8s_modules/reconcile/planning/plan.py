@@ -41,11 +41,13 @@ from minik8s_modules.reconcile.planning.plan_requests import (
     pull_message,
     readable,
     silent,
+    there,
     troubles,
     with_blob,
     with_host,
 )
 from minik8s_modules.reconcile.planning.settled_pods import settled
+from minik8s_modules.reconcile.planning.simulated_policies import ImaginedPolicies, imagined
 from minik8s_modules.reconcile.planning.simulated_services import Cluster, Foreseen, addresses, foresee, with_services
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, Question, hypothesis
 from minik8s_modules.reconcile.planning.standalone_plans import Foretold, driver_secrets, foretell, mounted_of, reading
@@ -111,6 +113,8 @@ class Future(NamedTuple):
     """Names and paths, None where they stay."""
     nodes: tuple[JsonObject, ...]
     """The shard's own, which alone make folders of volumes."""
+    policies: ImaginedPolicies | None = None
+    """What policies would come to; None where this shard is not told of them."""
 
 
 def _own(cluster: Cluster) -> tuple[JsonObject, ...]:
@@ -173,10 +177,12 @@ class Planner:
                 prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
             stuck = frozenset(uid for each in prospects if each for uid in each.stuck)
             seen = told.seen if told is not None else foresee(found, cluster, given, stuck)
-            future = Future(found, given, seen, self._named(found, seen, cluster), _own(cluster))
+            policies = imagined(cluster, found, given, self._settings) if told is None else None
+            future = Future(found, given, seen, self._named(found, seen, cluster), _own(cluster), policies)
             known = dict(zip(cluster.names, prospects, strict=True))
             answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
-            answer = joined(names, answers, [*found.messages, *cluster.foretold.notes, *awaiting(seen)], found.order)
+            notes = [*found.messages, *cluster.foretold.notes, *awaiting(seen), *(policies.notes() if policies else ())]
+            answer = joined(names, answers, notes, found.order)
         others = {name: self._foretold(name, future, cluster) for name in sorted(question.others)}
         return answer | ({"others": others} if others else {})
 
@@ -248,7 +254,8 @@ class Planner:
         return basis
 
     def _drift(self, basis: Basis) -> dict[str, Request]:
-        document = dict(assemble(basis.node, basis.decisions.values(), self._settings, basis.services, basis.named))
+        parts = (basis.services, basis.named, basis.policies)
+        document = dict(assemble(basis.node, basis.decisions.values(), self._settings, *parts))
         kept = retained_volumes(basis.confirmed["volumes"], document, lambda uid: basis.observed.get(uid, NOTHING))
         document["volumes"] = {**document["volumes"], **kept}
         requests = {section: section_changes.full(document[section]) for section in SECTIONS}
@@ -284,11 +291,13 @@ class Planner:
         wanted: dict[str, dict[str, Entry]] = {
             section: dict(confirmed.entries) if confirmed else {} for section, confirmed in basis.confirmed.items()
         }
-        before = assemble(basis.node, basis.decisions.values(), self._settings, basis.services, basis.named)
+        parts = (basis.services, basis.named, basis.policies)
+        before = assemble(basis.node, basis.decisions.values(), self._settings, *parts)
         services = with_services(basis.services, future.seen, objects.name(basis.node))
         folders = foretold_folders(basis.named.folders, future.found.overlay, future.nodes)
         named = (future.named or basis.named)._replace(machines=basis.named.machines, folders=folders)
-        after = assemble(basis.node, decisions.values(), self._settings, services, named)
+        policies = future.policies.entries(basis.node) if future.policies else basis.policies
+        after = assemble(basis.node, decisions.values(), self._settings, services, named, policies)
         # a pod that stands keeps what its containers use, also where the object it was made of goes
         kept = retained_volumes(basis.confirmed["volumes"], after, lambda uid: _seen(basis, decisions, uid))
         after = {**after, "volumes": {**after["volumes"], **kept}}
@@ -354,10 +363,10 @@ class Planner:
             else f"no free address on node {objects.name(basis.node)}",
             links=basis.links(objects.namespace(pod), found.services),
             tokens=basis.tokens.get(uid) or Tokens(dict.fromkeys(token_needs(pod), _PLANNED_TOKEN)),
-            beside=arriving_beside(pod, partial(_there, basis, found), basis.decisions.__contains__),
+            beside=arriving_beside(pod, partial(there, basis, found), basis.decisions.__contains__),
             claims=claims,
             **mounted._asdict(),
-            neighbours=tuple(_there(basis, found)) if is_asked(pod) else (),
+            neighbours=tuple(there(basis, found)) if is_asked(pod) else (),
         )
 
     def _referenced(self, pod: JsonObject, kind: str, found: Hypothesis | None) -> dict[str, JsonObject]:
@@ -373,10 +382,3 @@ def _containers(basis: Basis, requests: Mapping[str, Request]) -> Mapping[str, E
     """Return the entries of containers that would stand, or go."""
     confirmed, request = basis.confirmed["containers"], requests.get("containers")
     return {**(confirmed.entries if confirmed else {}), **(request.entries if request else {})}
-
-
-def _there(basis: Basis, found: Hypothesis) -> list[JsonObject]:
-    """Return the pods that would be on the node."""
-    pods: dict[str, JsonObject | None] = {objects.uid(pod): pod for pod in basis.pods}
-    name = objects.name(basis.node)
-    return [pod for pod in (pods | dict(found.pods)).values() if pod and objects.spec(pod).get("nodeName") == name]

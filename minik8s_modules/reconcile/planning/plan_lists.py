@@ -16,6 +16,7 @@ from minik8s_modules.api.kinds import (
     INGRESS,
     LEASE,
     NAMESPACE,
+    NETWORK_POLICY,
     NODE,
     POD,
     POD_ADDRESS,
@@ -73,7 +74,9 @@ def listed(api: Reader, question: Question, names: tuple[str, ...]) -> Cluster:
     found = Cluster(pods, nodes, names, known, certificates=certificates, endpoints=endpoints, scene=scene)
     asked = [*(each.object for each in question.operations), *foretold.scaled]
     pods_change = any(obj.get("kind") == POD.kind or workload_kind(obj) is not None for obj in asked)
-    return found._replace(storage=storage(asked, api, pods_change=pods_change), foretold=foretold)
+    policies = tuple(api.list(NETWORK_POLICY).items) if question.operations else ()
+    kept = storage(asked, api, pods_change=pods_change)
+    return found._replace(storage=kept, foretold=foretold, policies=policies)
 
 
 def _foretold(question: Question, pods: Iterable[JsonObject], api: Any) -> ForetoldScaling:
@@ -91,7 +94,7 @@ def _written(api: Reader, question: Question) -> dict[str, JsonObject]:
     return {str(objects.key(one)): one for one in found if str(objects.key(one)) in bare}
 
 
-_CONTENT = (SERVICE, INGRESS, DNS)
+_CONTENT = (SERVICE, INGRESS, DNS, NETWORK_POLICY)
 """What nodes see of a namespace besides its pods; slices go with their Services."""
 
 

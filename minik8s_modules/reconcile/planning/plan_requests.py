@@ -12,6 +12,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.names.ingress_entries import ANY
 from minik8s_modules.reconcile.feeds.plan_subjects import Note, Subjects, of_node, of_pod, rows
 from minik8s_modules.reconcile.loop import section_changes
+from minik8s_modules.reconcile.loop.basis import Basis
 from minik8s_modules.reconcile.loop.section_changes import Confirmed, Request
 from minik8s_modules.reconcile.planning.simulated_services import Foreseen
 from minik8s_modules.reconcile.planning.simulation import Hypothesis
@@ -186,3 +187,10 @@ def with_host(network: Mapping[tuple[str, str], JsonObject | None], host: str) -
             rules = objects.spec(obj).get("rules") or []
             if host in {objects.spec(obj).get("host"), *(rule.get("host") or ANY for rule in rules)}:
                 yield kind, obj
+
+
+def there(basis: Basis, found: Hypothesis) -> list[JsonObject]:
+    """Return the pods that would be on the node."""
+    pods: dict[str, JsonObject | None] = {objects.uid(pod): pod for pod in basis.pods}
+    name = objects.name(basis.node)
+    return [pod for pod in (pods | dict(found.pods)).values() if pod and objects.spec(pod).get("nodeName") == name]

@@ -59,6 +59,7 @@ class Cluster(NamedTuple):
         scene: what the scheduler looks at besides, where something changes.
         foretold: what autoscalers would do, and the workloads that are certain to be scaled.
         storage: claims, volumes and classes, where such change.
+        policies: all NetworkPolicies, where something changes.
     """
 
     pods: tuple[JsonObject, ...]
@@ -75,6 +76,7 @@ class Cluster(NamedTuple):
     scene: Scene | None = None
     foretold: ForetoldScaling = ForetoldScaling()
     storage: tuple[JsonObject, ...] = ()
+    policies: tuple[JsonObject, ...] = ()
 
 
 class Foreseen(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.defaults import apply_defaults
-from minik8s_modules.api.kinds import NAMESPACE, POD, POD_DISRUPTION_BUDGET
+from minik8s_modules.api.kinds import NAMESPACE, NETWORK_POLICY, POD, POD_DISRUPTION_BUDGET
 from minik8s_modules.api.nodes.drift_policies import of_node
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import static_uid
@@ -74,6 +74,8 @@ class Hypothesis(NamedTuple):
         messages: what to tell.
         order: in which order pods come and go.
         network: objects of ``NETWORK_KINDS`` that would differ, by kind and key (None: gone).
+        policies: NetworkPolicies that would differ, by ``<namespace>/<name>`` (None: gone).
+        namespaces: those that would differ, by name.
     """
 
     pods: Mapping[str, JsonObject | None]
@@ -81,6 +83,8 @@ class Hypothesis(NamedTuple):
     messages: tuple[Note, ...]
     order: tuple[JsonObject, ...] = ()
     network: Mapping[tuple[str, str], JsonObject | None] = {}
+    policies: Mapping[str, JsonObject | None] = {}
+    namespaces: Mapping[str, JsonObject | None] = {}
 
     @property
     def services(self) -> dict[str, JsonObject | None]:
@@ -159,7 +163,7 @@ def hypothesis(
         notes += found.messages
     everywhere = {objects.uid(pod): pod for pod in here} | changed
     notes = [*asked.messages, *storage_notes(before, after, filter(None, everywhere.values()), told), *notes]
-    return Hypothesis(changed, overlay, tuple(notes), tuple(order), asked.network)
+    return Hypothesis(changed, overlay, tuple(notes), tuple(order), asked.network, asked.policies, asked.namespaces)
 
 
 def _injected(pods: Mapping[str, JsonObject | None], namespaces: Iterable[JsonObject]) -> dict[str, JsonObject | None]:
@@ -185,9 +189,16 @@ class _Asked:
     changed: dict[str, JsonObject | None] = field(default_factory=dict)
     overlay: dict[tuple[str, str], JsonObject | None] = field(default_factory=dict)
     network: dict[tuple[str, str], JsonObject | None] = field(default_factory=dict)
+    policies: dict[str, JsonObject | None] = field(default_factory=dict)
+    namespaces: dict[str, JsonObject | None] = field(default_factory=dict)
     messages: list[Note] = field(default_factory=list)
     order: list[JsonObject] = field(default_factory=list)
     alone: list[tuple[str, JsonObject]] = field(default_factory=list)
+
+    def placed(self, kind: str) -> dict[tuple[str, str], JsonObject | None] | None:
+        """Return where objects of a kind are kept by kind and key, None for those that are not."""
+        kept = self.network if kind in NETWORK_KINDS else None
+        return self.overlay if kind in {"ConfigMap", "Secret"} else kept
 
 
 def _taken(question: Question, pods: Iterable[JsonObject], nodes: Sequence[JsonObject], now: datetime) -> _Asked:
@@ -197,17 +208,20 @@ def _taken(question: Question, pods: Iterable[JsonObject], nodes: Sequence[JsonO
         kind, key = str(obj.get("kind") or ""), objects.key(obj)
         if kind == "Pod":
             found.alone += _take_pod(operation, found.known, found.changed, found.messages, now)
-        elif kind in {"ConfigMap", "Secret"}:
-            found.overlay[kind, str(key)] = None if operation.operation == "delete" else obj
+        elif (placed := found.placed(kind)) is not None:
+            placed[kind, str(key)] = None if operation.operation == "delete" else obj
         elif kind == "Node" and _steers_drift(operation, nodes):
             found.overlay[kind, str(key)] = obj
-        elif kind in NETWORK_KINDS:
-            found.network[kind, str(key)] = None if operation.operation == "delete" else obj
+        elif kind == NETWORK_POLICY.kind:
+            found.policies[str(key)] = None if operation.operation == "delete" else obj
         elif kind == "Namespace" and is_gone(operation):
+            found.namespaces[objects.name(obj)] = None
             found.order += _take_namespace(objects.name(obj), found.known, found.changed, found.messages)
         elif is_autoscaler(obj) and not is_gone(operation):
             continue  # the cluster as it was read tells of it
         elif workload_kind(obj) is None and storage_kind(obj) is None:
+            if kind == NAMESPACE.kind:
+                found.namespaces[objects.name(obj)] = obj
             about = About(str(obj.get("apiVersion") or ""), kind, objects.namespace(obj), objects.name(obj))
             found.messages.append(Note(f"{kind} {key}: nothing on a node follows from it alone", (about,)))
     return found

@@ -284,6 +284,7 @@ def assemble(
     settings: Settings,
     services: Entries | None = None,
     named: Named = NOTHING_NAMED,
+    policies: Entries | None = None,
 ) -> NodeDocument:
     """Return the document of a node whose pods want ``decisions``; whole sections are kept as they are."""
     document: dict[str, dict[str, Entry]] = {section: {} for section in SECTIONS}
@@ -291,5 +292,5 @@ def assemble(
     for decision in (*decisions, named.certificates):
         for section, entries in decision.entries.items():
             document[section].update(entries)
-    whole = {"services": services or {}, "dns": named.dns, "ingress": named.ingress}
+    whole = {"policies": policies or {}, "services": services or {}, "dns": named.dns, "ingress": named.ingress}
     return {**document, **whole, "folders": named.folders.get(objects.name(node), {})}

@@ -17,6 +17,7 @@ OutcomeStatus = Literal["ok", "failed", "unreachable", "cancelled"]
 
 SECTIONS = (
     "network",
+    "policies",
     "services",
     "secrets",
     "folders",

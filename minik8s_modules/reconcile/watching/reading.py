@@ -12,10 +12,14 @@ from typing import NamedTuple
 
 _LINKS = frozenset({"network", "sandboxes"})
 _RULES = frozenset({"network", "sandboxes", "services"})
+_BRIDGED = frozenset({"policies", "services"})
+"""Those that have packets within the bridge shown to their rules."""
 _NOTHING = frozenset[str]()
 _DEVICES = b"mk8s-"
 """What the names of our devices begin with (module_utils, network/attachment.py)."""
 _IPVS = b"minik8s-dummy"
+_POLICIES = b" minik8s_policies"
+"""What the name of the table of policies begins with."""
 
 
 _FOLDERS = {b"nginx": frozenset({"ingress"}), b"dns": frozenset({"dns"}), b"pods": frozenset({"volumes"})}
@@ -54,11 +58,25 @@ def sections_of(line: bytes, places: Places) -> frozenset[str]:
     if line.startswith(_MOUNTS):
         return _of_path(line.partition(b" ")[2].rstrip(b"\n"), places)
     if line.startswith(b"["):
-        if _IPVS in line:
-            return frozenset({"services"})
-        return _LINKS if _DEVICES in line or bridge in line else _NOTHING
+        return _of_link(line, bridge)
     if line.startswith(b"#"):
         return _NOTHING  # the generation, and who made it
+    return _of_rule(line, bridge)
+
+
+def _of_link(line: bytes, bridge: bytes) -> frozenset[str]:
+    """Return the sections that a line of ip may be about."""
+    if _IPVS in line:
+        return frozenset({"services"})
+    if line.startswith(_GONE) and line.split(b": ", 2)[1:2] == [bridge]:
+        return _LINKS | _BRIDGED  # whoever makes it again switches nothing on
+    return _LINKS if _DEVICES in line or bridge in line else _NOTHING
+
+
+def _of_rule(line: bytes, bridge: bytes) -> frozenset[str]:
+    """Return the sections that a line of nft may be about."""
+    if _POLICIES in line:
+        return frozenset({"policies"})
     forward = line.startswith(b"delete ") and b" FORWARD " in line
     return _RULES if forward or bridge in line else _NOTHING
 

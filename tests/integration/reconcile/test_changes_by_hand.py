@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import EVENT, POD
+from minik8s_modules.api.kinds import EVENT, NETWORK_POLICY, POD
 from minik8s_modules.module_utils.minik8s.network.attachment import link_name
 from tests.integration.reconcile.conftest import Cluster, running
 
@@ -63,17 +63,21 @@ class Harm:
 def test_a_deleted_link_and_a_deleted_table_come_back_by_themselves(cluster: Cluster):
     cluster.create("linked")
     cluster.until(lambda: cluster.ready("linked"))
+    wall = {"metadata": {"name": "wall", "namespace": "default"}, "spec": {"podSelector": {}}}
+    cluster.admin.create(NETWORK_POLICY, wall)
     cluster.until(lambda: watching(cluster), 120)
     link = link_name(cluster.pod("linked")["metadata"]["uid"])
-    table = f"minik8s_{cluster.node.bridge}"
+    table, policies = (f"minik8s_{each}{cluster.node.bridge}" for each in ("", "policies_"))
     for module, is_whole, argv in (
         ("sandboxes", lambda: link in command("ip", "-o", "link"), ("ip", "link", "del", link)),
         ("services", lambda: table in command("nft", "list", "tables"), ("nft", "delete", "table", "ip", table)),
+        ("policies", lambda: policies in command("nft", "list", "tables"), ("nft", "delete", "table", "ip", policies)),
     ):
         harm = Harm(is_whole, *argv)
         cluster.until(partial(harm.done_until, cluster, module))
         cluster.until(is_whole)
     assert cluster.container("linked")["restartCount"] == 0
+    cluster.admin.delete(NETWORK_POLICY, "wall", "default")
     cluster.delete("linked", grace_s=0)
     cluster.until(lambda: cluster.node.ids() == [])
 

@@ -2,10 +2,12 @@
 # ruff: noqa: PTH100, PTH103, PTH108, PTH112, PTH115, PTH118, PTH120, PTH123, PTH208, PLC0415
 """Runs on the machine under test (a namespace here, or a lab node): passes, pods as namespaces, clients. Python 3.9.
 
-    services_machine.py apply  < options        one pass of the section services; prints its result
+    services_machine.py apply  < options        one pass of ``section`` (services, policies); prints its result
     services_machine.py killed < {"folder", "entries"}   kills a pass before each effect; prints how many there were
     services_machine.py pods   < {"bridge", "gateway", "pods": {name: ip}}
     services_machine.py ask    < {"from": pod or "", "protocol", "address", "port", "count"}   prints who answered
+    services_machine.py matrix < {"pods", "targets", "ports", "protocol"}   prints what each pod reaches
+    services_machine.py cut    < {"from", "to", "address", "pass"}   what becomes of a connection that is open meanwhile
     services_machine.py each   < {"places": [[address, port]]}   prints who answered at each, over TCP
     services_machine.py many   < {"plane", "folder", "services", "each", "more"}   loads services, for benchmarks
     services_machine.py first  < {"address", "port", "count"}   times first packets over UDP
@@ -29,6 +31,7 @@ import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PORTS = (8080, 9090)
+CUT_PORT = 7000
 
 
 def command(*argv):
@@ -43,12 +46,14 @@ def apply(options):
     """Run one pass and return its result with the CPU time it took."""
     sys.path.insert(0, HERE)
     from minik8s.core.section import Request, context_for, run_pass
+    from minik8s.policies.policies import Policies
     from minik8s.services.services import Services
 
+    section = {"services": Services, "policies": Policies}[options.pop("section", "services")]()
     check = options.pop("check", False)
     dying = Killer(options.pop("die_at", -1))
     request = Request("n1", state_dir=os.path.join(options.pop("folder"), "state"), **options)
-    section, context = Services(), context_for(request, checkpoint=dying)
+    context = context_for(request, checkpoint=dying)
     sent = count_sent()
     began = cpu_s()
     result = run_pass(section, request, context, check=check)
@@ -90,18 +95,19 @@ def killed(options):
     takes as long as ten passes on a lab machine.
     """
     sys.path.insert(0, HERE)
+    import minik8s.policies.policies
     import minik8s.services.services  # noqa: F401
 
-    folder, entries = options["folder"], options["entries"]
+    entries = options.pop("entries")
     deaths = 0
     while True:
-        _forked({"folder": folder, "entries": {}})
-        if _forked({"folder": folder, "entries": entries, "die_at": deaths}) is not None:
+        _forked({**options, "entries": {}})
+        if _forked({**options, "entries": entries, "die_at": deaths}) is not None:
             return deaths
         deaths += 1
-        mended = _forked({"folder": folder, "entries": entries})
+        mended = _forked({**options, "entries": entries})
         assert mended["errors"] == {}, (deaths, mended)
-        again = _forked({"folder": folder, "entries": entries})
+        again = _forked({**options, "entries": entries})
         assert not again["changed"], (deaths, again)
 
 
@@ -296,6 +302,61 @@ def ask(options):
     return {"counts": counts, "clients": sorted(clients)}
 
 
+def matrix(options):
+    """Return ``{"<pod> <target> <port>": who answered}`` of each pod to each target, the pods side by side."""
+    found = {}
+
+    def look(pod):
+        enter(pod)  # of this thread alone
+        for target, address in options["targets"].items():
+            for port in options["ports"]:
+                found[f"{pod} {target} {port}"] = ask_one(options["protocol"], address, port)
+
+    threads = [threading.Thread(target=look, args=(pod,)) for pod in options["pods"]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def cut(options):
+    """Run a pass while a connection between two pods is open; return "open", or how it ended."""
+    listening, opened, applied = threading.Event(), threading.Event(), threading.Event()
+    said = []
+
+    def listen():
+        enter(options["to"])
+        with socket.create_server(("", CUT_PORT)) as server:
+            listening.set()
+            connection, _ = server.accept()
+        while data := connection.recv(10):
+            connection.sendall(data)
+
+    def dial():
+        enter(options["from"])
+        listening.wait(20)
+        with socket.create_connection((options["address"], CUT_PORT), 20) as client:
+            client.sendall(b"?")
+            client.recv(1)
+            opened.set()
+            applied.wait(60)
+            try:
+                client.sendall(b"?")
+                said.append("open" if client.recv(1) else "closed")
+            except OSError as error:
+                said.append(type(error).__name__)
+
+    threading.Thread(target=listen, daemon=True).start()
+    dialling = threading.Thread(target=dial, daemon=True)
+    dialling.start()
+    assert opened.wait(20)
+    apply(options["pass"])
+    applied.set()
+    dialling.join(60)
+    return said[0]
+
+
 def each(options):
     """Return who answered at each of ``places``."""
     return [ask_one("TCP", address, port) for address, port in options["places"]]
@@ -321,7 +382,7 @@ def main():
     where = options.pop("from", "") if sys.argv[1] == "ask" else ""
     if where:
         enter(where)
-    commands = (apply, killed, pods, ask, each, down, many, first)
+    commands = (apply, killed, pods, ask, matrix, cut, each, down, many, first)
     json.dump({command.__name__: command for command in commands}[sys.argv[1]](options), sys.stdout)
 
 

@@ -28,6 +28,7 @@ from minik8s_modules.api.kinds import (
     LEGACY_AUTOSCALER,
     LEGACY_REPLICA_SET,
     LIMIT_RANGE,
+    NETWORK_POLICY,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD_DISRUPTION_BUDGET,
@@ -58,6 +59,7 @@ EACH = pytest.mark.parametrize("kind", STORED, ids=lambda kind: f"{kind.kind}.{k
 
 # kinds for which something acts on every field that their samples set
 ACTED_ON = (
+    NETWORK_POLICY,
     LIMIT_RANGE,
     POD_DISRUPTION_BUDGET,
     PRIORITY_CLASS,

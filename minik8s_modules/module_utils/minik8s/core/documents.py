@@ -37,7 +37,7 @@ def apply_delta(base: Entries, upsert: Entries, delete: Iterable[str]) -> dict[s
     return kept
 
 
-KEPT_BY_KEY = frozenset({"services"})
+KEPT_BY_KEY = frozenset({"services", "policies"})
 """Sections whose last declared set is kept by keyed_documents.py, not in a JSON file."""
 
 

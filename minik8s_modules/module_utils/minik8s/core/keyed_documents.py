@@ -1,8 +1,8 @@
-"""The declared services of a node, in a file that a delta need not read as a whole.
+"""The declared services and policies of a node, in a file each that a delta need not read as a whole.
 
-With 10,000 services the JSON of a section takes 46 ms to parse and more to write, so this section keeps its entries in
-SQLite (``<state_dir>/documents/services.db``; sqlite3 is part of Python): a delta reads and writes its own keys. The
-section's digest is the same as everywhere (documents.py), made of the entries' digests. A file that cannot be read
+With 10,000 services the JSON of a section takes 46 ms to parse and more to write, so these sections keep their entries
+in SQLite (``<state_dir>/documents/<section>.db``; sqlite3 is part of Python): a delta reads and writes its own keys.
+The section's digest is the same as everywhere (documents.py), made of the entries' digests. A file that cannot be read
 counts as empty: the next delta does not fit, and the whole set is sent. ``extra`` holds what the backend remembers.
 """
 

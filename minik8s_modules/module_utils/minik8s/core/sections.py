@@ -7,6 +7,7 @@ from __future__ import annotations
 
 SECTIONS = (
     "network",
+    "policies",
     "services",
     "secrets",
     "folders",

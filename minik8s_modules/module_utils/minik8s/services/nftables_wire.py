@@ -258,19 +258,31 @@ def comment_of(wire: Wire, table: str) -> str | None:
     return user_data[2 : 2 + user_data[1]].rstrip(b"\0").decode("utf-8", "replace") if user_data[:1] == b"\0" else ""
 
 
-def fingerprints(wire: Wire, table: str) -> dict[str, str]:
-    """Return a digest of each chain of the table: its hook and its rules, as the kernel has them."""
+def fingerprints(wire: Wire, table: str, chain: str = "") -> dict[str, str]:
+    """Return a digest of each chain of the table, or of one: its hook and its rules, as the kernel has them."""
     chains = dict[str, list[bytes]]()
-    for answer in wire.dump(GET_CHAIN, GENERATED + text(1, table)):
+    for answer in _chains(wire, table, chain):
         parts = dict(attributes(answer.body[4:]))
         if parts[1].rstrip(b"\0").decode() == table:
             # type, hook and policy; neither handle nor number of uses
             chains[_name(parts[3])] = [parts.get(kind, b"") for kind in (4, 5, 7)]
-    for answer in wire.dump(GET_RULE, GENERATED + text(RULE_TABLE, table)):
+    if not chains:
+        return {}
+    place = GENERATED + text(RULE_TABLE, table) + (text(RULE_CHAIN, chain) if chain else b"")
+    for answer in wire.dump(GET_RULE, place):
         parts = dict(attributes(answer.body[4:]))
         if _name(parts[RULE_TABLE]) == table and _name(parts[RULE_CHAIN]) in chains:
             chains[_name(parts[RULE_CHAIN])].append(parts.get(RULE_EXPRESSIONS, b""))
     return {name: hashlib.sha256(b"\0".join(parts)).hexdigest()[:16] for name, parts in chains.items()}
+
+
+def _chains(wire: Wire, table: str, chain: str) -> list[Message]:
+    if not chain:
+        return wire.dump(GET_CHAIN, GENERATED + text(1, table))
+    sequence = next_sequence()
+    asked = message(GET_CHAIN, 0, GENERATED + text(1, table) + text(3, chain), sequence)
+    answer = wire.ask_each([asked], [sequence])[sequence]
+    return [answer] if answer.type != ERROR else []
 
 
 def digest_of(text_of_it: str) -> str:

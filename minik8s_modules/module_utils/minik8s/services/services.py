@@ -13,7 +13,6 @@ import errno
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from ..core.digests import EMPTY_DIGEST
 from ..core.faults import KeyFault, NodeFault
 from ..core.keyed_documents import Entries, Ledger
 from ..core.section import Context, Facets, Request, Step, as_text, differences
@@ -22,7 +21,7 @@ from .ipvs import Ipvs
 from .nftables import Nftables
 from .services_entries import DATAPLANE, check_entry
 from .services_host import Host, bridge_rules_possible
-from .services_plan import SHOWN, FixedPart, Rule, RulePlan, Rules, Words, leftovers_of, plan_rules
+from .services_plan import SHOWN, FixedPart, Rule, RulePlan, Rules, Words, leftovers_of, plan_rules, result
 
 TRIES = 3
 
@@ -107,7 +106,7 @@ class Services:
         with Ledger(request.state_dir, self.name, readable=check) as ledger:
             declared = declare(ledger, request)
             if declared is None:
-                return result(ledger.digest(), base_mismatch=True)
+                return result(self.name, ledger.digest(), base_mismatch=True)
             return Pass(ledger, declared, context, check=check).run()
 
 
@@ -138,6 +137,7 @@ class Pass:
                 self._context.checkpoint("document services")
             self._ledger.commit(node=self._context.node, digest=declared.digest, known=known)
         told = result(
+            "services",
             declared.digest,
             steps=self._steps,
             diff={"before": as_text(self._before), "after": as_text(self._after)},
@@ -329,28 +329,3 @@ def _parts(
     )
     stack.callback(backend.close)
     return backend, host
-
-
-def result(
-    digest: str = EMPTY_DIGEST,
-    *,
-    steps: list[Step] | None = None,
-    diff: Mapping[str, str] | None = None,
-    errors: Mapping[str, KeyFault] | None = None,
-    status: Mapping[str, Any] | None = None,
-    base_mismatch: bool = False,
-) -> dict[str, Any]:
-    """Return the result that docs/reference/node-document.md describes."""
-    return {
-        "changed": bool(steps),
-        "diff": dict(diff or {"before": "", "after": ""}),
-        "section": "services",
-        "digest": digest,
-        "steps": [{"action": step.action, "key": step.key, "detail": step.detail} for step in steps or []],
-        "status": dict(status or {}),
-        "errors": {key: {"reason": fault.reason, "message": str(fault)} for key, fault in (errors or {}).items()},
-        "due": [],
-        "held": [],
-        "base_mismatch": base_mismatch,
-        "fenced": False,
-    }

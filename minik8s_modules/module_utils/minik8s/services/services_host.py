@@ -78,7 +78,7 @@ class Host:
     """The route, and the bridge's switch; one socket, one thread."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._config = config
+        self.config = config
         self._wire = Wire(ROUTE_PROTOCOL)
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class Host:
 
     def found(self, *, bridged: bool) -> FixedPart:
         """Return route and switches as they are and as they should be."""
-        config = self._config
+        config = self.config
         bridge = device(self._wire, config["bridge"])
         seen = {"route": self._route(), "localnet": read_switch(self._localnet())}
         wanted = {"route": self._wanted_route(), "localnet": "1"}
@@ -103,16 +103,16 @@ class Host:
 
     def _localnet(self) -> str:
         # without it a node port at 127.0.0.1 has no way out to a pod; "receiving" drops what pods send there
-        return f"ipv4/conf/{self._config['bridge']}/route_localnet"
+        return f"ipv4/conf/{self.config['bridge']}/route_localnet"
 
     def _wanted_route(self) -> str:
-        return f"{self._config['service_cidr']} dev {self._config['bridge']} src {self._config['gateway']}"
+        return f"{self.config['service_cidr']} dev {self.config['bridge']} src {self.config['gateway']}"
 
     def _route(self) -> str:
-        bridge = device(self._wire, self._config["bridge"])
+        bridge = device(self._wire, self.config["bridge"])
         for destination, index, source, protocol in self._routes():
-            if destination == self._config["service_cidr"]:
-                name = self._config["bridge"] if bridge and bridge.number == index else f"device {index}"
+            if destination == self.config["service_cidr"]:
+                name = self.config["bridge"] if bridge and bridge.number == index else f"device {index}"
                 return f"{destination} dev {name} src {source}" + ("" if protocol == OURS else " (not ours)")
         return ""
 
@@ -141,39 +141,39 @@ class Host:
             index = self._bridge().number
             data = nested(INFO_DATA, attribute(NF_CALL_IPTABLES, b"\1"))
             body = LINK.pack(0, 0, index, 0, 0) + nested(LINK_INFO, text(INFO_KIND, "bridge"), data)
-            self.do(f"bridge rules of {self._config['bridge']}", NEW_LINK, 0, body)
+            self.do(f"bridge rules of {self.config['bridge']}", NEW_LINK, 0, body)
 
     def _bridge(self) -> Device:
-        found = device(self._wire, self._config["bridge"])
+        found = device(self._wire, self.config["bridge"])
         if found is None:
             raise KeyFault(
-                "NetworkNotReady", f"bridge {self._config['bridge']} does not exist; section network makes it"
+                "NetworkNotReady", f"bridge {self.config['bridge']} does not exist; section network makes it"
             )
         return found
 
     def _mend_route(self) -> None:
         self.remove()
         index = self._bridge().number
-        body = self._route_body(index) + attribute(ROUTE_SOURCE, socket.inet_aton(self._config["gateway"]))
+        body = self._route_body(index) + attribute(ROUTE_SOURCE, socket.inet_aton(self.config["gateway"]))
         try:
             self.do(f"route {self._wanted_route()}", NEW_ROUTE, CREATE | EXCLUSIVE, body)
         except OSError as error:
             if error.errno == errno.EEXIST:
                 raise KeyFault(
                     "NetworkNotReady",
-                    f"another program's route to {self._config['service_cidr']} is in the way; remove it",
+                    f"another program's route to {self.config['service_cidr']} is in the way; remove it",
                 ) from error
             raise
 
     def _route_body(self, index: int) -> bytes:
-        to, _, length = self._config["service_cidr"].partition("/")
+        to, _, length = self.config["service_cidr"].partition("/")
         head = ROUTE.pack(socket.AF_INET, int(length), 0, 0, MAIN, OURS, LINK_SCOPE, UNICAST, 0)
         return head + attribute(ROUTE_TO, socket.inet_aton(to)) + attribute(ROUTE_DEVICE, struct.pack("=i", index))
 
     def remove(self) -> None:
         """Remove our route; the bridge's switches go with the bridge."""
         for destination, index, _, protocol in self._routes():
-            if (destination, protocol) == (self._config["service_cidr"], OURS):
+            if (destination, protocol) == (self.config["service_cidr"], OURS):
                 self.do(f"delete route {destination}", DELETE_ROUTE, 0, self._route_body(index))
 
     def do(self, what: str, kind: int, flags: int, body: bytes) -> None:

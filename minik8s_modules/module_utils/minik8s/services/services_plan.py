@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Callable, NamedTuple
 
+from ..core.faults import KeyFault
 from ..core.section import Facets, Step
 
 SHOWN = 500
@@ -143,3 +144,29 @@ def leftovers_of(seen: Rules, wanted: Mapping[str, list[Rule]]) -> list[Rule]:
         for key, value in found.items()
         if key not in kept.get(table, empty)
     ]
+
+
+def result(
+    section: str,
+    digest: str,
+    *,
+    steps: list[Step] | None = None,
+    diff: Mapping[str, str] | None = None,
+    errors: Mapping[str, KeyFault] | None = None,
+    status: Mapping[str, Any] | None = None,
+    base_mismatch: bool = False,
+) -> dict[str, Any]:
+    """Return the result that docs/reference/node-document.md describes."""
+    return {
+        "changed": bool(steps),
+        "diff": dict(diff or {"before": "", "after": ""}),
+        "section": section,
+        "digest": digest,
+        "steps": [{"action": step.action, "key": step.key, "detail": step.detail} for step in steps or []],
+        "status": dict(status or {}),
+        "errors": {key: {"reason": fault.reason, "message": str(fault)} for key, fault in (errors or {}).items()},
+        "due": [],
+        "held": [],
+        "base_mismatch": base_mismatch,
+        "fenced": False,
+    }

@@ -29,6 +29,7 @@ from minik8s_modules.api.kinds import (
     INGRESS_CLASS,
     KINDS,
     NAMESPACE,
+    NETWORK_POLICY,
     NODE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -74,7 +75,19 @@ from tests.unit.reconcile.worlds import IMAGE
 
 SCENARIOS = int(os.environ.get("MINIK8S_PLAN_SCENARIOS", "40"))
 STORED = (STORAGE_CLASS, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM)
-GENERATED = (SERVICE, ENDPOINTS, INGRESS_CLASS, HOST_GRANT, DNS, INGRESS, CONFIG_MAP, SECRET, *STORED, POD)
+GENERATED = (
+    SERVICE,
+    ENDPOINTS,
+    INGRESS_CLASS,
+    HOST_GRANT,
+    DNS,
+    INGRESS,
+    CONFIG_MAP,
+    SECRET,
+    *STORED,
+    NETWORK_POLICY,
+    POD,
+)
 """In the order in which they are written: a pod has the variables of the Services that are there before it."""
 FOLLOWED = {
     ENDPOINT_SLICE: "made of Endpoints and pods here, as the controllers do",
@@ -96,7 +109,7 @@ SETTINGS = Settings(
 
 
 def test_every_kind_that_a_node_is_told_of_is_generated():
-    told = {"Pod", "ConfigMap", "Secret", "Namespace", "Node", *NETWORK_KINDS}
+    told = {"Pod", "ConfigMap", "Secret", "Namespace", "NetworkPolicy", "Node", *NETWORK_KINDS}
     assert {kind.kind for kind in (*GENERATED, *FOLLOWED)} == told | {kind.kind for kind in STORAGE_KINDS}
     assert not {kind.kind for kind in DECIDERS} & told, "workloads: test_random_rollouts.py"
     assert told <= {kind.kind for kind in KINDS.all()}
@@ -107,6 +120,11 @@ class Dice:
 
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)
+        self._of_policies = random.Random(seed)
+        """A row of numbers of its own: what else a seed makes is as it was before there were policies."""
+
+    def _row(self, kind: Kind) -> random.Random:
+        return self._of_policies if kind is NETWORK_POLICY else self._dice
 
     def some(self, kind: Kind) -> dict[str, JsonObject]:
         """Return a few objects of a kind, by name."""
@@ -116,14 +134,14 @@ class Dice:
             SECRET: (self._data, ("keys",)), DNS: (self._dns, ("names",)), INGRESS: (self._ingress, ("paths",)),
             INGRESS_CLASS: (self._class, ("mine",)), HOST_GRANT: (self._grant, ("api.test",)),
             STORAGE_CLASS: (self._disk, ("disk",)), PERSISTENT_VOLUME: (self._volume, ("nfs", "local")),
-            PERSISTENT_VOLUME_CLAIM: (self._claim, ("data", "more")),
+            PERSISTENT_VOLUME_CLAIM: (self._claim, ("data", "more")), NETWORK_POLICY: (self._policy, ("wall", "door")),
         }  # fmt: skip
         make, names = makers[kind]
-        return {name: self._whole(kind, name, make(name)) for name in names if self._dice.random() < 0.6}
+        return {name: self._whole(kind, name, make(name)) for name in names if self._row(kind).random() < 0.6}
 
-    def kept(self, found: dict[str, JsonObject]) -> dict[str, JsonObject]:
+    def kept(self, kind: Kind, found: dict[str, JsonObject]) -> dict[str, JsonObject]:
         """Return what is left of objects, as they are."""
-        return {name: obj for name, obj in found.items() if self._dice.random() < 0.6}
+        return {name: obj for name, obj in found.items() if self._row(kind).random() < 0.6}
 
     def _whole(self, kind: Kind, name: str, body: JsonObject) -> JsonObject:
         metadata = {"name": name, **({"namespace": SPACE} if kind.namespaced else {}), **body.pop("metadata", {})}
@@ -191,6 +209,18 @@ class Dice:
         asked = {"requests": {"storage": self._dice.choice(["1Gi", "2Gi"])}}
         named = self._dice.choice(["disk", "other"])
         return {"spec": {"accessModes": ["ReadWriteOnce"], "resources": asked, "storageClassName": named}}
+
+    def _policy(self, _name: str) -> JsonObject:
+        pick, sample = self._of_policies.choice, self._of_policies.sample
+        selectors: list[JsonObject] = [{}, {"matchLabels": {"app": "web"}}, {"matchLabels": {"app": "api"}}]
+        peers = [{"podSelector": pick(selectors)}, {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.244.0.0/16"]}}]
+        ports = [{"protocol": "TCP", "port": pick([8080, "http"])}, {"protocol": "UDP"}]
+        rule = {field: sample(peers, pick([0, 1, 2])) for field in ("from", "to")}
+        allowed = [{"ports": sample(ports, pick([0, 1, 2]))}]
+        spec = {"podSelector": pick(selectors), "policyTypes": pick([["Ingress"], ["Egress"], ["Ingress", "Egress"]])}
+        rules = {"ingress": ("from", rule["from"]), "egress": ("to", rule["to"])}
+        found = {name: [allowed[0] | {field: each}] for name, (field, each) in rules.items() if pick([0, 1])}
+        return {"spec": spec | found}
 
     def _grant(self, name: str) -> JsonObject:
         return {"spec": {"hosts": [name], "namespaces": self._dice.choice([[SPACE], ["other"]])}}
@@ -435,7 +465,7 @@ def test_a_node_is_told_what_a_plan_foretells(seed: int):
     try:
         applied.apply({kind: dice.some(kind) for kind in GENERATED})
         applied.calm()
-        wanted = {kind: dice.kept(applied.standing[kind]) | dice.some(kind) for kind in GENERATED}
+        wanted = {kind: dice.kept(kind, applied.standing[kind]) | dice.some(kind) for kind in GENERATED}
         wanted[POD] |= {name: pod for name, pod in applied.standing[POD].items() if name in wanted[POD]}
         names = applied.names() | NEW
         before = applied.document()

@@ -1,0 +1,44 @@
+"""Entries of the section ``policies``: ``filter``, one for each NetworkPolicy, and one for each Pod they tell of."""
+
+from typing import Any, Optional, TypedDict
+
+
+class FilterEntry(TypedDict):
+    """How the node realizes NetworkPolicies."""
+
+    table: str
+    """Name of our table of nftables."""
+    bridge: str
+    """The node's bridge. Packets between its Pods are shown to the rules."""
+    driver: str
+    """Who attaches Pods. With V(bridge) and V(vxlan) policies hold; with any other the entry has the error
+    C(PolicyNotEnforced)."""
+
+
+class PolicyEntry(TypedDict):
+    """What one NetworkPolicy allows. A direction is a list of rules; null: the policy does not speak of it.
+
+    A rule has C(peers) (null: everybody; else C(groups), names of groups of Pods, and C(blocks), rows of a range and
+    the ranges excepted from it) and C(ports) (null: all; else rows of protocol, first and last port, 0 and 0 for all
+    of the protocol, or of protocol and name of a port).
+    """
+
+    ingress: Optional[list[dict[str, Any]]]
+    """Rules for what comes to the Pods it selects."""
+    egress: Optional[list[dict[str, Any]]]
+    """Rules for what those Pods send."""
+
+
+class PolicyPodEntry(TypedDict):
+    """A Pod that policies tell of: one of this node that they select, or a peer anywhere in the cluster."""
+
+    address: str
+    """Its address."""
+    groups: list[str]
+    """The groups of the policies' peers that it belongs to."""
+    ports: list[list[Any]]
+    """Its named ports that policies name, as rows of protocol, name and number."""
+    ingress: Optional[list[str]]
+    """Keys of the policies that decide who reaches it; null: it is not isolated, or on another node."""
+    egress: Optional[list[str]]
+    """The same for what it sends."""

@@ -1,0 +1,195 @@
+"""From NetworkPolicies to chains, sets and elements of nf_tables. Pure.
+
+    forward ─▶ egress:  replies, and what a Pod sends to itself, pass ─▶ map egress_of[source] ─▶ pods/egress/HASH
+    forward ─▶ ingress: the same                                  ─▶ map ingress_of[destination] ─▶ pods/ingress/HASH
+    pods/ingress/HASH:        jump ingress/NAMESPACE/POLICY for each policy of a set of policies, then goto refuse
+    ingress/NAMESPACE/POLICY: accept from @group/HASH to ports, from a range, to @ports/tcp/NAME
+
+Pods that the same policies select share a chain, and equal selectors of peers share a group; so a Pod is one element of
+a map, and of each group and port that names it. Both directions are base chains: what one accepts the other still
+looks at. They come after destination NAT, so they see the addresses of Pods. Every packet is looked at, not only the
+first of a connection: when a policy changes, connections under way that it no longer allows end. Packets that the node
+itself sends or receives pass no such chain, except in ``ipvs_*``: IPVS sends what it forwards through the hook output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..services.nftables_wire import chain_of, verdict_of
+from ..services.services_plan import Rule
+from .policy_entries import DIRECTIONS, FILTER, POD, POLICY
+
+CHAIN, SET, SWITCH = "chain", "set", "switch"
+"""Tables of rules that are no elements: a chain by its name, a set or map by its name, a switch of the bridge."""
+BRIDGE_RULES = "bridge_rules"
+REFUSE, ITSELF = "refuse", "itself"
+MAP_OF = {direction: f"{direction}_of" for direction in DIRECTIONS}
+SIDE = {"ingress": "daddr", "egress": "saddr"}
+PEER = {"ingress": "saddr", "egress": "daddr"}
+ADDRESS, PAIR, PLACE, VERDICTS = "ipv4_addr", "ipv4_addr . ipv4_addr", "ipv4_addr . inet_service", "ipv4_addr : verdict"
+LONGEST_NAME = 120
+_PLACE = struct.Struct(">4sH2x")
+
+
+def _short(text: str, length: int = 24) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def chain_name(direction: str, policy: str) -> str:
+    """Return the chain of a policy's key in one direction."""
+    name = f"{direction}/{policy[len(POLICY) :]}"
+    return name if len(name) <= LONGEST_NAME else f"{direction}/{_short(policy, 32)}"
+
+
+def selected_chain(direction: str, policies: Sequence[str]) -> str:
+    """Return the chain of the Pods that just these policies select."""
+    return f"pods/{direction}/{_short(' '.join(sorted(policies)))}"
+
+
+def port_set(protocol: str, name: str) -> str:
+    """Return the set of the places (address and number) of a named port."""
+    return f"ports/{protocol.lower()}/{name}"
+
+
+def rules_of(key: str, entry: Mapping[str, Any], *, bridged: bool = True) -> list[Rule]:
+    """Return what one entry wants; several may want the same set or chain."""
+    if key == FILTER:
+        return _of_filter(bridged=bridged)
+    return _of_policy(key, entry) if key.startswith(POLICY) else _of_pod(entry)
+
+
+def _of_filter(*, bridged: bool) -> list[Rule]:
+    maps = [Rule(SET, MAP_OF[direction], VERDICTS) for direction in DIRECTIONS]
+    chains = [Rule(CHAIN, name, "\n".join(lines)) for name, lines in base_chains().items()]
+    switch = [Rule(SWITCH, BRIDGE_RULES, "on")] if bridged else []
+    return [*switch, *maps, Rule(SET, ITSELF, PAIR), *chains]
+
+
+def base_chains() -> dict[str, list[str]]:
+    """Return the chains that every packet between Pods passes; a first line ``type …`` is the hook."""
+    chains = {REFUSE: ["meta l4proto tcp reject with tcp reset", "reject with icmp type admin-prohibited"]}
+    for number, direction in enumerate(("egress", "ingress")):
+        judged = [
+            "ct direction reply accept",
+            "meta l4proto icmp ct state related accept",
+            f"ip saddr . ip daddr @{ITSELF} accept",
+            f"ip {SIDE[direction]} vmap @{MAP_OF[direction]}",
+        ]
+        chains[direction] = [f"type filter hook forward priority {number - 10}", *judged]
+        own = "fib saddr type local accept"  # of the node itself, which reaches its Pods whatever policies say
+        chains[f"ipvs_{direction}"] = [f"type filter hook output priority {number - 10}", own, *judged]
+    return chains
+
+
+def _of_policy(key: str, entry: Mapping[str, Any]) -> list[Rule]:
+    found, sets = list[Rule](), dict[str, str]()
+    for direction in DIRECTIONS:
+        if entry[direction] is None:
+            continue
+        lines = [line for rule in entry[direction] for line in rule_lines(direction, rule)]
+        found.append(Rule(CHAIN, chain_name(direction, key), "\n".join(lines)))
+        for rule in entry[direction]:
+            sets.update((name, ADDRESS) for name in (rule["peers"] or {}).get("groups", ()))
+            sets.update((port_set(*row), PLACE) for row in rule["ports"] or [] if len(row) == 2)  # noqa: PLR2004
+    return [*(Rule(SET, name, kind) for name, kind in sorted(sets.items())), *found]
+
+
+def rule_lines(direction: str, rule: Mapping[str, Any]) -> list[str]:
+    """Return the rules of nft for one rule of a policy: its peers times its protocols."""
+    peers, ports = _peer_words(direction, rule["peers"]), _port_words(rule["ports"])
+    return [" ".join(word for word in (peer, port, "accept") if word) for peer in peers for port in ports]
+
+
+def _peer_words(direction: str, peers: Mapping[str, Any] | None) -> list[str]:
+    if peers is None:
+        return [""]
+    field = f"ip {PEER[direction]}"
+    words = [f"{field} @{name}" for name in peers["groups"]]
+    for cidr, excepted in peers["blocks"]:
+        whole = [] if str(cidr).endswith("/0") else [f"{field} {cidr}"]
+        words.append(" ".join([*whole, *(f"{field} != {each}" for each in excepted)]))
+    return words
+
+
+def _port_words(ports: Sequence[Sequence[Any]] | None) -> list[str]:
+    if ports is None:
+        return [""]
+    numbers, named = dict[str, list[tuple[int, int]]](), list[str]()
+    for row in ports:
+        protocol = str(row[0]).lower()
+        if len(row) == 2:  # noqa: PLR2004 - protocol, name
+            named.append(f"ip daddr . {protocol} dport @{port_set(row[0], row[1])}")
+        else:
+            numbers.setdefault(protocol, []).append((row[1], row[2]))
+    words = []
+    for protocol, ranges in numbers.items():
+        if (0, 0) in ranges:
+            words.append(f"meta l4proto {protocol}")
+            continue
+        texts = [str(first) if first == last else f"{first}-{last}" for first, last in merged(ranges)]
+        words.append(f"{protocol} dport " + (texts[0] if len(texts) == 1 else "{ " + ", ".join(texts) + " }"))
+    return words + named
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the same ports as ranges that do not touch, in order."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return found
+
+
+def _of_pod(entry: Mapping[str, Any]) -> list[Rule]:
+    address = socket.inet_aton(entry["address"])
+    found = [Rule(name, address, b"") for name in entry["groups"]]
+    found += [Rule(port_set(row[0], row[1]), _PLACE.pack(address, row[2]), b"") for row in entry["ports"]]
+    isolated = False
+    for direction in DIRECTIONS:
+        policies = entry[direction]
+        if policies is None:
+            continue
+        isolated, name = True, selected_chain(direction, policies)
+        jumps = [f"jump {chain_name(direction, policy)}" for policy in sorted(policies)]
+        found.append(Rule(CHAIN, name, "\n".join([*jumps, f"goto {REFUSE}"])))
+        found.append(Rule(MAP_OF[direction], address, verdict_of(name)))
+    if isolated:
+        found.append(Rule(ITSELF, address + address, b""))
+    return found
+
+
+def is_element(rule: Rule) -> bool:
+    """Return whether a rule is an element of a set or map."""
+    return rule.table not in {CHAIN, SET, SWITCH}
+
+
+def element_text(rule: Rule) -> str:
+    """Return an element as nft writes it, without the value of a map."""
+    addresses = [socket.inet_ntoa(rule.key[at : at + 4]) for at in range(0, min(len(rule.key), 8), 4)]
+    if rule.table.startswith("ports/"):
+        return f"{addresses[0]} . {_PLACE.unpack(rule.key)[1]}"
+    return " . ".join(addresses)
+
+
+def told(rule: Rule) -> tuple[str, str]:
+    """Return a rule as (what, text) for a diff."""
+    if not is_element(rule):
+        return f"{rule.table} {rule.key}", str(rule.value).replace("\n", "; ")
+    return f"{rule.table} {element_text(rule)}", chain_of(rule.value) if rule.value else "listed"
+
+
+def place_of(rule: Rule) -> str:
+    """Return where a rule is that no entry is known to want, for people."""
+    return str(rule.key) if not is_element(rule) else rule.table
+
+
+def owner_of(key: str) -> str:
+    """Return the ``<namespace>/<name>`` of the policy or Pod that a key is of."""
+    return key.partition("/")[2] if key.startswith((POLICY, POD)) else ""

@@ -1,0 +1,206 @@
+"""Rules of policies as the kernel has them: what is there, and one transaction that changes it.
+
+What changes chains or sets is written by ``nft -f``, with the elements that go with it; where elements alone change,
+which is what Pods that come and go do, they travel by netlink. A chain is known to be right by the digest of the text
+it was written from and that of the kernel's own bytes of it (``known``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ..core.faults import KeyFault
+from ..network.netfilter import mark_of
+from ..services import nftables_wire as wire_words
+from ..services.nftables_table import head_of, run_nft
+from ..services.nftables_wire import GENERATED, LIST_SET, LIST_TABLE, SUBSYSTEM, Change
+from ..services.services_host import Host, device
+from ..services.services_plan import Rule, Rules
+from ..services.services_wire import NETFILTER, Wire, attributes, text
+from .policy_rules import ADDRESS, BRIDGE_RULES, CHAIN, PAIR, PLACE, SET, SWITCH, VERDICTS, element_text, is_element
+
+
+class SetKind(NamedTuple):
+    """What a set holds, as numbers of nft's types; ``data`` 0 is a set, else a map."""
+
+    key: int
+    data: int
+
+
+_GET_SET, _SET_FLAGS, _SET_KEY, _SET_DATA, _ANONYMOUS = SUBSYSTEM | 10, 3, 4, 6, 1
+_IPV4, _SERVICE, _VERDICT, _BITS = 7, 13, 0xFFFFFF00, 6  # numbers of nft's types (libnftables datatype.h)
+KINDS = {
+    SetKind(_IPV4, 0): ADDRESS,
+    SetKind(_IPV4 << _BITS | _IPV4, 0): PAIR,
+    SetKind(_IPV4 << _BITS | _SERVICE, 0): PLACE,
+    SetKind(_IPV4, _VERDICT): VERDICTS,
+}
+FEW_CHAINS = 16
+"""So many are asked for one by one; more are read with all others."""
+CHANGED, PRESENT = "changed", "present"
+
+
+class PolicyTable:
+    """The table of one node; one pass, one thread."""
+
+    def __init__(self, node: str, config: Mapping[str, Any], known: Mapping[str, str]) -> None:
+        self._name, self._node = str(config["table"]), node
+        self._wire = Wire(NETFILTER)
+        self._host = Host(config)
+        self.known = dict(known)
+        """Digests of each chain's text and of what the kernel made of it."""
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._wire.__exit__()
+        self._host.close()
+
+    def exists(self) -> bool:
+        """Return whether the table is there.
+
+        Raises:
+            KeyFault: it is somebody else's.
+        """
+        comment = wire_words.comment_of(self._wire, self._name)
+        if comment is not None and comment != mark_of(self._node):
+            raise KeyFault(
+                "NetworkNotReady", f"table ip {self._name} exists and is not ours (comment {comment!r}); remove it"
+            )
+        return comment is not None
+
+    def read(self, wanted: Iterable[Rule], *, whole: bool) -> Rules:
+        """Return all rules, or (not ``whole``) those with the keys of ``wanted``."""
+        keys: dict[str, dict[Any, Any]] = {}
+        for rule in wanted:
+            keys.setdefault(rule.table, {})[rule.key] = rule.value
+        sets = self._sets() if whole or SET in keys else {}
+        names = list(sets) if whole else [name for name in keys if name not in {CHAIN, SET, SWITCH}]
+        seen: Rules = {SET: {**sets}, CHAIN: self._chains(keys.get(CHAIN, {}), whole=whole)}
+        for name in names:
+            seen[name] = (
+                wire_words.listed(self._wire, self._name, name)
+                if whole
+                else wire_words.looked_up(self._wire, self._name, name, keys[name])
+            )
+        return seen
+
+    def switches(self) -> dict[str, str]:
+        """Return whether packets within the bridge are shown to the rules."""
+        bridge = device(self._host.wire, str(self._host.config["bridge"]))
+        return {BRIDGE_RULES: "on" if bridge and bridge.bridged else "off"}
+
+    def switch_on(self) -> None:
+        """Have packets within the bridge shown to the rules.
+
+        Raises:
+            KeyFault: there is no bridge.
+        """
+        self._host.mend(BRIDGE_RULES)
+
+    def _sets(self) -> dict[str, str]:
+        found = sets_of(self._wire, self._name)
+        return {name: KINDS.get(kind, f"type {kind.key} : {kind.data}") for name, kind in found.items()}
+
+    def _chains(self, texts: Mapping[str, str], *, whole: bool) -> dict[str, str]:
+        if whole or len(texts) > FEW_CHAINS:
+            prints = wire_words.fingerprints(self._wire, self._name)
+        else:
+            prints = {}
+            for name in texts:
+                prints.update(wire_words.fingerprints(self._wire, self._name, name))
+        found = {name: prints[name] for name in (prints if whole else texts) if name in prints}
+        return {name: self._told(name, print_, texts.get(name)) for name, print_ in found.items()}
+
+    def _told(self, name: str, print_: str, wanted: str | None) -> str:
+        if wanted is None:
+            return PRESENT
+        return wanted if self.known.get(name) == _digests(wanted, print_) else CHANGED
+
+    def write(self, delete: Iterable[Rule], add: Iterable[Rule], *, replace: bool = False) -> None:
+        """Carry the changes out, the rules as one transaction; ``replace`` replaces the table by what is to be added.
+
+        Raises:
+            KeyFault, OSError: refused; no rule was changed.
+        """
+        gone, new = _unique(delete), _unique(add)
+        if all(is_element(rule) for rule in (*gone, *new)) and not replace:
+            wire_words.commit(self._wire, wire_words.element_messages(self._name, _changes(gone, new)))
+            return
+        first = [f"add table ip {self._name}", f"delete table ip {self._name}"] if replace else []
+        run_nft("\n".join([*first, head_of(self._name, self._node), *script(self._name, gone, new)]) + "\n")
+        self._learn(gone, new)
+
+    def _learn(self, gone: list[Rule], new: list[Rule]) -> None:
+        texts = {rule.key: rule.value for rule in new if rule.table == CHAIN}
+        for rule in gone:
+            if rule.table == CHAIN:
+                self.known.pop(rule.key, None)
+        prints = wire_words.fingerprints(self._wire, self._name) if texts else {}
+        self.known.update({name: _digests(each, prints[name]) for name, each in texts.items() if name in prints})
+
+    def remove(self) -> None:
+        """Remove the table with everything in it, if it is ours."""
+        if wire_words.comment_of(self._wire, self._name) == mark_of(self._node):
+            run_nft(f"delete table ip {self._name}\n")
+        self.known.clear()
+
+
+def _digests(lines: str, print_: str) -> str:
+    return f"{wire_words.digest_of(lines)} {print_}"
+
+
+def sets_of(wire: Wire, table: str) -> dict[str, SetKind]:
+    """Return the sets and maps of a table that have a name."""
+    found = {}
+    for answer in wire.dump(_GET_SET, GENERATED + text(LIST_TABLE, table)):
+        parts = dict(attributes(answer.body[4:]))
+        flags, key, data = (int.from_bytes(parts.get(kind, b""), "big") for kind in (_SET_FLAGS, _SET_KEY, _SET_DATA))
+        if not flags & _ANONYMOUS:
+            found[parts[LIST_SET].rstrip(b"\0").decode()] = SetKind(key, data)
+    return found
+
+
+def _unique(rules: Iterable[Rule]) -> list[Rule]:
+    """Return each rule once: entries share chains and sets."""
+    return [*{(rule.table, rule.key): rule for rule in rules}.values()]
+
+
+def _changes(gone: Iterable[Rule], new: Iterable[Rule]) -> list[Change]:
+    changes: dict[str, Change] = {}
+    for rule in gone:
+        changes.setdefault(rule.table, Change(rule.table, [], {})).delete.append(rule.key)
+    for rule in new:
+        changes.setdefault(rule.table, Change(rule.table, [], {})).add[rule.key] = rule.value
+    return [*changes.values()]
+
+
+def script(table: str, gone: Iterable[Rule], new: Iterable[Rule]) -> list[str]:
+    """Return the lines for ``nft -f``: what is new comes before what needs it, what goes after what needed it."""
+    chains = {rule.key: rule.value.split("\n") if rule.value else [] for rule in new if rule.table == CHAIN}
+    sets = {rule.key: rule.value for rule in new if rule.table == SET}
+    old = [(rule.table, rule.key) for rule in gone]
+    stale_chains = [key for kind, key in old if kind == CHAIN and key not in chains]
+    stale_sets = [key for kind, key in old if kind == SET and key not in sets]
+    lines = [
+        f"add {'map' if ':' in kind else 'set'} ip {table} {name} {{ type {kind}; }}" for name, kind in sets.items()
+    ]
+    for name, body in chains.items():
+        hook = f" {{ {body[0]}; }}" if body and body[0].startswith("type ") else ""
+        lines += [f"add chain ip {table} {name}{hook}", f"flush chain ip {table} {name}"]
+    for name, body in chains.items():
+        lines += [f"add rule ip {table} {name} {rule}" for rule in body if not rule.startswith("type ")]
+    lines += _element_lines("delete", table, (rule for rule in gone if rule.table not in stale_sets))
+    lines += _element_lines("add", table, new)
+    lines += [f"flush chain ip {table} {name}" for name in stale_chains]
+    lines += [f"delete chain ip {table} {name}" for name in stale_chains]
+    return lines + [f"delete set ip {table} {name}" for name in stale_sets]
+
+
+def _element_lines(verb: str, table: str, rules: Iterable[Rule]) -> list[str]:
+    by_set: dict[str, list[str]] = {}
+    for rule in rules:
+        if is_element(rule):
+            goes = f" : goto {wire_words.chain_of(rule.value)}" if rule.value and verb == "add" else ""
+            by_set.setdefault(rule.table, []).append(element_text(rule) + goes)
+    return [f"{verb} element ip {table} {name} {{ {', '.join(each)} }}" for name, each in by_set.items()]

@@ -1,0 +1,1 @@
+"""NetworkPolicies with real packets, on a machine that is a network namespace."""
