@@ -1,5 +1,7 @@
 """A scheduler that dies within a binding: the next one binds each pod once, to one node, with one volume.
 
+One that dies while it makes room is followed by one that sends nobody away for nothing.
+
 Death is a client that answers nothing more, from the chosen call on, before or after that call has reached the server:
 what a killed process leaves behind in the store. Then real processes kill themselves at the same calls; in
 ``test_scheduler_real.py`` one is killed at any time.
@@ -17,7 +19,15 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import EVENT, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS, Kind
+from minik8s_modules.api.kinds import (
+    EVENT,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    PRIORITY_CLASS,
+    STORAGE_CLASS,
+    Kind,
+)
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.leader import Token
@@ -180,6 +190,29 @@ def test_what_a_killed_process_began_is_ended_once(cluster: Cluster, daemon: Dae
         first.kill()
         if survivor.process is not None:
             survivor.kill9()
+
+
+@WHEN
+@pytest.mark.parametrize("verb", ["patch", "delete"])
+def test_room_that_a_dead_scheduler_began_to_make_is_made_once(cluster: Cluster, start: Start, verb: str, when: str):
+    space, node = cluster.namespace(), cluster.node()
+    cluster.admin.create(PRIORITY_CLASS, {"metadata": {"name": space}, "value": 1000})
+    for name in ("low", "other"):
+        cluster.admin.create(POD, asking(name, space, terminationGracePeriodSeconds=0))
+        target = {"metadata": {"name": name, "namespace": space}, "target": {"kind": "Node", "name": node}}
+        cluster.admin.create(POD, target, subresource="binding")
+    first = start((verb, POD), after=when == "after")
+    cluster.admin.create(POD, asking("urgent", space, nodeSelector={"test": node}, priorityClassName=space))
+    assert first.dead.wait(PATIENCE_S)
+    start()
+    until(lambda: cluster.admin.get(POD, "urgent", space)["spec"].get("nodeName") == node, PATIENCE_S)
+    assert len(cluster.admin.list(POD, space).items) == 2, "one of the two made room"
+
+
+def asking(name: str, space: str, **spec: Any) -> dict[str, Any]:
+    """Return a pod that asks for half of a node."""
+    half = {"name": "app", "image": "minik8s/busybox:1", "resources": {"requests": {"cpu": "2"}}}
+    return pod(name, space, containers=[half], **spec)
 
 
 def made(cluster: Cluster, space: str, node: str, at: tuple[str, Kind]) -> None:

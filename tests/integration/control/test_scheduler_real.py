@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from minik8s_modules.api.errors import Conflict, NotFound
-from minik8s_modules.api.kinds import EVENT, NODE, POD, PRIORITY_CLASS
+from minik8s_modules.api.kinds import EVENT, LEASE, NODE, POD, PRIORITY_CLASS
 from minik8s_modules.api.objects import condition
 from minik8s_modules.client.informer import Informer
 from tests.integration.control.conftest import Cluster, Daemon, pod
@@ -166,3 +167,43 @@ def test_killed_again_and_again_it_binds_every_pod_once(cluster: Cluster, daemon
     until(lambda: all(bound_to(cluster, space, name) == node for name in names))
     times = [e["message"] for e in cluster.admin.list(EVENT, space).items if e["reason"] == "Scheduled"]
     assert len(times) == len(set(times))
+
+
+def own_scheduler(cluster: Cluster, name: str, **told: Any) -> Daemon:
+    """Return a second scheduler that is not started yet, with a file as kube-scheduler takes it."""
+    config = cluster.folder / f"{name}.yml"
+    file: dict[str, Any] = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    file["clientConnection"] = {"kubeconfig": str(cluster.kubeconfig("scheduler"))}
+    file["leaderElection"] = {"resourceName": name}
+    config.write_text(yaml.safe_dump({**file, "profiles": [{"schedulerName": name}], **told}, sort_keys=False))
+    return Daemon("scheduler", config)
+
+
+def test_a_second_scheduler_places_the_pods_of_its_own_profile_and_no_others(cluster: Cluster, daemon: Daemon):
+    space, node = cluster.namespace(), cluster.node()
+    cluster.admin.create(POD, pod("early", space, **selecting(node), schedulerName=space))
+    second = own_scheduler(cluster, space).start()
+    try:
+        until(lambda: bound_to(cluster, space, "early") == node)
+        daemon.kill9()
+        cluster.admin.create(POD, pod("firsts", space, **selecting(node)))
+        cluster.admin.create(POD, pod("own", space, **selecting(node), schedulerName=space))
+        until(lambda: bound_to(cluster, space, "own") == node)
+        assert bound_to(cluster, space, "firsts") == ""
+        daemon.start()
+        until(lambda: bound_to(cluster, space, "firsts") == node)
+        # whose Lease it is says of both how they are configured
+        holders = {one["metadata"]["name"] for one in cluster.admin.list(LEASE, "kube-system").items}
+        assert {space, "minik8s-scheduler"} <= holders
+    finally:
+        assert second.stop() == 0
+
+
+def test_a_mistake_in_the_configuration_keeps_a_scheduler_from_starting(cluster: Cluster):
+    wrong = {"profiles": [{"schedulerName": "x", "plugins": {"score": {"enabled": [{"name": "NodeName2"}]}}}]}
+    second = own_scheduler(cluster, "wrong", **wrong).start()
+    assert second.process is not None
+    assert second.process.wait(60) != 0
+    line = second.config.read_text().splitlines().index("      - name: NodeName2") + 1
+    told = second.log.read_text()
+    assert f"{second.config}:{line}: profiles[0].plugins.score.enabled[0].name: there is no plugin NodeName2" in told
