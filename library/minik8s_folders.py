@@ -9,6 +9,7 @@ short_description: Folders of volumes that are made for claims
 description:
   - Makes the folders of PersistentVolumes that are made for claims on this machine, and deletes those that are declared
     V(absent), with what is in them. What is no longer declared is left alone.
+  - A folder with a size has it enforced by a project quota, where its file system has those; elsewhere it is not made.
   - Only what this module has made for the same PersistentVolume is deleted; no symbolic link is followed, and what is
     mounted below the folder stays.
 extends_documentation_fragment:

@@ -87,6 +87,7 @@ RULES: tuple[Rule, ...] = (
     # who may write volumes may write their claimRef, too
     Rule("minik8s.io/volume-namespace", _VOLUME, _STEWARDS, "always", "the namespace whose claims may have the volume"),
     Rule("minik8s.io/volume-folder", _VOLUME, _STEWARDS, "always", "the volume waits for its folder to be deleted"),
+    Rule("minik8s.io/volume-quota", _VOLUME, _STEWARDS, "always", "how the size of the volume's folder is enforced"),
     # schedulers write it, and count as others; whoever reads it takes it for input (scheduler/profiles/published.py)
     Rule("minik8s.io/scheduler-configuration", _LEASE, _STEWARDS, "always", "how explanations and plans place pods"),
     Rule("minik8s.io/plan-endpoint", _LEASE, _MIRRORING, "always", "where API servers ask for plans"),

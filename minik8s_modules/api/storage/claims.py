@@ -30,6 +30,8 @@ HOSTPATH = "minik8s.io/hostpath"
 """The provisioner of folders on one machine."""
 NFS = "minik8s.io/nfs"
 """The provisioner of folders on an NFS server that is a node."""
+QUOTA, PROJECT = "minik8s.io/volume-quota", "project"
+"""How the size of a volume's folder is enforced: by a project quota of its file system, or (without it) not at all."""
 OURS = frozenset({HOSTPATH, NFS})
 VOLUME_FOLDER = "minik8s.io/volume-folder"
 """Finalizer of a volume whose folder is to be deleted before it."""
@@ -73,6 +75,11 @@ def source_of(volume: JsonObject) -> str:
 def is_ours(volume: JsonObject) -> bool:
     """Return whether one of our provisioners has made the volume."""
     return objects.annotations(volume).get(PROVISIONED_BY) in OURS
+
+
+def is_limited(volume: JsonObject) -> bool:
+    """Return whether pods may write no more into a volume of ours than its size."""
+    return objects.annotations(volume).get(QUOTA) == PROJECT
 
 
 class Holder(NamedTuple):

@@ -148,7 +148,7 @@ def validate_storage_class(storage_class: JsonObject) -> list[Cause]:
 
 
 _OURS = "minik8s.io/"
-_PARAMETERS = {claims.HOSTPATH: ("node", "path"), claims.NFS: ("server", "share")}
+_PARAMETERS = {claims.HOSTPATH: ("node", "path", "quota"), claims.NFS: ("quota", "server", "share")}
 
 
 def _own_class(storage_class: JsonObject) -> list[Cause]:
@@ -160,6 +160,7 @@ def _own_class(storage_class: JsonObject) -> list[Cause]:
     unknown = [name for name in parameters if name not in _PARAMETERS[provisioner]]
     causes = [cause.not_supported(f"parameters[{name}]", name, _PARAMETERS[provisioner]) for name in unknown]
     causes += _FOLDER("parameters", parameters)
+    causes += _QUOTA("parameters", parameters)
     return causes + (_SHARE("parameters", parameters) if provisioner == claims.NFS else [])
 
 
@@ -167,6 +168,7 @@ _STAYS_BELOW = check.if_set(check.held(lambda path: ".." not in path.split("/"),
 _NOT_ROOT = check.if_set(check.held(lambda path: bool(set(path.split("/")) - {"", "."}), "must be more than '/'"))
 _OF_FOLDERS = check.every(_ABSOLUTE, _STAYS_BELOW, _NOT_ROOT)  # as nodes make them (volumes/folders.py)
 _FOLDER = check.fields(("path", _OF_FOLDERS))
+_QUOTA = check.fields(("quota", check.if_set(check.one_of(claims.PROJECT))))
 _SHARE = check.fields(("server", check.mandatory()), ("share", check.mandatory(_OF_FOLDERS)))
 
 

@@ -74,11 +74,11 @@ class HostPath:
         folder = str(parameters.get("path") or _FOLDERS).rstrip("/")
         if not {*folder.split("/")} - {"", "."}:  # no node would make it, or let it go
             raise CannotProvision(_ROOT)
-        is_deleted = storage_class.get("reclaimPolicy") == "Delete"
+        # what is to be deleted, or has a size, was made by the section ``folders``, and by nobody else
+        is_made = storage_class.get("reclaimPolicy") == "Delete" or is_limited(storage_class)
         here = {"matchExpressions": [{"key": _HOSTNAME, "operator": "In", "values": [host]}]}
         return {
-            # what is to be deleted was made by the section ``folders``, and by nobody else
-            "hostPath": {"path": f"{folder}/{name}", "type": "Directory" if is_deleted else "DirectoryOrCreate"},
+            "hostPath": {"path": f"{folder}/{name}", "type": "Directory" if is_made else "DirectoryOrCreate"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [here]}},
         }
 
@@ -143,13 +143,24 @@ def provision(
         "volumeMode": declared.get("volumeMode"),
         **place,
     }
-    meta: JsonObject = {"name": name, "annotations": {claims.PROVISIONED_BY: provisioner}}
+    meta: JsonObject = {"name": name, "annotations": marks(storage_class)}
     if spec["persistentVolumeReclaimPolicy"] == "Delete":
         meta["finalizers"] = [claims.VOLUME_FOLDER]
     volume = {"apiVersion": "v1", "kind": PERSISTENT_VOLUME.kind, "metadata": meta, "spec": spec}
     failed = f'failed to provision volume with StorageClass "{objects.name(storage_class)}": '
     words = Words("ProvisioningSucceeded", "Successfully provisioned volume ", "ProvisioningFailed", failed)
     return [Create(PERSISTENT_VOLUME, volume, words)]
+
+
+def marks(storage_class: JsonObject) -> dict[str, str]:
+    """Return the annotations of a volume of a class of ours."""
+    limited = {claims.QUOTA: claims.PROJECT} if is_limited(storage_class) else {}
+    return {claims.PROVISIONED_BY: str(storage_class["provisioner"]), **limited}
+
+
+def is_limited(storage_class: JsonObject) -> bool:
+    """Return whether volumes of a class hold no more than their size."""
+    return (storage_class.get("parameters") or {}).get("quota") == claims.PROJECT
 
 
 def reference(claim: JsonObject) -> JsonObject:
@@ -170,6 +181,8 @@ def _refuse_alone(storage_class: JsonObject, node: str) -> None:
         raise CannotProvision(_ALONE.format(node, "makes", "give the class the server of another node"))
     if storage_class.get("reclaimPolicy") == "Delete":
         raise CannotProvision(_ALONE.format(node, "deletes", "use a class with reclaimPolicy: Retain"))
+    if is_limited(storage_class):
+        raise CannotProvision(_ALONE.format(node, "limits", "use a class without the parameter quota"))
 
 
 def homes(storage_class: JsonObject | None, node: JsonObject | None, nodes: Iterable[JsonObject]) -> list[str]:

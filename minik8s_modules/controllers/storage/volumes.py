@@ -59,7 +59,9 @@ def _of_claim(volume: JsonObject, claim: JsonObject) -> list[Step]:
         return []  # the claim's own decision comes next
     if named != objects.name(volume):
         return _superfluous(volume)
-    return _in_phase(volume, "Bound", message=_UNLIMITED if claims.is_ours(volume) else "")
+    return _in_phase(
+        volume, "Bound", message=_UNLIMITED if claims.is_ours(volume) and not claims.is_limited(volume) else ""
+    )
 
 
 def _placed(volume: JsonObject, storage_class: JsonObject | None) -> list[Step]:
@@ -72,7 +74,7 @@ def _placed(volume: JsonObject, storage_class: JsonObject | None) -> list[Step]:
     except provisioning.CannotProvision as why:
         told = f'failed to provision volume with StorageClass "{objects.name(storage_class)}": {why}'
         return [Tell(volume, "Warning", "ProvisioningFailed", told)]
-    meta = {"annotations": {claims.PROVISIONED_BY: provisioner}}
+    meta = {"annotations": provisioning.marks(storage_class)}
     return [Patch(PERSISTENT_VOLUME, volume, {"metadata": meta, "spec": place})]
 
 

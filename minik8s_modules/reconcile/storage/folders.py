@@ -58,7 +58,9 @@ def _entry(volume: JsonObject, path: str) -> Entry | None:
             return None
         state = "absent"
     entry: Entry = {"root": root, "name": name, "owner": objects.uid(volume), "state": state}
-    return {**entry, "exported": True} if objects.spec(volume).get("nfs") else entry
+    size = {"size_bytes": int(claims.capacity(volume))} if claims.is_limited(volume) and state == "present" else {}
+    exported = {"exported": True} if objects.spec(volume).get("nfs") else {}
+    return {**entry, **size, **exported}
 
 
 def is_to_go(volume: JsonObject) -> bool:

@@ -1,6 +1,6 @@
 """Entries of the section ``folders``, key ``<PersistentVolume>``."""
 
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal, Optional, TypedDict
 
 from ..core.schema import Default
 
@@ -23,3 +23,6 @@ class FolderEntry(_RequiredFolder, total=False):
     exported: Annotated[bool, Default(False)]
     """Whether the machine's NFS server is to export it; where its table has no such folder, the key has the error
     C(NotExported)."""
+    size_bytes: Optional[int]
+    """What the folder may hold, enforced by a project quota of its file system; null for no limit. Where that has none,
+    no folder is made, and the key has the error C(QuotaUnavailable)."""

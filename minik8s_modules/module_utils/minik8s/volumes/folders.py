@@ -5,6 +5,9 @@ same path and owner, is ever deleted. No part of a path may be a symbolic link: 
 such, and what is done is done below the open one. A folder that is to go is renamed first, so that nobody finds half of
 it, and deleted by a program of its own: that holds the record locked, and a pass does not wait for it. What is no
 longer declared (a volume that is retained) stays, with its record.
+
+A folder with a size is in a project of its own before it is in its place (``project_quotas.py``); its number is on the
+record, too.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from ..core.section import Context, Due, Facets, Plan, Scope, Step
 from ..entries.folders import FolderEntry
 from .exported import is_exported
 from .hostpath import MISSING
+from .project_quotas import BLOCK, Limit, ProjectQuotas, blocks_of, project_of
 
 ABSENT = "absent"
 ASIDE = ".minik8s-deleted-"
@@ -49,24 +53,40 @@ _deleting: list[subprocess.Popen[bytes]] = []
 
 
 class Found(NamedTuple):
-    """What stands in the place of a volume's folder; whether one was put aside, it is on record, and can be mounted."""
+    """What stands in the place of a volume's folder; whether one was put aside, it is on record, and can be mounted.
+
+    ``limit`` is that of a folder which is there and has a size.
+    """
 
     kind: str
     aside: bool
     recorded: bool
     exported: bool = True
+    limit: Limit = Limit(0, 0)
 
     def facets(self) -> Facets | None:
         """Return what a person wants to see of it."""
         if self.kind == MISSING:
             return {"is": "being deleted"} if self.aside else None
-        return {"is": self.kind}
+        return {"is": self.kind, **_size(self.limit.size_bytes)}
+
+
+def _size(size_bytes: int) -> Facets:
+    return {"size": str(size_bytes)} if size_bytes else {}
+
+
+def _wanted(entry: Mapping[str, Any]) -> int:
+    """Return the limit of a folder in bytes as the kernel tells it, 0 for none."""
+    return blocks_of(entry.get("size_bytes") or 0) * BLOCK
 
 
 class Folders:
     """The section's observe, plan and apply."""
 
     name = "folders"
+
+    def __init__(self, quotas: ProjectQuotas | None = None) -> None:
+        self._quotas = quotas or ProjectQuotas()
 
     def check_entry(self, key: str, entry: Mapping[str, Any]) -> None:
         """Raise KeyFault for an entry that cannot be used."""
@@ -78,10 +98,12 @@ class Folders:
             raise KeyFault("InvalidEntry", f"{key}.root {root!r:.80} must be absolute, plain, and more than '/'")
         if not _NAME.match(name) or len(name) > NAME_LIMIT:
             raise KeyFault("InvalidEntry", f"{key}.name {name!r:.80} is no name of a volume's folder")
+        if (entry.get("size_bytes") or 1) <= 0:
+            raise KeyFault("InvalidEntry", f"{key}.size_bytes is {entry['size_bytes']}; it must be more than 0")
 
     def observe(self, context: Context, entries: Entries, scope: Scope) -> dict[str, Found | KeyFault]:
         """Return what there is of each declared folder."""
-        return {key: _look_safely(context, entry) for key, entry in entries.items() if scope.covers(key)}
+        return {key: self._look_safely(context, entry) for key, entry in entries.items() if scope.covers(key)}
 
     def plan(self, context: Context, entries: Entries, observed: Mapping[str, Found | KeyFault], scope: Scope) -> Plan:
         """Return the steps."""
@@ -101,21 +123,132 @@ class Folders:
     def apply(self, context: Context, step: Step) -> None:
         """Carry out one step."""
         if step.action == "make":
-            _make(context, step.data)
+            self._make(context, step.data)
+        elif step.action == "limit":
+            self._limit(context, step.data)
         elif step.action == "remove":
             _remove(context, step.data)
         else:
-            context.checkpoint("forget folder")
-            remove_file(folder_record_path(context.state_dir, step.data["owner"]))
+            self._forget(context, step.data)
 
     def status(
         self, context: Context, entries: Entries, observed: Mapping[str, Found | KeyFault], touched: frozenset[str]
     ) -> dict[str, Any]:
         """Return ``present`` or ``absent`` of what is so."""
         found = {
-            key: _look_safely(context, entry) if key in touched else observed[key] for key, entry in entries.items()
+            key: self._look_safely(context, entry) if key in touched else observed[key]
+            for key, entry in entries.items()
         }
         return {key: _state(entry, found[key]) for key, entry in entries.items()}
+
+    def _look_safely(self, context: Context, entry: Mapping[str, Any]) -> Found | KeyFault:
+        try:
+            return self._look(context, entry)
+        except KeyFault as fault:
+            return fault
+        except OSError as error:
+            return KeyFault("NodeError", f"{_path(entry)}: {error.strerror or error}")
+
+    def _look(self, context: Context, entry: Mapping[str, Any]) -> Found:
+        record = _record(context, entry["owner"])
+        recorded = (record.get("owner"), record.get("path")) == (entry["owner"], _path(entry))
+        exported = not entry.get("exported") or is_exported(entry["root"])
+        try:
+            with _opened(entry["root"]) as root:
+                aside = _kind_of(ASIDE + entry["owner"], root) != MISSING
+                found = Found(_kind_of(entry["name"], root), aside, recorded, exported)
+                limit = self._limit_of(entry, root, found.kind)
+                return found._replace(limit=limit if limit.project == record.get("project") else Limit(0, 0))
+        except FileNotFoundError:
+            return Found(MISSING, aside=False, recorded=recorded, exported=exported)
+
+    def _limit_of(self, entry: Mapping[str, Any], root: int, kind: str) -> Limit:
+        if not entry.get("size_bytes") or entry["state"] == ABSENT:
+            return Limit(0, 0)
+        self._quotas.require(entry["root"], root)
+        if kind != "directory":
+            return Limit(0, 0)
+        with _inner(entry["name"], root) as folder:
+            return self._quotas.limit(folder)
+
+    def _make(self, context: Context, entry: Mapping[str, Any]) -> None:
+        """Put it on record, make it beside its place with its mode and size, and move it there."""
+        project = _noted(context, entry)
+        context.checkpoint("make folder")
+        with _opened(entry["root"], make=True) as root:
+            made = MADE + entry["owner"]
+            with contextlib.suppress(FileNotFoundError):
+                os.rmdir(made, dir_fd=root)  # of a pass that was killed; nothing else goes, and no link is followed
+            os.mkdir(made, 0o700, dir_fd=root)
+            with _inner(made, root) as folder:
+                os.fchmod(folder, MODE)
+                if project:
+                    self._quotas.require(entry["root"], root)
+                    self._enforce(context, folder, project, entry["size_bytes"])
+            context.checkpoint("place folder")
+            os.rename(made, entry["name"], src_dir_fd=root, dst_dir_fd=root)
+
+    def _limit(self, context: Context, entry: Mapping[str, Any]) -> None:
+        """Give a folder that is there its size."""
+        project = _noted(context, entry)
+        with _opened(entry["root"]) as root, _inner(entry["name"], root) as folder:
+            if self._quotas.limit(folder).project == project:
+                context.checkpoint("limit project")
+                self._quotas.set_limit(folder, project, entry["size_bytes"])
+            else:
+                self._enforce(context, folder, project, entry["size_bytes"])
+
+    def _enforce(self, context: Context, folder: int, project: int, size_bytes: int) -> None:
+        """Limit the project before anything is in it, and the folder last: until then it counts as without a size."""
+        context.checkpoint("limit project")
+        self._quotas.set_limit(folder, project, size_bytes)
+        context.checkpoint("place folder in project")
+        self._quotas.place(folder, project)
+
+    def _forget(self, context: Context, entry: Mapping[str, Any]) -> None:
+        project = _record(context, entry["owner"]).get("project")
+        if project:
+            context.checkpoint("lift limit")
+            with contextlib.suppress(OSError, KeyFault), _opened(entry["root"]) as root:  # a number is left, no data
+                self._quotas.set_limit(root, project, 0)
+        context.checkpoint("forget folder")
+        remove_file(folder_record_path(context.state_dir, entry["owner"]))
+
+
+def _record(context: Context, owner: str) -> dict[str, Any]:
+    found = read_json(folder_record_path(context.state_dir, owner))
+    return found if isinstance(found, dict) else {}
+
+
+def _noted(context: Context, entry: Mapping[str, Any]) -> int:
+    """Put a folder on record before it is touched; return its project, 0 for none."""
+    owner, before = entry["owner"], _record(context, entry["owner"])
+    record = {"owner": owner, "path": _path(entry)}
+    if entry.get("size_bytes"):
+        record["project"] = before.get("project") or project_of(owner, _projects(context))
+    if record != before:
+        context.checkpoint("record folder")
+        write_atomically(folder_record_path(context.state_dir, owner), canonical(record), sync=True)
+    return int(record.get("project") or 0)
+
+
+def _projects(context: Context) -> frozenset[int]:
+    """Return the projects that volumes have on this machine."""
+    folder = os.path.dirname(folder_record_path(context.state_dir, "any"))
+    with contextlib.suppress(FileNotFoundError):
+        owners = [name[:-5] for name in os.listdir(folder) if name.endswith(".json")]
+        return frozenset(int(_record(context, owner).get("project") or 0) for owner in owners)
+    return frozenset()
+
+
+@contextlib.contextmanager
+def _inner(name: str, folder: int) -> Iterator[int]:
+    """Open a folder in another one, no link followed."""
+    held = os.open(name, _FOLDER, dir_fd=folder)
+    try:
+        yield held
+    finally:
+        os.close(held)
 
 
 def _path(entry: Mapping[str, Any]) -> str:
@@ -133,7 +266,13 @@ def _state(entry: Mapping[str, Any], found: Found | KeyFault) -> dict[str, str] 
 def _plan_present(plan: Plan, key: str, entry: Mapping[str, Any], found: Found) -> None:
     if found.kind == MISSING:
         plan.steps.append(Step("make", key, _path(entry), entry))
-        plan.differs(key, None, {"is": "directory"})
+        plan.differs(key, None, {"is": "directory", **_size(_wanted(entry))})
+    elif found.kind == "directory" and entry.get("size_bytes") and not found.recorded:
+        why = f"{_path(entry)} was not made by minik8s for this volume, and gets no limit; move it away"
+        plan.errors[key] = KeyFault("NotOurs", why)
+    elif found.kind == "directory" and entry.get("size_bytes") and found.limit.size_bytes != _wanted(entry):
+        plan.steps.append(Step("limit", key, f"{_path(entry)} to {_wanted(entry)} bytes", entry))
+        plan.differs(key, found.facets(), {"is": "directory", **_size(_wanted(entry))})
     elif found.kind != "directory":
         plan.errors[key] = KeyFault("FailedMount", f"{_path(entry)} is a {found.kind}, not a directory")
     if not found.exported and key not in plan.errors:
@@ -152,27 +291,6 @@ def _plan_absent(plan: Plan, key: str, entry: Mapping[str, Any], found: Found) -
         plan.steps.append(Step("remove", key, _path(entry), entry))
         plan.differs(key, found.facets(), None)
         plan.due.append(Due(key, AGAIN_S, "DeletesFolder"))
-
-
-def _look_safely(context: Context, entry: Mapping[str, Any]) -> Found | KeyFault:
-    try:
-        return _look(context, entry)
-    except KeyFault as fault:
-        return fault
-    except OSError as error:
-        return KeyFault("NodeError", f"{_path(entry)}: {error.strerror or error}")
-
-
-def _look(context: Context, entry: Mapping[str, Any]) -> Found:
-    record = read_json(folder_record_path(context.state_dir, entry["owner"]))
-    recorded = record == {"owner": entry["owner"], "path": _path(entry)}
-    exported = not entry.get("exported") or is_exported(entry["root"])
-    try:
-        with _opened(entry["root"]) as root:
-            aside = _kind_of(ASIDE + entry["owner"], root) != MISSING
-            return Found(_kind_of(entry["name"], root), aside, recorded, exported)
-    except FileNotFoundError:
-        return Found(MISSING, aside=False, recorded=recorded, exported=exported)
 
 
 def _kind_of(name: str, folder: int) -> str:
@@ -212,26 +330,6 @@ def _opened(path: str, *, make: bool = False) -> Iterator[int]:
         yield held
     finally:
         os.close(held)
-
-
-def _make(context: Context, entry: Mapping[str, Any]) -> None:
-    """Put it on record, make it beside its place with its mode, and move it there."""
-    record = folder_record_path(context.state_dir, entry["owner"])
-    context.checkpoint("record folder")
-    write_atomically(record, canonical({"owner": entry["owner"], "path": _path(entry)}), sync=True)
-    context.checkpoint("make folder")
-    with _opened(entry["root"], make=True) as root:
-        made = MADE + entry["owner"]
-        with contextlib.suppress(FileNotFoundError):
-            os.rmdir(made, dir_fd=root)  # of a pass that was killed; nothing else goes, and no link is followed
-        os.mkdir(made, 0o700, dir_fd=root)
-        held = os.open(made, _FOLDER, dir_fd=root)
-        try:
-            os.fchmod(held, MODE)
-        finally:
-            os.close(held)
-        context.checkpoint("place folder")
-        os.rename(made, entry["name"], src_dir_fd=root, dst_dir_fd=root)
 
 
 def _remove(context: Context, entry: Mapping[str, Any]) -> None:

@@ -67,6 +67,14 @@ def test_a_folder_is_on_the_one_machine_that_has_the_data(spec: JsonObject, foun
     assert folders([volume(spec)], NODES) == found
 
 
+def test_a_folder_has_a_size_where_its_class_says_so() -> None:
+    marks = {"pv.kubernetes.io/provisioned-by": "minik8s.io/nfs", "minik8s.io/volume-quota": "project"}
+    limited = volume({**ON_NFS, "capacity": {"storage": "1Gi"}}, annotations=marks)
+    assert folders([limited], NODES)["n2"]["pvc-1"]["size_bytes"] == 1 << 30
+    gone = volume({**ON_NFS, "capacity": {"storage": "1Gi"}}, "Released", annotations=marks, **GOING)
+    assert folders([gone], NODES) == {"n2": entry("/srv/share", "absent")}
+
+
 def test_an_address_that_two_nodes_say_they_have_draws_no_folder() -> None:
     liar = {"metadata": {"name": "liar"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}]}}
     assert folders([volume(ON_NFS)], [*NODES, liar]) == {}

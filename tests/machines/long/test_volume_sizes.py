@@ -1,0 +1,95 @@
+"""Sizes of volumes by a kernel's own project quotas: on a machine whose kernel has them, without a cluster.
+
+The lab's usual kernel has none: MINIK8S_LAB_KERNEL names one with CONFIG_QFMT_V2.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.errors import LabError
+from tests.lab.lab import Lab
+from tests.lab.records import NodeSpec
+from tests.support.waiting import until
+
+MACHINE, ROOT, MIB = "node1", "/srv/limited", 1 << 20
+MODULES = Path(__file__).resolve().parents[3] / "minik8s_modules" / "module_utils"
+PASS = """
+import json, sys
+sys.path.insert(0, "/mnt/host/code")
+from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
+from minik8s_modules.module_utils.minik8s.volumes.folders import Folders
+request = Request("n", entries=json.loads(sys.argv[1]), state_dir="/tmp/state", run_dir="/tmp/run")
+print(json.dumps(run_pass(Folders(), request, context_for(request)), default=str))
+"""
+MAKE = f"""
+set -e
+truncate --size 128M /limited.img
+mkfs.ext4 -q -O quota,project -E quotatype=prjquota /limited.img
+mkdir -p {ROOT}
+mount -o loop,prjquota /limited.img {ROOT}
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(lab_name: str) -> Iterator[Lab]:
+    """A machine with an ext4 file system that has project quotas."""
+    made = Lab(lab_name)
+    try:
+        made.up([NodeSpec(MACHINE, "uml", 512)])
+        code = made.folder / "share" / "code" / "minik8s_modules"
+        shutil.copytree(MODULES, code / "module_utils", ignore=shutil.ignore_patterns("__pycache__"))
+        (code / "__init__.py").touch()
+        try:
+            made.run(MACHINE, ["sh", "-c", MAKE])
+        except LabError as error:
+            pytest.skip(f"the lab's kernel has no project quotas: {error}")
+        yield made
+    finally:
+        made.down()
+
+
+def folder(lab: Lab, state: str = "present", root: str = ROOT, **size: int) -> Any:
+    """Run a pass over one folder and return its result."""
+    entries = {"v": {"root": root, "name": "v", "owner": "u1", "state": state, **size}}
+    return json.loads(lab.run(MACHINE, ["python3", "-c", PASS, json.dumps(entries)]))
+
+
+def written(lab: Lab, name: str, mebibytes: int) -> int:
+    """Have nobody write a file of that size; return how much of it there is."""
+    script = f"dd if=/dev/zero of={ROOT}/v/{name} bs=64k count={mebibytes * 16} 2>/dev/null; stat -c %s {ROOT}/v/{name}"
+    return int(lab.run(MACHINE, ["su", "nobody", "-s", "/bin/sh", "-c", script]))
+
+
+def test_nobody_writes_more_than_the_size_and_the_limit_grows(lab: Lab) -> None:
+    assert [step["action"] for step in folder(lab, size_bytes=8 * MIB)["steps"]] == ["make"]
+    assert folder(lab, size_bytes=8 * MIB)["steps"] == []
+    assert 7 * MIB < written(lab, "first", 16) < 8 * MIB
+    assert int(lab.run(MACHINE, ["stat", "-f", "-c", "%b", f"{ROOT}/v"])) * 1024 == 8 * MIB, "df shows the limit"
+    assert [step["action"] for step in folder(lab, size_bytes=12 * MIB)["steps"]] == ["limit"]
+    assert 3 * MIB < written(lab, "second", 16) < 5 * MIB
+
+
+def test_a_folder_that_is_there_without_a_size_gets_one_with_all_in_it(lab: Lab) -> None:
+    lab.run(MACHINE, ["rm", "-r", f"{ROOT}/v"])
+    lab.run(MACHINE, ["install", "-d", "-m", "0777", f"{ROOT}/v", f"{ROOT}/v/below"])
+    assert written(lab, "below/before", 4) == 4 * MIB
+    assert [step["action"] for step in folder(lab, size_bytes=8 * MIB)["steps"]] == ["limit"]
+    assert 3 * MIB < written(lab, "below/after", 16) < 5 * MIB
+
+
+def test_a_folder_that_goes_takes_its_limit_along(lab: Lab) -> None:
+    until(lambda: not folder(lab, "absent")["due"])
+    assert lab.run(MACHINE, ["ls", ROOT]).split() == ["lost+found"]
+
+
+def test_where_there_are_no_quotas_nothing_is_promised(lab: Lab) -> None:
+    result = folder(lab, root="/srv/plain", size_bytes=8 * MIB)
+    assert result["errors"]["v"]["reason"] == "QuotaUnavailable"
+    assert "v" not in lab.run(MACHINE, ["ls", "-A", "/srv/plain"]).split()
