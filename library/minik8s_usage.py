@@ -7,7 +7,8 @@ DOCUMENTATION = r"""
 module: minik8s_usage
 short_description: Local storage that pods use on a node
 description:
-  - Counts the bytes of emptyDir volumes, of the writable layers of containers and of their logs.
+  - Counts the bytes of emptyDir volumes, of the writable layers of containers and of their logs, and asks how full
+    other volumes are.
 options:
   node:
     description: Name of the node. Only containers with this name are counted.
@@ -20,6 +21,11 @@ options:
     default: []
   pods:
     description: UIDs of the pods whose containers are counted.
+    type: list
+    elements: str
+    default: []
+  mounted:
+    description: Volumes of which the room is asked, as C(POD-UID/VOLUME), of those that were declared last.
     type: list
     elements: str
     default: []
@@ -51,6 +57,13 @@ volumes:
   type: dict
   returned: always
   sample: {4ab1c2d3-0000-4000-8000-000000000001/scratch: 4096}
+rooms:
+  description: Bytes and inodes of each of C(mounted) that says it; volumes of CSI drivers by their drivers.
+  type: dict
+  returned: always
+  sample:
+    4ab1c2d3-0000-4000-8000-000000000001/data:
+      {capacity_bytes: 8192, available_bytes: 4096, used_bytes: 4096, inodes: 16, inodes_free: 8, inodes_used: 8}
 containers:
   description: Bytes of writable layer and log of each container, by C(POD-UID/CONTAINER).
   type: dict
@@ -62,11 +75,13 @@ from ansible.module_utils.minik8s.core.docker import Docker
 from ansible.module_utils.minik8s.core.faults import NodeFault
 from ansible.module_utils.minik8s.core.paths import PLACES
 from ansible.module_utils.minik8s.install.usage import containers_used, volumes_used
+from ansible.module_utils.minik8s.volumes.room import rooms
 
 ARGUMENTS = {
     "node": {"type": "str", "required": True},
     "volumes": {"type": "list", "elements": "str", "default": []},
     "pods": {"type": "list", "elements": "str", "default": []},
+    "mounted": {"type": "list", "elements": "str", "default": []},
     **PLACES,
 }
 
@@ -79,7 +94,8 @@ def main() -> None:
     try:
         volumes = volumes_used(params["state_dir"], params["run_dir"], params["volumes"])
         containers = containers_used(docker, params["node"], params["pods"])
-        module.exit_json(changed=False, volumes=volumes, containers=containers)
+        told = rooms(params["state_dir"], params["run_dir"], params["mounted"])
+        module.exit_json(changed=False, volumes=volumes, containers=containers, rooms=told)
     except NodeFault as fault:
         module.fail_json(msg=str(fault))
     finally:

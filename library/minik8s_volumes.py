@@ -81,6 +81,12 @@ fenced:
   description: Whether a newer token was seen; nothing was changed then.
   type: bool
   returned: always
+calls:
+  description: What CSI drivers were asked in this pass, and how long each call took.
+  type: list
+  elements: dict
+  returned: unless base_mismatch or fenced
+  sample: [{driver: hostpath.csi.k8s.io, method: /csi.v1.Node/NodePublishVolume, code: OK, seconds: 0.03}]
 in_use:
   description: Attached volumes of CSI drivers that the node may have mounted, as C(status.volumesInUse) has them.
   type: list

@@ -100,6 +100,7 @@ class ShardService:
         metrics: LoopMetrics | None = None,
     ) -> None:
         api, clock = outside.api, outside.clock
+        self._metrics = metrics or LoopMetrics()
         self._names = tuple(names)
         static = StaticPods()
         self._copies = Copies(api, self._names, static)
@@ -134,7 +135,7 @@ class ShardService:
         )
         self._link = outside.make_link(self._on_gateway, lambda up: self.loop.on_gateway_up(up))  # noqa: PLW0108
         self.shard = self._make_shard(addresses, settings)
-        self.loop = Reconciler(self.shard, self._names, token, clock, full_every_s, on_fenced, metrics)
+        self.loop = Reconciler(self.shard, self._names, token, clock, full_every_s, on_fenced, self._metrics)
         mirrors = Mirrors(api, static, self._copies.stored, self._copies.bound_to, self.loop.look_again, clock)
         self._housekeeper = Housekeeper(
             self._names, self._world(mirrors), lambda: self.runner, token, policies, full_every_s, clock
@@ -227,6 +228,7 @@ class ShardService:
             self._registrar,
             mirrors.take,
             mirrors.keep,
+            lambda node, found: self._metrics.of(node).on_rooms(found),
         )
 
     def _make_outcome_takers(self, token: tuple[int, int], clock: Clock) -> None:

@@ -21,7 +21,9 @@ from minik8s_modules.base.clock import parse_rfc3339
 log = logging.getLogger(__name__)
 
 _NS = 1_000_000_000
-COUNTED = ("kubelet_pod_start_duration_seconds", "minik8s_reconciler_")
+COUNTED = (
+    "kubelet_pod_start_duration_seconds", "kubelet_volume_stats", "csi_operations_seconds", "minik8s_reconciler_",
+)  # fmt: skip
 """What names of families begin with that reconcilers count (reconcile/values/loop_metrics.py)."""
 
 

@@ -70,6 +70,7 @@ RESULT: dict[str, tuple[Callable[[object], bool], Callable[[], Any]]] = {
     "held": (_is_list_of_objects, list),
     "base_mismatch": (_is(bool), bool),
     "fenced": (_is(bool), bool),
+    "calls": (_is_list_of_objects, list),
     "in_use": (_is_list_of_texts, _nothing),
 }
 

@@ -23,6 +23,7 @@ from minik8s_modules.reconcile.housekeeping.node_figures import NodeFigures
 from minik8s_modules.reconcile.housekeeping.policies import Policies
 from minik8s_modules.reconcile.housekeeping.relief import Relief
 from minik8s_modules.reconcile.housekeeping.static_files import StaticFiles
+from minik8s_modules.reconcile.housekeeping.volume_room import VolumeRoom
 from minik8s_modules.reconcile.values.items import Outcome, Runner, SectionRequest, WorkItem
 
 log = logging.getLogger(__name__)
@@ -41,12 +42,13 @@ class _Node:
         self.files = StaticFiles(name, world, policies.manifests, lambda: policies.manifests_every_s or observe_s())
         self.storage = LocalStorage(self.figures, world)
         self.drivers = DriverRegistration(name, world)
+        self.room = VolumeRoom(name, world)
         self.collection = Collection(self.figures, world, policies.containers, policies.images, clock)
         self.relief = Relief(self.figures, world, policies.thresholds, policies.transition_s, self.collection)
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        return (self.files, self.storage, self.collection, self.drivers)
+        return (self.files, self.storage, self.collection, self.drivers, self.room)
 
 
 class Housekeeper:
@@ -156,6 +158,7 @@ class Housekeeper:
         self._begin(node, node.collection, now_s)
         self._begin(node, node.storage, now_s)
         self._begin(node, node.drivers, now_s)
+        self._begin(node, node.room, now_s)
 
     def _begin(self, node: _Node, job: Job, now_s: float) -> None:
         """Ask for the job's section if it is due and has something to ask for."""

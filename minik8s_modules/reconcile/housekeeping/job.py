@@ -44,6 +44,9 @@ class World(Protocol):
     def drivers(self, node: str, found: dict[str, JsonObject]) -> None:
         """Write which CSI drivers the node has."""
 
+    def rooms(self, node: str, found: Mapping[tuple[str, str], Mapping[str, int]]) -> None:
+        """Count how full the volumes of a node's claims are, by namespace and name of the claim."""
+
     def static(self, node: str, pods: list[JsonObject]) -> None:
         """Take over the static pods of a node's folder."""
 

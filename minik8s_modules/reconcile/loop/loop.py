@@ -194,8 +194,7 @@ class Reconciler:
         with self._lock:
             if state.sent is None or state.sent.id != outcome.id:
                 return
-            steps = ((section, len(result.get("steps") or ())) for section, result in outcome.sections.items())
-            self._metrics.of(outcome.node).on_outcome(outcome.id, outcome.status, steps, self._clock.monotonic())
+            self._metrics.of(outcome.node).on_outcome(outcome, self._clock.monotonic())
             if state.sent.facts:
                 self._on_facts(state, outcome)
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -28,6 +28,7 @@ class Household(NamedTuple):
     registrar: Registrar
     static: Callable[[str, list[JsonObject]], None]
     keep_mirrors: Callable[[str], None]
+    rooms: Callable[[str, Mapping[tuple[str, str], Mapping[str, int]]], None]
 
     def tell(self, node: str, kind: str, reason: str, message: str) -> None:
         """Record an Event of the node."""

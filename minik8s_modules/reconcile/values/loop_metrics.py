@@ -6,13 +6,21 @@ The families outlive elections of one process, so that counters do not fall back
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from minik8s_modules.base.metrics import Registry
+from minik8s_modules.base.metrics import Read, Registry
+from minik8s_modules.module_utils.minik8s.volumes.csi_calls import CODES
+from minik8s_modules.reconcile.values.items import Outcome
 
 # pkg/kubelet/metrics/metrics.go: KubeletPodStartDuration
 _START_BUCKETS_S = (0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800)
 _ITEM_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+# component-base/metrics/csi.go
+_CALL_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0)
+_MOST_DRIVERS = 32
+_METHOD = re.compile(r"/csi\.v1\.Node/Node[A-Za-z]{1,30}")
 _WAITING = frozenset({"", "Pending"})
 
 
@@ -42,6 +50,15 @@ class NodeLoopMetrics:
             "Entries that were not as the node had had them, by section and by what became of them.",
             ("section", "result"),
         )
+        self._rooms: Mapping[tuple[str, str], Mapping[str, int]] = {}
+        self._tell_rooms(("namespace", "persistentvolumeclaim"))
+        self._calls = self.registry.histogram(
+            "csi_operations_seconds",
+            "Seconds that calls to CSI drivers took, by method and outcome.",
+            ("driver_name", "method_name", "grpc_status_code", "migrated"),
+            _CALL_BUCKETS_S,
+        )
+        self._drivers: set[str] = set()
         self._waiting: dict[str, float] = {}
         self._sent: dict[str, float] = {}
 
@@ -62,14 +79,45 @@ class NodeLoopMetrics:
         """An item was handed to Ansible; a node works on one at a time."""
         self._sent = {item: now_s}
 
-    def on_outcome(self, item: str, status: str, steps: Iterable[tuple[str, int]], now_s: float) -> None:
-        """An item has ended, with so many steps in each section."""
-        begun_s = self._sent.pop(item, None)
+    def on_outcome(self, outcome: Outcome, now_s: float) -> None:
+        """An item has ended."""
+        begun_s = self._sent.pop(outcome.id, None)
         if begun_s is not None:
             self._took.observe(now_s - begun_s)
-        self._items.labels(status).inc()
-        for section, count in steps:
-            self._steps.labels(section).inc(count)
+        self._items.labels(outcome.status).inc()
+        for section, result in outcome.sections.items():
+            self._steps.labels(section).inc(len(result.get("steps") or ()))
+        self.on_calls((outcome.sections.get("volumes") or {}).get("calls") or ())
+
+    def on_rooms(self, found: Mapping[tuple[str, str], Mapping[str, int]]) -> None:
+        """Volumes of claims were asked how full they are."""
+        self._rooms = found
+
+    def _tell_rooms(self, labels: tuple[str, str]) -> None:
+        """Make the families of pkg/kubelet/metrics/collectors/volume_stats.go."""
+        gauge, room = self.registry.gauge, self._room
+        gauge("kubelet_volume_stats_capacity_bytes", "Bytes that a claim's volume has.", labels, room("capacity_bytes"))
+        gauge("kubelet_volume_stats_available_bytes", "Bytes left in it for users.", labels, room("available_bytes"))
+        gauge("kubelet_volume_stats_used_bytes", "Bytes used in it.", labels, room("used_bytes"))
+        gauge("kubelet_volume_stats_inodes", "Inodes that it has.", labels, room("inodes"))
+        gauge("kubelet_volume_stats_inodes_free", "Inodes left in it.", labels, room("inodes_free"))
+        gauge("kubelet_volume_stats_inodes_used", "Inodes used in it.", labels, room("inodes_used"))
+
+    def _room(self, field: str) -> Read:
+        def read() -> dict[tuple[str, ...], float]:
+            return {claim: float(room[field]) for claim, room in self._rooms.items() if room.get(field) is not None}
+
+        return read
+
+    def on_calls(self, calls: Iterable[Mapping[str, Any]]) -> None:
+        """CSI drivers were called; what a node tells that names no method or code of CSI's is not counted."""
+        for call in calls:
+            driver, method, code = (str(call.get(field)) for field in ("driver", "method", "code"))
+            if len(self._drivers) < _MOST_DRIVERS:
+                self._drivers.add(driver)
+            known = driver in self._drivers and _METHOD.fullmatch(method) and code in CODES
+            if known and isinstance(call.get("seconds"), float):
+                self._calls.labels(driver, method, code, "false").observe(call["seconds"])
 
     def on_drift(self, section: str, *, healed: bool, held: bool) -> None:
         """An entry of a section was not as it had been."""

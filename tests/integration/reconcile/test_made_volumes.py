@@ -73,6 +73,9 @@ def test_a_volumes_data_lives_as_long_as_its_claim(cluster: Cluster, root: Path)
     folder = root / volume
     cluster.admin.create(POD, user("writer", "notes", "echo text >/data/file"))
     cluster.until((folder / "file").exists)
+    full = f'kubelet_volume_stats_capacity_bytes{{namespace="{SPACE}",persistentvolumeclaim="notes"}} '
+    path = f"/api/v1/nodes/{cluster.node.name}/proxy/metrics"
+    cluster.until(lambda: full in cluster.admin.raw("GET", path).data.decode())
     cluster.admin.delete(PERSISTENT_VOLUME_CLAIM, "notes", SPACE)
     cluster.admin.delete(PERSISTENT_VOLUME, volume)
     cluster.until(lambda: objects.is_deleting(cluster.admin.get(PERSISTENT_VOLUME, volume)))

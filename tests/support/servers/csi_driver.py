@@ -134,7 +134,7 @@ class _Driver:
 
     def _NodeGetCapabilities(self, _request: Any) -> Any:  # noqa: N802
         row, response = self._messages.NodeServiceCapability, self._messages.NodeGetCapabilitiesResponse
-        return response(capabilities=[row(rpc=row.RPC(type=one)) for one in (1, 3)])
+        return response(capabilities=[row(rpc=row.RPC(type=one)) for one in (1, 2, 3)])
 
     def _NodeStageVolume(self, request: Any) -> Any:  # noqa: N802
         data = self._folder / request.volume_id
@@ -164,6 +164,12 @@ class _Driver:
     def _NodeExpandVolume(self, request: Any) -> Any:  # noqa: N802
         return self._messages.NodeExpandVolumeResponse(capacity_bytes=request.capacity_range.required_bytes)
 
+    def _NodeGetVolumeStats(self, request: Any) -> Any:  # noqa: N802
+        assert Path(request.volume_path).is_dir()
+        bytes_, inodes = ({"total": 100, "used": 60, "available": 40, "unit": 1}, {"total": 9, "used": 9, "unit": 2})
+        rows = [self._messages.VolumeUsage(**row) for row in (bytes_, inodes)]
+        return self._messages.NodeGetVolumeStatsResponse(usage=rows)
+
 
 def _bind(source: str, target: str) -> None:
     if not os.path.ismount(target) and target not in Path("/proc/self/mountinfo").read_text():
@@ -181,7 +187,7 @@ _METHODS = {
         name: f"{name}Request"
         for name in (
             "NodeGetInfo", "NodeGetCapabilities", "NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume",
-            "NodeUnstageVolume", "NodeExpandVolume",
+            "NodeUnstageVolume", "NodeExpandVolume", "NodeGetVolumeStats",
         )
     },
 }  # fmt: skip

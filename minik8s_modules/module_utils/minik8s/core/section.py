@@ -258,8 +258,8 @@ def _converge(
     status.update(dict.fromkeys(refused, None))
     status.update(section.status(context, shown, observed, touched))
     result = _result(section, request, plan=plan, status=status, digest=digests.section_digest(entries), held=held)
-    if hasattr(section, "in_use"):
-        result["in_use"] = section.in_use(context)
+    if hasattr(section, "told"):
+        result.update(section.told(context))
     return {**result, **differences(plan.before, plan.after)} if check else result
 
 

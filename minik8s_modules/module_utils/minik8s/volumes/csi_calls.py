@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -22,11 +23,19 @@ REGISTER_S = 2.0  # a registrar answers from memory
 CALL_S = (
     15.0  # a mount over the network took 1.2 s at load 35; the call is repeated, and drivers take it up where it was
 )
+CODES = (  # of gRPC, by their numbers
+    "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied",
+    "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable",
+    "DataLoss", "Unauthenticated",
+)  # fmt: skip
 STAGES, STATS, EXPANDS, GROUPS = 1, 2, 3, 6  # NodeServiceCapability.RPC.Type
 
 _TOPOLOGY: Message = {"segments": Field(1, "map")}
 _MOUNT: Message = {"fs_type": Field(1, "str"), "mount_flags": Field(2, "str", many=True), "group": Field(3, "str")}
 _CAPABILITY: Message = {"mount": Field(2, _MOUNT), "access_mode": Field(3, {"mode": Field(1, "int")})}
+_USAGE: Message = {
+    "available": Field(1, "int"), "total": Field(2, "int"), "used": Field(3, "int"), "unit": Field(4, "int"),
+}  # fmt: skip
 _NOTHING: Message = {}
 _VOLUME: Message = {"volume_id": Field(1, "str")}
 _PAIRS: Mapping[str, tuple[Message, Message]] = {
@@ -83,6 +92,10 @@ _PAIRS: Mapping[str, tuple[Message, Message]] = {
         },
         {"capacity_bytes": Field(1, "int")},
     ),
+    "csi.v1.Node/NodeGetVolumeStats": (
+        {**_VOLUME, "volume_path": Field(2, "str"), "staging_target_path": Field(3, "str")},
+        {"usage": Field(1, _USAGE, many=True)},
+    ),
 }
 
 
@@ -98,11 +111,16 @@ class Plugin(NamedTuple):
     endpoint: str
 
 
-class Caller:
-    """One connection to a driver or registrar."""
+calls: list[dict[str, Any]] = []
+"""What drivers were asked since somebody took note: ``driver``, ``method``, ``code`` of gRPC, ``seconds``."""
 
-    def __init__(self, path: str, timeout_s: float) -> None:
+
+class Caller:
+    """One connection to a driver or registrar; calls to a driver of a ``name`` are noted."""
+
+    def __init__(self, path: str, timeout_s: float, name: str = "") -> None:
         self._timeout_s = timeout_s
+        self._name = name
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.settimeout(timeout_s)
@@ -123,12 +141,19 @@ class Caller:
             Refused: it said no, or nothing in time.
         """
         asked, answered = _PAIRS[method]
+        begun_s, code = time.monotonic(), "OK"
         try:
             return decode(answered, self._channel.call(f"/{method}", encode(asked, request), self._timeout_s))
         except http2.CallFailed as error:
-            raise Refused(f"rpc error: code = {error.code} desc = {error.details}") from error
+            code = CODES[error.code] if 0 < error.code < len(CODES) else "Unknown"
+            raise Refused(f"rpc error: code = {code} desc = {error.details}") from error
         except (http2.Broken, Malformed) as error:
+            code = "Unavailable"
             raise Refused(f"{method.rpartition('/')[2]}: {error}") from error
+        finally:
+            if self._name:
+                took_s = time.monotonic() - begun_s
+                calls.append({"driver": self._name, "method": f"/{method}", "code": code, "seconds": took_s})
 
     def capabilities(self) -> frozenset[int]:
         """Return what the driver can do on a node."""
@@ -161,7 +186,7 @@ def _sockets(folder: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def driver(name: str, reason: str, folder: str = PLUGINS_REGISTRY) -> Iterator[Caller]:
+def driver(name: str, reason: str, folder: str = PLUGINS_REGISTRY, timeout_s: float = CALL_S) -> Iterator[Caller]:
     """Yield a connection to a driver; what it refuses becomes a fault.
 
     Raises:
@@ -171,7 +196,7 @@ def driver(name: str, reason: str, folder: str = PLUGINS_REGISTRY) -> Iterator[C
     if not known:
         raise KeyFault(reason, f"driver name {name} not found in the list of registered CSI drivers")
     try:
-        with contextlib.closing(Caller(known[-1].endpoint, CALL_S)) as caller:
+        with contextlib.closing(Caller(known[-1].endpoint, timeout_s, name)) as caller:
             yield caller
     except Refused as why:
         raise KeyFault(reason, f"CSI driver {name}: {why}") from why

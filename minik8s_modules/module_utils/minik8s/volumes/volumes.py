@@ -25,7 +25,7 @@ from ..core.faults import KeyFault
 from ..core.files import TEMPORARY
 from ..core.paths import CSI_KIND, MOUNTS, TMPFS_KINDS, pod_dir, secrets_dir, split_key, volume_path
 from ..core.section import Context, Due, Facets, Plan, Scope, Step
-from . import csi, hostpath, mounts, nfs, persistent, tmpfs
+from . import csi, csi_calls, hostpath, mounts, nfs, persistent, tmpfs
 from .secrets import holds_secrets
 from .volume_entries import FILE_KINDS, Wanted, check_entry, wanted_files
 from .volume_files import DATA, File, Tree, links_for, read_tree, write_tree
@@ -182,9 +182,10 @@ class Volumes:
             status[key] = None if again.steps or again.errors else {"state": "present", **csi.told(entry)}
         return status
 
-    def in_use(self, context: Context) -> list[str]:
-        """Return the drivers' volumes that may be mounted, as ``status.volumesInUse`` of a Node has them."""
-        return csi.in_use(context.state_dir)
+    def told(self, context: Context) -> dict[str, Any]:
+        """Return the drivers' volumes that may be mounted, as a Node lists them, and what drivers were asked."""
+        calls, csi_calls.calls[:] = [*csi_calls.calls], []
+        return {"in_use": csi.in_use(context.state_dir), "calls": calls}
 
 
 def stands(state_dir: str, kind: str, path: str) -> bool:

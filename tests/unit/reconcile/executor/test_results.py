@@ -21,6 +21,7 @@ GOOD = {
     "held": [],
     "base_mismatch": False,
     "fenced": False,
+    "calls": [{"driver": "d", "method": "/csi.v1.Node/NodeGetInfo", "code": "OK", "seconds": 0.1}],
     "in_use": ["kubernetes.io/csi/d^h"],
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,6 +37,7 @@ class _World:
         self.statics: list[JsonObject] = []
         self.found: list[dict[str, JsonObject]] = []
         self.items: list[WorkItem] = []
+        self.full: list[Mapping[tuple[str, str], Mapping[str, int]]] = []
         self.mirrored: list[str] = []
 
     def ready(self) -> bool:
@@ -64,6 +66,9 @@ class _World:
 
     def drivers(self, _node: str, found: dict[str, JsonObject]) -> None:
         self.found.append(found)
+
+    def rooms(self, _node: str, found: Mapping[tuple[str, str], Mapping[str, int]]) -> None:
+        self.full.append(found)
 
     def static(self, _node: str, pods: list[JsonObject]) -> None:
         self.statics += pods

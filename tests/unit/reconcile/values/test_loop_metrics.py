@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
+from minik8s_modules.reconcile.values.items import Outcome
 from minik8s_modules.reconcile.values.loop_metrics import LoopMetrics, NodeLoopMetrics
+
+
+def ended(item: str, status: Literal["ok", "failed"] = "ok", **sections: Any) -> Outcome:
+    return Outcome(item, "n1", status, sections, "")
 
 
 def lines(metrics: NodeLoopMetrics, name: str) -> list[str]:
@@ -35,8 +42,8 @@ def test_what_was_not_seen_waiting_or_never_ran_is_no_start() -> None:
 def test_items_are_counted_with_their_steps_and_time() -> None:
     metrics = NodeLoopMetrics()
     metrics.on_sent("i1", 1.0)
-    metrics.on_outcome("i1", "ok", [("dns", 2), ("ingress", 0)], 1.5)
-    metrics.on_outcome("of an earlier process", "failed", [], 9.0)
+    metrics.on_outcome(ended("i1", dns={"steps": [{}, {}]}, ingress={"steps": []}), 1.5)
+    metrics.on_outcome(ended("of an earlier process", "failed"), 9.0)
     assert lines(metrics, "minik8s_reconciler_item_duration_seconds_sum") == [
         "minik8s_reconciler_item_duration_seconds_sum 0.5"
     ]
@@ -58,10 +65,36 @@ def test_drift_is_counted_by_what_became_of_it() -> None:
     ]
 
 
+def test_volumes_of_claims_are_as_full_as_they_were_last() -> None:
+    metrics = NodeLoopMetrics()
+    metrics.on_rooms({("shop", "data"): {"capacity_bytes": 8, "used_bytes": 0}, ("shop", "other"): {"inodes": 4}})
+    labels = '{namespace="shop",persistentvolumeclaim="data"}'
+    assert lines(metrics, "kubelet_volume_stats_") == [
+        f"kubelet_volume_stats_capacity_bytes{labels} 8.0",
+        f"kubelet_volume_stats_used_bytes{labels} 0.0",
+        f"kubelet_volume_stats_inodes{labels.replace('data', 'other')} 4.0",
+    ]
+    metrics.on_rooms({})
+    assert lines(metrics, "kubelet_volume_stats_") == []
+
+
+def test_calls_of_csi_drivers_are_counted_as_far_as_they_are_csis() -> None:
+    metrics = NodeLoopMetrics()
+    call = {"driver": "d.example.com", "method": "/csi.v1.Node/NodePublishVolume", "code": "OK", "seconds": 0.2}
+    strange = [{"method": "/x"}, {"code": "Fine"}, {"seconds": "long"}, {"method": "/csi.v1.Node/Node" + "x" * 99}]
+    metrics.on_outcome(ended("i", volumes={"calls": [call, call, *({**call, **one} for one in strange)]}), 1.0)
+    (found,) = lines(metrics, "csi_operations_seconds_count")
+    assert found.endswith(" 2.0")
+    assert 'driver_name="d.example.com"' in found
+    for number in range(100):
+        metrics.on_calls([{**call, "driver": f"d{number}.example.com"}])
+    assert len(lines(metrics, "csi_operations_seconds_count")) == 32
+
+
 def test_nodes_that_left_are_forgotten() -> None:
     metrics = LoopMetrics()
     metrics.keep(("n1", "n2"))
-    metrics.of("n1").on_outcome("i", "ok", [], 1.0)
+    metrics.of("n1").on_outcome(ended("i"), 1.0)
     before = metrics.text("n1")
     metrics.keep(("n1",))
     assert (metrics.text("n1"), metrics.text("n2")) == (before, None)
