@@ -14,7 +14,7 @@ VirtualService splits them: a sidecar passes on what is no key here.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -26,6 +26,7 @@ SERVICE_NAME = "kubernetes.io/service-name"
 ACCEPTED, CONFLICTED, BAD_PATTERN = "Accepted", "Conflicted", "InvalidPattern"
 RESOLVED = "ResolvedRefs"
 NO_SERVICE, NO_PORT, NO_SUBSET, NO_POD = "ServiceNotFound", "PortNotFound", "SubsetNotFound", "NoReadyPods"
+POLICY = ("timeout", "retries", "fault", "mirror")
 NO_WEIGHT, OVERLAP = "NoWeight", "SubsetsOverlap"
 
 
@@ -52,11 +53,15 @@ _Found = dict[tuple[str, int], Endpoint]
 
 
 class Branch(NamedTuple):
-    """A way a request may take: that of the paths in which ``url`` is found, or every one's if it is None."""
+    """A way a request may take: that of the paths in which ``url`` is found, or every one's if it is None.
+
+    ``headers`` are names and values that it must have besides.
+    """
 
     subset: str
     url: str | None
     endpoints: tuple[Endpoint, ...]
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Port(NamedTuple):
@@ -66,6 +71,9 @@ class Port(NamedTuple):
     address: str
     port: int
     branches: tuple[Branch, ...]
+    policy: JsonObject | None = None
+    """What a VirtualService says of its requests besides: timeout, retries, fault and mirror."""
+    mirror: Branch | None = None
 
 
 class Verdict(NamedTuple):
@@ -110,8 +118,11 @@ def mapping_spec(mapped: Mapped) -> JsonObject:
 
 def _entries(branch: Branch) -> list[JsonObject]:
     shown = [({"ip": each.ip, "targetPort": each.port}, each.weight) for each in branch.endpoints]
-    if branch.url is not None:
-        return [{"url": branch.url, "endpoints": [place for place, _weight in shown]}]
+    if branch.url is not None or branch.headers:
+        choice = {"url": branch.url, "headers": dict(branch.headers)}
+        return [
+            {**{name: value for name, value in choice.items() if value}, "endpoints": [at for at, _weight in shown]}
+        ]
     return [{"weight": weight, "endpoints": [place]} for place, weight in shown]
 
 
@@ -190,7 +201,9 @@ class _Namespace:
     def _lacking(self, virtual: JsonObject, service: JsonObject) -> tuple[str, str] | None:
         """Return what a VirtualService refers to and is not there."""
         declared = objects.spec(virtual)
+        mirrored = (declared.get("mirror") or {}).get("subset")
         names = [one["name"] for one in declared["subsets"]]
+        names += [mirrored] if mirrored and mirrored not in names else []
         missing = [name for name in names if name not in self._subsets]
         if missing:
             return (
@@ -206,7 +219,8 @@ class _Namespace:
 
     def _misleading(self, shares: Sequence[JsonObject]) -> tuple[str, str] | None:
         """Return what of weights does not come to what one would think."""
-        if shares[0].get("weight") is None:
+        shares = [one for one in shares if one.get("weight") is not None]
+        if not shares:
             return None
         if not any(one["weight"] for one in shares):
             return NO_WEIGHT, "all weights are 0: requests are answered 503"
@@ -221,25 +235,39 @@ class _Namespace:
 
     def _port(self, service: JsonObject, port: JsonObject, split: JsonObject | None) -> Port:
         found = self._endpoints(service, port)
-        branches = (
-            (Branch("", None, found),) if split is None else self._branches(objects.spec(split)["subsets"], found)
-        )
-        return Port(objects.name(service), objects.spec(service)["clusterIP"], port["port"], branches)
+        place = (objects.name(service), objects.spec(service)["clusterIP"], port["port"])
+        if split is None:
+            return Port(*place, (Branch("", None, found),))
+        declared = objects.spec(split)
+        policy = {field: declared[field] for field in POLICY if declared.get(field)}
+        mirrored = (policy.get("mirror") or {}).get("subset")
+        mirror = Branch(mirrored, None, tuple(self._group(mirrored, found))) if mirrored else None
+        return Port(*place, self._branches(declared["subsets"], found), policy or None, mirror)
 
-    def _branches(self, shares: Sequence[JsonObject], found: Sequence[Endpoint]) -> tuple[Branch, ...]:
+    def _group(self, subset: str, found: Iterable[Endpoint]) -> list[Endpoint]:
         by_pod: dict[str, list[Endpoint]] = defaultdict(list)
         for each in found:
             by_pod[each.pod].append(each)
-        groups = [[each for pod in self._subsets.get(one["name"], ()) for each in by_pod[pod]] for one in shares]
-        if shares[0].get("url") is not None:
-            return tuple(
-                Branch(one["name"], one["url"], tuple(group)) for one, group in zip(shares, groups, strict=True)
-            )
+        return [each for pod in self._subsets.get(subset, ()) for each in by_pod[pod]]
+
+    def _branches(self, shares: Sequence[JsonObject], found: Sequence[Endpoint]) -> tuple[Branch, ...]:
+        """Return the ways of requests: those that headers choose come first, then paths, or all by weight."""
+        chosen = [
+            Branch(one["name"], one.get("url"), tuple(self._group(one["name"], found)), tuple(one["headers"].items()))
+            for one in shares
+            if one.get("headers")
+        ]
+        paths = [one for one in shares if one.get("url") is not None and not one.get("headers")]
+        chosen += [Branch(one["name"], one["url"], tuple(self._group(one["name"], found))) for one in paths]
+        shares = [one for one in shares if one.get("weight") is not None]
+        if not shares:
+            return tuple(chosen)
+        groups = [self._group(one["name"], found) for one in shares]
         weights = pod_weights([one["weight"] for one in shares], [len(group) for group in groups])
         weighted = [
             each._replace(weight=weight) for group, weight in zip(groups, weights, strict=True) for each in group
         ]
-        return (Branch("", None, tuple(weighted)),)
+        return (*chosen, Branch("", None, tuple(weighted)))
 
     def _endpoints(self, service: JsonObject, port: JsonObject) -> tuple[Endpoint, ...]:
         """Return the ready endpoints of a port; where none is, those that still serve while they end (KEP-1669)."""

@@ -21,6 +21,7 @@ for _name in (
     "config.listener.v3.listener",
     "config.route.v3.route",
     "extensions.access_loggers.stream.v3.stream",
+    "extensions.filters.http.fault.v3.fault",
     "extensions.filters.http.router.v3.router",
     "extensions.filters.listener.http_inspector.v3.http_inspector",
     "extensions.filters.network.http_connection_manager.v3.http_connection_manager",

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from minik8s_modules.api.network.url_patterns import whole_path
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.mesh.mapping import Branch, Port
+from minik8s_modules.mesh.policies import fault_filters, mirror_policies, retry_policy, route_timeout
 
 _API = "type.googleapis.com/envoy."
 CLUSTER = f"{_API}config.cluster.v3.Cluster"
@@ -58,11 +59,13 @@ def resources(namespace: str, place: str, port: Port) -> list[Resource]:
 
 
 def _of_port(name: str, port: Port) -> Iterator[tuple[str, str, JsonObject]]:
-    by_path = any(branch.url is not None for branch in port.branches)
-    for branch in port.branches:
-        yield CLUSTER, _cluster_of(name, branch), _cluster(_cluster_of(name, branch))
-        yield ENDPOINTS, _cluster_of(name, branch), _assignment(_cluster_of(name, branch), branch)
-    yield LISTENER, name, _listener(name, port, PASSTHROUGH if by_path else name)
+    whole = [branch for branch in port.branches if not branch.subset]
+    # a subset that is chosen in several ways is one cluster
+    clusters = {_cluster_of(name, each): each for each in (*port.branches, *filter(None, [port.mirror]))}
+    for each, branch in clusters.items():
+        yield CLUSTER, each, _cluster(each)
+        yield ENDPOINTS, each, _assignment(each, branch)
+    yield LISTENER, name, _listener(name, port, name if whole else PASSTHROUGH)
     yield ROUTES, name, _routes(name, port)
 
 
@@ -126,14 +129,14 @@ def _listener(name: str, port: Port, otherwise: str) -> JsonObject:
         "filter_chains": [
             {
                 "filter_chain_match": {"application_protocols": ["http/1.0", "http/1.1", "h2c"]},
-                "filters": [{"name": "http", "typed_config": _http(name)}],
+                "filters": [{"name": "http", "typed_config": _http(name, port)}],
             },
             {"filters": [{"name": "tcp", "typed_config": tcp}]},
         ],
     }
 
 
-def _http(name: str) -> JsonObject:
+def _http(name: str, port: Port) -> JsonObject:
     router = {"@type": f"{_API}extensions.filters.http.router.v3.Router", "suppress_envoy_headers": True}
     nobody = {
         "filter": {"response_flag_filter": {"flags": ["UH"]}},
@@ -147,7 +150,7 @@ def _http(name: str) -> JsonObject:
         "@type": f"{_API}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": name,
         "rds": {"config_source": _ADS, "route_config_name": name},
-        "http_filters": [{"name": "router", "typed_config": router}],
+        "http_filters": [*fault_filters(port.policy or {}), {"name": "router", "typed_config": router}],
         "http_protocol_options": {"accept_http_10": True},
         "upgrade_configs": [{"upgrade_type": "websocket"}],
         "stream_idle_timeout": "0s",
@@ -183,26 +186,21 @@ def _access_log() -> JsonObject:
 
 
 def _routes(name: str, port: Port) -> JsonObject:
-    told = [_route(name, branch) for branch in port.branches]
-    if all(branch.url is not None for branch in port.branches):
+    told = [_route(name, branch, port) for branch in port.branches]
+    if all(branch.subset for branch in port.branches):
         told.append(_nowhere(name))
-    again = {
-        "retry_on": "connect-failure,refused-stream,reset-before-request",
-        "num_retries": 2,
-        "host_selection_retry_max_attempts": "5",
-        "retry_host_predicate": [
-            {
-                "name": "previous_hosts",
-                "typed_config": {"@type": f"{_API}extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"},
-            }
-        ],
-    }
+    again = retry_policy(port.policy or {})
     return {"name": name, "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": told, "retry_policy": again}]}
 
 
-def _route(name: str, branch: Branch) -> JsonObject:
-    match = {"prefix": "/"} if branch.url is None else {"safe_regex": {"regex": whole_path(branch.url)}}
-    return {"name": name, "match": match, "route": {"cluster": _cluster_of(name, branch), "timeout": "0s"}}
+def _route(name: str, branch: Branch, port: Port) -> JsonObject:
+    policy = port.policy or {}
+    match: JsonObject = {"prefix": "/"} if branch.url is None else {"safe_regex": {"regex": whole_path(branch.url)}}
+    if branch.headers:
+        match["headers"] = [{"name": each, "string_match": {"exact": value}} for each, value in branch.headers]
+    copies = mirror_policies(policy, _cluster_of(name, port.mirror)) if port.mirror is not None else {}
+    route = {"cluster": _cluster_of(name, branch), "timeout": route_timeout(policy), **copies}
+    return {"name": name, "match": match, "route": route}
 
 
 def _nowhere(name: str) -> JsonObject:

@@ -12,10 +12,7 @@ from minik8s_modules.api.tables.cells import AGE, NAME, NONE, Column, age, colum
 
 def _virtual_service(obj: JsonObject, now: datetime) -> list[Any]:
     declared = spec(obj)
-    shares = [
-        f"{s.get('name')}={s.get('url') if s.get('weight') is None else s['weight']}"
-        for s in declared.get("subsets") or []
-    ]
+    shares = [f"{each.get('name')}={_choice(each)}" for each in declared.get("subsets") or []]
     return [
         name(obj),
         declared.get("serviceRef", ""),
@@ -24,6 +21,12 @@ def _virtual_service(obj: JsonObject, now: datetime) -> list[Any]:
         _accepted(obj),
         age(obj, now),
     ]
+
+
+def _choice(share: JsonObject) -> Any:
+    if share.get("weight") is not None:
+        return share["weight"]
+    return share.get("url") or " ".join(f"{name}:{value}" for name, value in (share.get("headers") or {}).items())
 
 
 def _accepted(obj: JsonObject) -> str:

@@ -6,7 +6,7 @@ from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.network.url_patterns import pattern_fault
 from minik8s_modules.api.objects import JsonObject, namespace, spec
-from minik8s_modules.api.validation import check
+from minik8s_modules.api.validation import check, requests
 from minik8s_modules.api.validation.pods.pods import validate_pod
 
 MOST_SUBSETS = 100
@@ -45,12 +45,14 @@ def _weight_or_url(at: str, share: JsonObject) -> list[Cause]:
     weight, url = share.get("weight"), share.get("url")
     if weight is not None and url is not None:
         return [cause.forbidden(f"{at}.url", "may not be specified together with weight")]
-    if weight is None and url is None:
-        return [cause.required(f"{at}.weight", "weight or url")]
+    if weight is None and url is None and share.get("headers") is None:
+        return [cause.required(f"{at}.weight", "weight or url, or headers")]
     return _SHARE(at, share)
 
 
-_SHARE = check.fields(("weight", check.not_negative), ("url", check.if_given(_pattern)))
+_SHARE = check.fields(
+    ("weight", check.not_negative), ("url", check.if_given(_pattern)), ("headers", check.if_given(requests.headers))
+)
 
 
 def _a_few(rule: check.Rule) -> check.Rule:
@@ -65,7 +67,9 @@ def _a_few(rule: check.Rule) -> check.Rule:
 
 
 def _chosen_alike(at: str, subsets: list[JsonObject]) -> list[Cause]:
-    if len({subset.get("url") is None for subset in subsets}) == 1:
+    # one that has headers alone is neither
+    kinds = [subset.get("url") is None for subset in subsets if {subset.get("url"), subset.get("weight")} != {None}]
+    if len(set(kinds)) <= 1:
         return []
     return [cause.invalid(at, subsets, "either all subsets are chosen by weight or all by url")]
 
@@ -79,6 +83,7 @@ validate_virtual_service = check.of_spec(
             _a_few(check.every(check.each(_weight_or_url, key=("name", _NAME)), _chosen_alike)), "at least one subset"
         ),
     ),
+    *requests.ROWS,
 )
 validate_subset = check.of_spec(
     ("pods", check.every(check.each(_NAME), lambda at, pods: cause.duplicates(at, pods or ())))

@@ -109,7 +109,7 @@ def weights_for(subsets: Sequence[JsonObject], to: str, percent: int) -> list[Js
 
     Others that had nothing share the rest alike. Weights are whole numbers, of an int32.
     """
-    others = {one["name"]: one["weight"] for one in subsets if one["name"] != to}
+    others = {one["name"]: one["weight"] for one in subsets if one["name"] != to and one.get("weight") is not None}
     whole = sum(others.values())
     shares = {name: Fraction(weight, whole) if whole else Fraction(1, len(others)) for name, weight in others.items()}
     exact = {to: Fraction(percent), **{name: share * (ALL - percent) for name, share in shares.items()}}
@@ -119,8 +119,8 @@ def weights_for(subsets: Sequence[JsonObject], to: str, percent: int) -> list[Js
     found = {name: weight // common for name, weight in found.items()}
     most = max(*found.values(), MOST)
     found = {name: weight * MOST // most for name, weight in found.items()}
-    names = [one["name"] for one in subsets]
-    return [{"name": name, "weight": found[name]} for name in [*names, *([] if to in names else [to])]]
+    told = [*subsets, *([] if to in {one["name"] for one in subsets} else [{"name": to}])]
+    return [{**one, "weight": found[one["name"]]} if one["name"] in found else dict(one) for one in told]
 
 
 class Leading:
@@ -140,9 +140,9 @@ class Leading:
             raise UsageError(_which(found, service, port))
         self._virtual = found[0]
         self.before: list[JsonObject] = objects.spec(self._virtual)["subsets"]
-        if any(one.get("weight") is None for one in self.before):
+        if any(one.get("url") is not None for one in self.before):
             raise UsageError(f"VirtualService {objects.name(self._virtual)} splits by path: a canary needs weights")
-        if {one["name"] for one in self.before} == {to}:
+        if not {one["name"] for one in self.before if one.get("weight") is not None} - {to}:
             text = f"VirtualService {objects.name(self._virtual)} has no other Subset than {to}"
             raise UsageError(f"{text}: name those of all versions")
         self.pods = frozenset(objects.spec(client.get(SUBSET, to, namespace)).get("pods") or ())

@@ -20,7 +20,7 @@ CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_mapping").glob("*.
 def entry(said: dict[str, Any]) -> dict[str, Any]:
     """Return an entry of a case as one of a SidecarMapping."""
     pods = said["to"] if isinstance(said["to"], list) else [said["to"]]
-    share: dict[str, Any] = {field: said[field] for field in ("weight", "url") if field in said}
+    share: dict[str, Any] = {field: said[field] for field in ("weight", "url", "headers") if field in said}
     return {**share, "endpoints": [{"ip": IPS[pod], "targetPort": 8080} for pod in pods]}
 
 

@@ -31,6 +31,12 @@ CASE = {
 }
 BY_WEIGHT = {"name": "x", "serviceRef": "reviews", "port": 9080, "subsets": [{"name": "v2", "weight": 1}]}
 BY_PATH = {"name": "x", "serviceRef": "reviews", "port": 9080, "subsets": [{"name": "v2", "url": "/2"}]}
+POLICY = {
+    "timeout": "1500ms",
+    "retries": {"attempts": 1, "perTryTimeout": "1s", "retryOn": ["5xx"]},
+    "fault": {"delay": {"fixed": "1s"}, "abort": {"httpStatus": 503, "percent": 1}},
+    "mirror": {"subset": "v1", "percent": 5},
+}
 NAME = "reviews.shop:9080"
 BATCH = Withholding("update", "uid-update", 1)
 LONG_S = 60.0
@@ -306,7 +312,7 @@ def test_types_that_nobody_serves_are_not_answered():
 
 
 def test_every_resource_can_be_packed_and_has_the_same_version_twice():
-    for virtual in ([], [BY_WEIGHT], [BY_PATH]):
+    for virtual in ([], [BY_WEIGHT], [BY_PATH], [{**BY_WEIGHT, **POLICY}]):
         mapped = decide_mapping(declared({**CASE, "virtual": virtual}))
         one, other = (Packer("shop").pack(mapped) for _ in range(2))
         assert set(one) == set(TYPES)
