@@ -178,11 +178,12 @@ def _exitcode_option(parser: argparse.ArgumentParser, what: str) -> None:
 def _explaining(commands: Subparsers) -> None:
     parser = add(
         commands, "why", why, "print why objects are not as they should be, and what to run next",
-        usage="why [options] (TYPE [NAME ...] | TYPE/NAME ... | -f FILE)",
+        usage="why [options] (TYPE [NAME ...] | TYPE/NAME ... | -f FILE | connect POD TARGET:PORT)",
         examples="""
         minik8s why pod/web               the cause, and the next command
         minik8s why pods -A --faults      what is wrong anywhere
-        minik8s get pods --why            one line each, without the commands""",
+        minik8s get pods --why            one line each, without the commands
+        minik8s why connect web db:5432   which NetworkPolicy lets a Pod's connection through, or holds it back""",
     )  # fmt: skip
     add_words(parser, "TYPE")
     add_namespace(parser)

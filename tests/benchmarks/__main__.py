@@ -31,7 +31,7 @@ from tests.benchmarks import idle, peer, scheduler_peer
 from tests.benchmarks.deciding import autoscaling, claims, controllers, monitoring, scheduling
 from tests.benchmarks.figures import Figure, load
 from tests.benchmarks.machine import Run, python_s, run_now
-from tests.benchmarks.network import naming, overlay, service_reach, services
+from tests.benchmarks.network import naming, overlay, policies, service_reach, services
 from tests.benchmarks.nodes import applying, executor, hundred_nodes, joining, lifecycle, pods, probes, remote_start
 from tests.benchmarks.report import Row, compare, comparison, document, measured, read
 from tests.benchmarks.server import apiserver, asking, custom_kinds, expressions, failover, store, streams
@@ -103,6 +103,7 @@ GROUPS: Mapping[str, Group] = {
     "spine": spine,
     "executor": lambda _: rows(executor.measure, "executor: "),
     "services": lambda _: rows(services.measure, "services: "),
+    "policies": lambda _: rows(policies.measure, "policies: "),
     "reach": lambda _: rows(service_reach.measure, "services: "),
     "names": lambda _: rows(naming.measure, "names: "),
     "expressions": lambda _: rows(expressions.measure, "CEL: "),

@@ -39,6 +39,10 @@ def why(client: ApiClient, options: argparse.Namespace) -> int:
     Raises:
         UsageError: no object is named.
     """
+    if options.words[:1] == ["connect"]:
+        from minik8s_modules.cli.causes.connecting import connect  # noqa: PLC0415 - 10 ms, for this alone
+
+        return connect(client, options)
     if not (options.words or options.filename):
         raise UsageError("name an object, as in `why pod/web`, or ask for all faults of a type: `why pods -A --faults`")
     with ThreadPoolExecutor(1) as aside:

@@ -60,6 +60,13 @@ def _every_rule(policy: Policy) -> Iterable[Rule]:
     return (*(policy.ingress or ()), *(policy.egress or ()))
 
 
+class _Needs(NamedTuple):
+    """The groups and the named ports that policies name."""
+
+    groups: frozenset[str]
+    ports: frozenset[_NamedPort]
+
+
 def _groups(policy: Policy) -> dict[str, Pods]:
     return {group_of(one): one for rule in _every_rule(policy) for one in rule.pods}
 
@@ -120,6 +127,7 @@ class _Made(NamedTuple):
     entry: FilterEntry
     version: int
     policies: Mapping[str, Policy]
+    needs: _Needs
     entries: Entries
 
 
@@ -132,6 +140,7 @@ class PolicyBook:
     def __init__(self) -> None:
         self._policies: dict[str, Policy] = {}
         self._entries: dict[str, PolicyEntry] = {}
+        self._needs: dict[str, _Needs] = {}
         self._selected, self._grouped = _Index(), _Index()
         self._groups: dict[str, Pods] = {}
         self._uses: Counter[str] = Counter()
@@ -176,10 +185,12 @@ class PolicyBook:
         self._version += 1
         touched = set[str]()
         if before is not None:
+            del self._needs[key], self._entries[key]
             self._selected.drop(key, before.namespace)
             touched |= self._release(before)
         if policy is not None:
             self._policies[key], self._entries[key] = policy, policy_entry(policy)
+            self._needs[key] = _Needs(frozenset(_groups(policy)), frozenset(_named_ports(policy)))
             self._selected.put(key, policy.namespace, policy.selector)
             touched |= self._ask(policy)
         touched |= self._by_namespace.get(key.partition("/")[0], set())
@@ -292,49 +303,45 @@ class PolicyBook:
         if made is not None and made.entry == entry and made.policies == active:
             if not changed:
                 return made.entries
-            entries: dict[str, Entry] = {**made.entries}
+            needs, entries = made.needs, dict[str, Entry](made.entries)
         else:
+            needs = self._needed(active)
             entries = {FILTER: entry, **{POLICY + key: self._entries[key] for key in active}}
-            changed = self._concerned(node, active)
-        groups, ports = _needs(active.values())
+            changed = self._concerned(node, needs)
         for key in changed:
-            found = self._pod_entry(key, node, groups, ports)
+            found = self._pod_entry(key, node, needs)
             if found is not None:
                 entries[POD + key] = found
             else:
                 entries.pop(POD + key, None)
         self._changed[node] = set()
-        self._made[node] = _Made(entry, self._version, active, entries)
+        self._made[node] = _Made(entry, self._version, active, needs, entries)
         return entries
 
-    def _concerned(self, node: str, active: Mapping[str, Policy]) -> set[str]:
-        groups, ports = _needs(active.values())
+    def _needed(self, active: Iterable[str]) -> _Needs:
+        known = [self._needs[key] for key in active]
+        return _Needs(
+            frozenset().union(*(one.groups for one in known)), frozenset().union(*(one.ports for one in known))
+        )
+
+    def _concerned(self, node: str, needs: _Needs) -> set[str]:
         found = set(self._by_node.get(node, ()))
-        for name in groups:
+        for name in needs.groups:
             found |= self._by_group.get(name, set())
-        for port in ports:
+        for port in needs.ports:
             found |= self._by_port.get(port, set())
         return found
 
-    def _pod_entry(
-        self, key: str, node: str, groups: frozenset[str], ports: frozenset[_NamedPort]
-    ) -> PolicyPodEntry | None:
+    def _pod_entry(self, key: str, node: str, needs: _Needs) -> PolicyPodEntry | None:
         member = self._members.get(key)
         if member is None or not member.pod.address:
             return None
         here = member.pod.node == node
         ingress, egress = (list(each) if here and each is not None else None for each in member[2:])
-        named = [[*each] for each in sorted(member.pod.ports) if each[:2] in ports]
+        named = [[*each] for each in sorted(member.pod.ports) if each[:2] in needs.ports]
         own = sorted(POLICY + each for each in ingress) if ingress is not None else None
         sent = sorted(POLICY + each for each in egress) if egress is not None else None
-        peers = sorted(member.groups & groups)
+        peers = sorted(member.groups & needs.groups)
         if own is None and sent is None and not named and not peers:
             return None
         return {"address": member.pod.address, "groups": peers, "ports": named, "ingress": own, "egress": sent}
-
-
-def _needs(policies: Iterable[Policy]) -> tuple[frozenset[str], frozenset[_NamedPort]]:
-    """Return the groups and the named ports that policies name."""
-    known = list(policies)
-    groups = frozenset(name for one in known for name in _groups(one))
-    return groups, frozenset(port for one in known for port in _named_ports(one))

@@ -10,7 +10,7 @@
     services_machine.py cut    < {"from", "to", "address", "pass"}   what becomes of a connection that is open meanwhile
     services_machine.py each   < {"places": [[address, port]]}   prints who answered at each, over TCP
     services_machine.py many   < {"plane", "folder", "services", "each", "more"}   loads services, for benchmarks
-    services_machine.py first  < {"address", "port", "count"}   times first packets over UDP
+    services_machine.py first  < {"from": pod or "", "address", "port", "count"}   times first packets over UDP
     services_machine.py down
 
 The package of module_utils lies beside this file, as ``minik8s``.
@@ -379,7 +379,7 @@ def main():
         serve(sys.argv[2])
         return
     options = json.load(sys.stdin)
-    where = options.pop("from", "") if sys.argv[1] == "ask" else ""
+    where = options.pop("from", "") if sys.argv[1] in ("ask", "first") else ""
     if where:
         enter(where)
     commands = (apply, killed, pods, ask, matrix, cut, each, down, many, first)

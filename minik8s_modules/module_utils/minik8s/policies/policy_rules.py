@@ -1,9 +1,10 @@
 """From NetworkPolicies to chains, sets and elements of nf_tables. Pure.
 
-    forward ─▶ egress:  replies, and what a Pod sends to itself, pass ─▶ map egress_of[source] ─▶ pods/egress/HASH
-    forward ─▶ ingress: the same                                  ─▶ map ingress_of[destination] ─▶ pods/ingress/HASH
-    pods/ingress/HASH:        jump ingress/NAMESPACE/POLICY for each policy of a set of policies, then goto refuse
+    forward ─▶ egress ─▶ map egress_of[source] ─▶ pods/egress/HASH
+    forward ─▶ ingress ─▶ map ingress_of[destination] ─▶ pods/ingress/HASH
+    pods/ingress/HASH: accept replies, jump ingress/NAMESPACE/POLICY for each of a set of policies, then goto refuse
     ingress/NAMESPACE/POLICY: accept from @group/HASH to ports, from a range, to @ports/tcp/NAME
+    refuse: what a Pod sends to itself passes; all else is rejected
 
 Pods that the same policies select share a chain, and equal selectors of peers share a group; so a Pod is one element of
 a map, and of each group and port that names it. Both directions are base chains: what one accepts the other still
@@ -28,6 +29,7 @@ CHAIN, SET, SWITCH = "chain", "set", "switch"
 """Tables of rules that are no elements: a chain by its name, a set or map by its name, a switch of the bridge."""
 BRIDGE_RULES = "bridge_rules"
 REFUSE, ITSELF = "refuse", "itself"
+REPLIES = "ct direction reply accept"
 MAP_OF = {direction: f"{direction}_of" for direction in DIRECTIONS}
 SIDE = {"ingress": "daddr", "egress": "saddr"}
 PEER = {"ingress": "saddr", "egress": "daddr"}
@@ -71,18 +73,19 @@ def _of_filter(*, bridged: bool) -> list[Rule]:
 
 
 def base_chains() -> dict[str, list[str]]:
-    """Return the chains that every packet between Pods passes; a first line ``type …`` is the hook."""
-    chains = {REFUSE: ["meta l4proto tcp reject with tcp reset", "reject with icmp type admin-prohibited"]}
+    """Return the chains that every packet between Pods passes, where most pay for one look, and the refusal."""
+    refusal = [
+        "meta l4proto icmp ct state related accept",  # what became of a connection that was allowed
+        f"ip saddr . ip daddr @{ITSELF} accept",
+        "meta l4proto tcp reject with tcp reset",
+        "reject with icmp type admin-prohibited",
+    ]
+    chains = {REFUSE: refusal}
     for number, direction in enumerate(("egress", "ingress")):
-        judged = [
-            "ct direction reply accept",
-            "meta l4proto icmp ct state related accept",
-            f"ip saddr . ip daddr @{ITSELF} accept",
-            f"ip {SIDE[direction]} vmap @{MAP_OF[direction]}",
-        ]
-        chains[direction] = [f"type filter hook forward priority {number - 10}", *judged]
+        look = f"ip {SIDE[direction]} vmap @{MAP_OF[direction]}"
         own = "fib saddr type local accept"  # of the node itself, which reaches its Pods whatever policies say
-        chains[f"ipvs_{direction}"] = [f"type filter hook output priority {number - 10}", own, *judged]
+        chains[direction] = [f"type filter hook forward priority {number - 10}", look]
+        chains[f"ipvs_{direction}"] = [f"type filter hook output priority {number - 10}", own, look]
     return chains
 
 
@@ -158,7 +161,7 @@ def _of_pod(entry: Mapping[str, Any]) -> list[Rule]:
             continue
         isolated, name = True, selected_chain(direction, policies)
         jumps = [f"jump {chain_name(direction, policy)}" for policy in sorted(policies)]
-        found.append(Rule(CHAIN, name, "\n".join([*jumps, f"goto {REFUSE}"])))
+        found.append(Rule(CHAIN, name, "\n".join([REPLIES, *jumps, f"goto {REFUSE}"])))
         found.append(Rule(MAP_OF[direction], address, verdict_of(name)))
     if isolated:
         found.append(Rule(ITSELF, address + address, b""))
