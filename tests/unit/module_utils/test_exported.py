@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minik8s_modules.module_utils.minik8s.core.section import Request, Scope, context_for
-from minik8s_modules.module_utils.minik8s.volumes.exported import is_exported
+from minik8s_modules.module_utils.minik8s.volumes.exported import clients
 from minik8s_modules.module_utils.minik8s.volumes.folders import Folders, Found
 
 BLANK = "/srv/my\\040share\t10.0.0.1(rw)\n"
@@ -28,16 +28,26 @@ TABLE = BLANK + "/srv/minik8s\t10.0.0.1(rw,sync,root_squash)\n/srv/minik8s\t10.0
 )
 def test_a_folder_is_exported_with_what_is_above_it(tmp_path: Path, path: str, exported: bool) -> None:  # noqa: FBT001
     (tmp_path / "etab").write_text(TABLE)
-    assert is_exported(path, str(tmp_path / "etab")) is exported
+    assert bool(clients(path, str(tmp_path / "etab"))) is exported
 
 
 def test_a_server_without_that_table_is_not_judged(tmp_path: Path) -> None:
-    assert is_exported("/srv/minik8s", str(tmp_path / "etab"))
+    assert clients("/srv/minik8s", str(tmp_path / "etab")) is None
+
+
+def test_a_plan_tells_whom_a_new_folder_is_exported_to(tmp_path: Path) -> None:
+    (tmp_path / "etab").write_text(TABLE)
+    whom = clients("/srv/minik8s/team", str(tmp_path / "etab"))
+    assert whom == ["10.0.0.1", "10.0.0.2"]
+    entry = {"root": "/srv/share", "name": "pvc-1", "owner": "u1", "state": "present", "exported": True}
+    found = Found("missing", aside=False, recorded=False, exported=tuple(whom))
+    plan = Folders().plan(context_for(Request("n1")), {"pvc-1": entry}, {"pvc-1": found}, Scope())
+    assert plan.after == {"pvc-1": {"is": "directory", "exported to": "10.0.0.1 10.0.0.2"}}
 
 
 def test_a_folder_that_nobody_can_mount_is_made_and_told() -> None:
     entry = {"root": "/srv/share", "name": "pvc-1", "owner": "u1", "state": "present", "exported": True}
-    found = Found("missing", aside=False, recorded=False, exported=False)
+    found = Found("missing", aside=False, recorded=False, exported=())
     plan = Folders().plan(context_for(Request("n1")), {"pvc-1": entry}, {"pvc-1": found}, Scope())
     assert [step.action for step in plan.steps] == ["make"]
     assert plan.errors["pvc-1"].reason == "NotExported"

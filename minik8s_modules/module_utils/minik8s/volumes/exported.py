@@ -19,11 +19,12 @@ def pairs_of(text: str) -> frozenset[Pair]:
     return frozenset(found)
 
 
-def is_exported(path: str, table: str = TABLE) -> bool:
-    """Return whether the kernel's server exports ``path`` to anybody; True where it keeps no table (another server)."""
+def clients(path: str, table: str = TABLE) -> list[str] | None:
+    """Return whom the kernel's server exports ``path`` to; None where it keeps no table (another server)."""
     try:
         with open(table, encoding="utf-8", errors="surrogateescape") as source:
-            folders = {folder for folder, _ in pairs_of(source.read())}
+            pairs = pairs_of(source.read())
     except FileNotFoundError:
-        return True
-    return any(os.path.commonpath([path, folder]) == folder for folder in folders if folder.startswith("/"))
+        return None
+    above = {(folder, client) for folder, client in pairs if folder.startswith("/")}
+    return sorted({client for folder, client in above if os.path.commonpath([path, folder]) == folder})

@@ -29,7 +29,7 @@ from ..core.paths import NAME_LIMIT, component, folder_record_path
 from ..core.schema import Schema, check_fields, schema_of
 from ..core.section import Context, Due, Facets, Plan, Scope, Step
 from ..entries.folders import FolderEntry
-from .exported import is_exported
+from .exported import clients
 from .hostpath import MISSING
 from .project_quotas import BLOCK, Limit, ProjectQuotas, blocks_of, project_of
 
@@ -55,13 +55,14 @@ _deleting: list[subprocess.Popen[bytes]] = []
 class Found(NamedTuple):
     """What stands in the place of a volume's folder; whether one was put aside, it is on record, and can be mounted.
 
-    ``limit`` is that of a folder which is there and has a size.
+    ``exported`` are the machines that can, None where that is not known or asked; ``limit`` is that of a folder which
+    is there and has a size.
     """
 
     kind: str
     aside: bool
     recorded: bool
-    exported: bool = True
+    exported: tuple[str, ...] | None = None
     limit: Limit = Limit(0, 0)
 
     def facets(self) -> Facets | None:
@@ -152,7 +153,8 @@ class Folders:
     def _look(self, context: Context, entry: Mapping[str, Any]) -> Found:
         record = _record(context, entry["owner"])
         recorded = (record.get("owner"), record.get("path")) == (entry["owner"], _path(entry))
-        exported = not entry.get("exported") or is_exported(entry["root"])
+        told = clients(entry["root"]) if entry.get("exported") else None
+        exported = None if told is None else tuple(told)
         try:
             with _opened(entry["root"]) as root:
                 aside = _kind_of(ASIDE + entry["owner"], root) != MISSING
@@ -266,7 +268,8 @@ def _state(entry: Mapping[str, Any], found: Found | KeyFault) -> dict[str, str] 
 def _plan_present(plan: Plan, key: str, entry: Mapping[str, Any], found: Found) -> None:
     if found.kind == MISSING:
         plan.steps.append(Step("make", key, _path(entry), entry))
-        plan.differs(key, None, {"is": "directory", **_size(_wanted(entry))})
+        whom = {"exported to": " ".join(found.exported)} if found.exported else {}
+        plan.differs(key, None, {"is": "directory", **_size(_wanted(entry)), **whom})
     elif found.kind == "directory" and entry.get("size_bytes") and not found.recorded:
         why = f"{_path(entry)} was not made by minik8s for this volume, and gets no limit; move it away"
         plan.errors[key] = KeyFault("NotOurs", why)
@@ -275,7 +278,7 @@ def _plan_present(plan: Plan, key: str, entry: Mapping[str, Any], found: Found) 
         plan.differs(key, found.facets(), {"is": "directory", **_size(_wanted(entry))})
     elif found.kind != "directory":
         plan.errors[key] = KeyFault("FailedMount", f"{_path(entry)} is a {found.kind}, not a directory")
-    if not found.exported and key not in plan.errors:
+    if found.exported == () and key not in plan.errors:
         plan.errors[key] = KeyFault("NotExported", _NOT_EXPORTED.format(entry["root"]))
 
 
