@@ -102,6 +102,29 @@ def test_data_on_a_drivers_volume_outlives_its_pods(cluster: Cluster, driver: Ru
     assert not [one for one in admin.list(POD, "default").items if one["metadata"]["name"] in {"first", "second"}]
 
 
+def test_a_volume_grows_while_a_pod_has_it(cluster: Cluster, driver: Running, volume: str):
+    """What an external-resizer does is done here: it enlarges the volume, and leaves its file system to the node."""
+    admin, pending = cluster.admin, {"type": "FileSystemResizePending", "status": "True"}
+    user(cluster, "growing", "sleep 3600")
+    cluster.until(lambda: attached(cluster, volume))
+    cluster.until(lambda: cluster.ready("growing"))
+    driver.calls()
+    admin.patch(PERSISTENT_VOLUME, volume, "", {"spec": {"capacity": {"storage": "2Gi"}}})
+    told = {"status": {"conditions": [pending]}}
+    admin.patch(PERSISTENT_VOLUME_CLAIM, "data", "default", told, subresource="status")
+    cluster.until(lambda: claim(cluster)["status"]["capacity"] == {"storage": "2Gi"})
+    cluster.until(lambda: not claim(cluster)["status"].get("conditions"))
+    (expanded,) = [call for call in driver.calls() if call["method"] == "NodeExpandVolume"]
+    assert expanded["capacity_range"] == {"required_bytes": str(2 << 30)}
+    assert cluster.pod("growing")["status"]["containerStatuses"][0]["restartCount"] == 0
+    cluster.delete("growing", grace_s=1)
+    cluster.until(lambda: cluster.gone("growing"))
+
+
+def claim(cluster: Cluster) -> JsonObject:
+    return cluster.admin.get(PERSISTENT_VOLUME_CLAIM, "data", "default")
+
+
 def test_a_volume_stays_attached_while_its_node_has_it_though_its_pod_was_deleted_by_force(
     cluster: Cluster, driver: Running, volume: str
 ):
