@@ -3,12 +3,15 @@
 A client is built in a module of its own that requires nothing else, so with the versions its authors chose; Helm and
 stern are versions of one Kubernetes library (0.34.0): what the first compiles serves the second. Operators share one
 module (``TOGETHER``), whose Kubernetes library is 0.33.3, for the same reason: each library takes ten minutes.
+Programs whose own module replaces others (``inside``) are built in a copy of that module.
 Checksums are those of Go's checksum database. ``go`` is the one that builds CoreDNS
 (``roles/coredns/files/build.py``).
 """
 
 from __future__ import annotations
 
+import re
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -37,6 +40,14 @@ class Tool(NamedTuple):
     module: str
     version: str
     tags: str = ""
+    inside: bool = False
+    """Whether it is built in its own module, as what that replaces counts."""
+
+
+def _sidecar(module: str, program: str, version: str) -> Tool:
+    """Return a program that CSI drivers are shipped with."""
+    whole = f"github.com/kubernetes-csi/{module}"
+    return Tool(f"{whole}/cmd/{program}", whole, version, inside=True)
 
 
 MONITORING = "github.com/prometheus-operator/prometheus-operator"
@@ -66,6 +77,11 @@ TOOLS = {
     "cert-manager-webhook": Tool(f"{CERT_MANAGER}/cmd/webhook", CERT_MANAGER, "v1.11.5"),
     "cert-manager-cainjector": Tool(f"{CERT_MANAGER}/cmd/cainjector", CERT_MANAGER, "v1.11.5"),
     "metrics-server": Tool("sigs.k8s.io/metrics-server/cmd/metrics-server", "sigs.k8s.io/metrics-server", "v0.7.2"),
+    "csi-provisioner": _sidecar("external-provisioner/v5", "csi-provisioner", "v5.3.0"),
+    "csi-attacher": _sidecar("external-attacher/v4", "csi-attacher", "v4.13.0"),
+    "csi-resizer": _sidecar("external-resizer", "csi-resizer", "v1.14.0"),
+    "csi-snapshotter": _sidecar("external-snapshotter/v8", "csi-snapshotter", "v8.3.0"),
+    "snapshot-controller": _sidecar("external-snapshotter/v8", "snapshot-controller", "v8.3.0"),
 }
 
 
@@ -90,16 +106,29 @@ def tool(name: str) -> Path:
 
 
 def _build(wanted: Tool, work: Path, output: Path) -> None:
-    go = str(_go())
+    if wanted.inside:
+        _build_inside(wanted, work / "module", output)
+        return
+    program = str(go())
     modules = TOGETHER if wanted.module in TOGETHER else {wanted.module: wanted.version}
     verb = ["test", "-c", f"-tags={wanted.tags}"] if wanted.tags else ["build"]
     steps = [
-        [go, "mod", "init", "tool"],
-        [go, "mod", "edit", *(f"-require={module}@{version}" for module, version in modules.items())],
-        [go, *verb, "-mod=mod", "-trimpath", QUICK, "-ldflags=-s -w", "-o", str(output), wanted.package],
+        [program, "mod", "init", "tool"],
+        [program, "mod", "edit", *(f"-require={module}@{version}" for module, version in modules.items())],
+        [program, *verb, "-mod=mod", "-trimpath", QUICK, "-ldflags=-s -w", "-o", str(output), wanted.package],
     ]
     for step in steps:
         run(step, cwd=work, env=ENVIRONMENT, timeout_s=1800)
+
+
+def _build_inside(wanted: Tool, work: Path, output: Path) -> None:
+    shutil.copytree(module_path(wanted.module, wanted.version), work)
+    declared = (work / "go.mod").read_text(encoding="utf-8")
+    beside = re.findall(r"^replace (\S+) => \./", declared, re.MULTILINE)  # modules of their own, which are not in here
+    steps = [["mod", "edit", f"-dropreplace={module}"] for module in beside]
+    steps.append(["build", "-mod=mod", "-trimpath", QUICK, "-ldflags=-s -w", "-o", str(output), wanted.package])
+    for step in steps:
+        run([str(go()), *step], cwd=work, env=ENVIRONMENT, timeout_s=1800)
 
 
 def module_path(module: str, version: str) -> Path:
@@ -107,11 +136,11 @@ def module_path(module: str, version: str) -> Path:
     folder = CACHE / "go-mod" / f"{module}@{version}"
     with locked(CACHE / f"go-mod-{Path(module).name}-{version}"):
         if not folder.exists():
-            run([str(_go()), "mod", "download", f"{module}@{version}"], cwd=CACHE, env=ENVIRONMENT)
+            run([str(go()), "mod", "download", f"{module}@{version}"], cwd=CACHE, env=ENVIRONMENT)
     return folder
 
 
-def _go() -> Path:
+def go() -> Path:
     """Return a Go that is new enough, found or fetched as for CoreDNS."""
     with locked(CACHE / "go-found"):
         return Path(run([sys.executable, "-c", FIND], cwd=BUILDER).strip())

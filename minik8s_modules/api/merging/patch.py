@@ -194,8 +194,14 @@ def _remove(document: JsonObject, op: JsonObject) -> None:
 
 
 def _replace(document: JsonObject, op: JsonObject) -> None:
+    """Replace a value, or add a member that an object lacks.
+
+    RFC 6902 refuses the latter. Kubernetes' library (evanphx/json-patch 4) does not, and clients count on it:
+    csi-snapshotter replaces the annotations and the status of objects that have none yet.
+    """
     at, last = _locate(document, op["path"])
-    _child(at, last)
+    if not isinstance(at, dict):
+        _child(at, last)
     at[last if isinstance(at, dict) else int(last)] = copy.deepcopy(op["value"])
 
 

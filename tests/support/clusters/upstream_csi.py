@@ -56,16 +56,8 @@ def _program(name: str) -> Path:
         return tool(name)
     target = CACHE / f"{name}-checkout"
     with locked(target):
-        words = [
-            "build",
-            "-mod=vendor",
-            "-trimpath",
-            QUICK,
-            "-ldflags=-s -w",
-            "-o",
-            str(partial(target)),
-            f"./cmd/{name}",
-        ]
+        flags = ["-mod=vendor", "-trimpath", QUICK, _LINKED]
+        words = ["build", *flags, "-o", str(partial(target)), f"./cmd/{name}"]
         run([str(go()), *words], cwd=checkout / _CHECKOUTS[name], env=ENVIRONMENT, timeout_s=1800)
         partial(target).replace(target)
     return target
