@@ -96,10 +96,15 @@ def _check_lists(key: str, full: Mapping[str, Any]) -> None:
             relative(mount["sub_path"])
 
 
+def plain(path: str) -> str:
+    """Return a path as Docker keeps it: without a slash at its end, or two in a row."""
+    return "/" + os.path.normpath(path).lstrip("/") if path else path
+
+
 def volume_root(state_dir: str, run_dir: str, uid: str, mount: MountEntry) -> str:
     """Return the path on the node of the volume a mount names."""
     if mount["kind"] == "hostPath":
-        return str(mount["host_path"])
+        return plain(mount["host_path"])
     return volume_path(state_dir, run_dir, uid, mount["volume"], mount["kind"])
 
 

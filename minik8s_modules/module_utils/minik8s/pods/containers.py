@@ -29,7 +29,16 @@ from ..volumes.volumes import stands
 from . import pod_cgroup, sub_paths
 from .cgroups import Limits, limits_of
 from .container_plan import ContainerInputs, Inspect, Sandbox, attempt_of, plan_container, plan_removed
-from .container_spec import DEFAULT_CPU_SHARES, PROPAGATION, Mount, body_of, limits_update, normalized, volume_root
+from .container_spec import (
+    DEFAULT_CPU_SHARES,
+    PROPAGATION,
+    Mount,
+    body_of,
+    limits_update,
+    normalized,
+    plain,
+    volume_root,
+)
 from .sandboxes import create_fault
 from .security import adapted, completed
 
@@ -291,10 +300,10 @@ def _resolve_mounts(context: Context, entry: ContainerEntry) -> list[Mount] | Ke
 
 
 def _resolve(context: Context, uid: str, mount: MountEntry, bound: str) -> Mount:
-    root = volume_root(context.state_dir, context.run_dir, uid, mount)
+    root, target = volume_root(context.state_dir, context.run_dir, uid, mount), plain(mount["target"])
     read_only = mount["read_only"] or mount["kind"] in READ_ONLY_KINDS
     if not mount["sub_path"]:
-        return Mount(root, mount["target"], read_only, root, propagation=PROPAGATION[mount["propagation"]])
+        return Mount(root, target, read_only, root, propagation=PROPAGATION[mount["propagation"]])
     if mount["kind"] in {
         nfs.KIND,
         CSI_KIND,
@@ -309,7 +318,7 @@ def _resolve(context: Context, uid: str, mount: MountEntry, bound: str) -> Mount
             "CreateContainerConfigError", f"subPath {mount['sub_path']!r} points outside of volume {mount['volume']!r}"
         )
     held = bound if source != real_root else ""
-    return Mount(source, mount["target"], read_only, real_root, held, PROPAGATION[mount["propagation"]])
+    return Mount(source, target, read_only, real_root, held, PROPAGATION[mount["propagation"]])
 
 
 def _unmade(context: Context, entry: ContainerEntry) -> str:
