@@ -25,6 +25,7 @@ from minik8s_modules.controllers.autoscaling.original_controller import Original
 from minik8s_modules.controllers.autoscaling.readings import Readings
 from minik8s_modules.controllers.batch.cronjobs import CronJobController
 from minik8s_modules.controllers.batch.job_controller import JobController
+from minik8s_modules.controllers.batch.original_jobs import OriginalJobController
 from minik8s_modules.controllers.cleanup.collector import GarbageCollector
 from minik8s_modules.controllers.cleanup.events import EventController
 from minik8s_modules.controllers.cleanup.extensions import extended
@@ -95,6 +96,7 @@ def controllers(
         DisruptionController(context),
         JobController(context),
         CronJobController(context),
+        OriginalJobController(context),
         DaemonSetController(context),
         StatefulSetController(context),
         RollingUpdateController(context),

@@ -40,6 +40,9 @@ def _dns(obj: JsonObject, now: datetime) -> list[Any]:
     return [name(obj), ",".join(str(r.get("host")) for r in spec(obj).get("rules") or []) or NONE, age(obj, now)]
 
 
+_SHOWN = 80
+
+
 def _subset(obj: JsonObject, now: datetime) -> list[Any]:
     return [name(obj), ",".join(map(str, spec(obj).get("pods") or [])) or NONE, age(obj, now)]
 
@@ -62,7 +65,10 @@ def _legacy_autoscaler(obj: JsonObject, now: datetime) -> list[Any]:
 
 
 def _legacy_job(obj: JsonObject, now: datetime) -> list[Any]:
-    return [name(obj), spec(obj).get("partition", ""), status(obj).get("phase", ""), age(obj, now)]
+    told = status(obj)
+    says = " ".join(str(told.get("result") or told.get("message") or "").split())
+    shown = says if len(says) <= _SHOWN else f"{says[: _SHOWN - 1]}…"
+    return [name(obj), spec(obj).get("partition", ""), told.get("phase", ""), shown or NONE, age(obj, now)]
 
 
 TABLES: dict[tuple[str, str], tuple[Sequence[Column], Callable[[JsonObject, datetime], list[Any]]]] = {
@@ -87,5 +93,5 @@ TABLES: dict[tuple[str, str], tuple[Sequence[Column], Callable[[JsonObject, date
         [NAME, *columns("Reference", "Metrics"), Column("MinPods", "integer"), Column("MaxPods", "integer"), AGE],
         _legacy_autoscaler,
     ),
-    ("", "Job"): ([NAME, *columns("Partition", "Phase"), AGE], _legacy_job),
+    ("", "Job"): ([NAME, *columns("Partition", "Phase", "Result"), AGE], _legacy_job),
 }

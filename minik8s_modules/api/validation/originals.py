@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.network.url_patterns import pattern_fault
 from minik8s_modules.api.objects import JsonObject, namespace, spec
+from minik8s_modules.api.pods.slurm import SOURCE_BYTES, SUFFIXES
 from minik8s_modules.api.validation import check, requests
 from minik8s_modules.api.validation.pods.pods import validate_pod
 
@@ -178,12 +181,32 @@ def validate_autoscaler(autoscaler: JsonObject) -> list[Cause]:
     return causes
 
 
+_SUFFIXES = ", ".join(SUFFIXES)
+
+
+def _is_short(text: str) -> bool:
+    return len(text.encode("utf-8", "replace")) <= SOURCE_BYTES
+
+
+def validate_job_update(new: JsonObject, old: JsonObject) -> list[Cause]:
+    """Return why the old job may not become the new one: a job that was submitted stays what it is."""
+    changed = sorted(field for field in {*spec(new), *spec(old)} if spec(new).get(field) != spec(old).get(field))
+    return [cause.immutable(f"spec.{field}", spec(new).get(field)) for field in changed]
+
+
 # --- Job ------------------------------------------------------------------------------------------
 
+_NO_SOURCE = "the server reads no files: apply the manifest with `minik8s apply`, which puts the text of codePath here"
+_PARTITION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")  # it becomes a label
 validate_job = check.of_spec(
-    ("partition", check.mandatory()),
+    (
+        "partition",
+        check.mandatory(check.held(lambda name: bool(_PARTITION.fullmatch(name)), "must be a label's value")),
+    ),
     ("file", check.mandatory()),
-    ("codePath", check.mandatory()),
+    ("codePath", check.mandatory(check.held(lambda path: path.endswith(SUFFIXES), f"must end with {_SUFFIXES}"))),
+    ("source", check.mandatory(detail=_NO_SOURCE)),
+    ("source", check.if_set(check.held(_is_short, f"must have at most {SOURCE_BYTES >> 10} KiB"))),
     ("file", check.if_set(check.held(lambda name: "/" not in name, "must be the name of a file, not a path"))),
     ("threadNum", check.at_least(1)),
     ("taskPerNode", check.at_least(1)),

@@ -122,6 +122,7 @@ UPDATE: Mapping[tuple[str, str], Callable[[JsonObject, JsonObject], list[Cause]]
     ("apps", "StatefulSet"): workloads.validate_stateful_set_update,
     ("apps", "ControllerRevision"): workloads.validate_controller_revision_update,
     ("batch", "Job"): jobs.validate_job_update,
+    ("", "Job"): originals.validate_job_update,
     ("", "ResourceQuota"): quotas.validate_quota_update,
     ("scheduling.k8s.io", "PriorityClass"): policies.validate_priority_class_update,
     ("node.k8s.io", "RuntimeClass"): policies.validate_runtime_class_update,

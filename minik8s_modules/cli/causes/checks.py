@@ -57,6 +57,7 @@ CHECKS: Mapping[Kind, Check] = {
     kinds.STATEFUL_SET: workloads.workload_faults,
     kinds.DAEMON_SET: workloads.workload_faults,
     kinds.JOB: workloads.workload_faults,
+    kinds.LEGACY_JOB: workloads.original_job_faults,
     kinds.CRON_JOB: workloads.cron_faults,
     kinds.HORIZONTAL_POD_AUTOSCALER: autoscalers.autoscaler_faults,
     kinds.LEGACY_AUTOSCALER: autoscalers.original_faults,

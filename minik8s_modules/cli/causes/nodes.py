@@ -11,6 +11,7 @@ from minik8s_modules.api.kinds import LEASE, NODE, POD, POD_DISRUPTION_BUDGET
 from minik8s_modules.api.nodes.clocks import node_ahead, renewer_ahead
 from minik8s_modules.api.nodes.leaving import DEPARTED, leaving
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.slurm import UNAVAILABLE as SLURM_UNAVAILABLE
 from minik8s_modules.api.selectors import from_label_selector
 from minik8s_modules.cli.causes.faults import Fault, kubectl, moment, unrecovered, why
 from minik8s_modules.cli.causes.surroundings import Around
@@ -18,7 +19,7 @@ from minik8s_modules.cli.causes.surroundings import Around
 NODE_LEASES = "kube-node-lease"
 SKEW = timedelta(seconds=10)
 """Leases are renewed every 10 s and judged by their age: a clock that is further off than this makes them wrong."""
-_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", SLURM_UNAVAILABLE)
 
 
 def node_faults(node: JsonObject, around: Around) -> Iterator[Fault]:

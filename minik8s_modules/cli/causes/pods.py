@@ -29,6 +29,7 @@ from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.api.pods.pod_references import references
 from minik8s_modules.api.pods.resizes import IN_PROGRESS, PENDING
 from minik8s_modules.api.pods.sidecars import DISABLED, INJECT, injection, sidecar_of
+from minik8s_modules.api.pods.slurm import UNAVAILABLE as SLURM_UNAVAILABLE
 from minik8s_modules.api.quantities import parse
 from minik8s_modules.cli.causes.attaching import volume_holds
 from minik8s_modules.cli.causes.claims import unbound
@@ -97,6 +98,10 @@ def _node(pod: JsonObject, around: Around) -> Iterator[Fault]:
     ready = objects.condition(node, "Ready") or {}
     if ready.get("status") != "True":
         text = f"node {name} is not ready: {ready.get('message') or 'it has not reported yet'}"
+        yield Fault(text, why(NODE, name))
+    away = objects.condition(node, SLURM_UNAVAILABLE) or {}
+    if away.get("status") == "True":
+        text = f"Slurm has given node {name} no answer since {away.get('lastTransitionTime')}: {away.get('message')}"
         yield Fault(text, why(NODE, name))
 
 

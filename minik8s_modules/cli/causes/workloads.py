@@ -47,6 +47,21 @@ def workload_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
         )
 
 
+def original_job_faults(job: JsonObject, _around: Around) -> Iterator[Fault]:
+    """Yield why a Job of the original has no result yet, or failed: what Slurm says of its job."""
+    status, namespace = objects.status(job), objects.namespace(job)
+    pods = f"--selector=slurm.minik8s.io/job-name={objects.name(job)}"
+    if status.get("phase") == "Failed":
+        words = str(status.get("result") or "").strip().splitlines()
+        text = ": ".join(part for part in (str(status.get("message") or "it failed"), *words[-1:]) if part)
+        yield Fault(text, kubectl(namespace, "logs", pods))
+    elif status.get("message"):
+        yield Fault(str(status["message"]), kubectl(namespace, "get", "pods", pods))
+    elif not status:
+        text = "the controllers have not looked at it since it was written: does minik8s-controllers run?"
+        yield Fault(text, "kubectl -n kube-system get leases")
+
+
 def _job(obj: JsonObject) -> Iterator[Fault]:
     if obj["kind"] != "Job":
         return

@@ -21,6 +21,7 @@ from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.manifest_yaml import ManifestLoader
 from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.original.sources import with_source
 from minik8s_modules.cli.output import warn
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -160,7 +161,7 @@ def _translated(document: Any, where: str, dialect: str) -> Any:
         return document
     if dialect and isinstance(metadata := obj.setdefault("metadata", {}), dict):
         metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: dialect}
-    return to_canonical(known, obj)
+    return with_source(known, to_canonical(known, obj), where)
 
 
 def _unversioned(obj: JsonObject, where: str) -> Kind:

@@ -14,6 +14,7 @@ from minik8s_modules.api.kinds import (
     DAEMON_SET,
     DEPLOYMENT,
     JOB,
+    LEGACY_JOB,
     NODE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -31,6 +32,7 @@ from minik8s_modules.api.pods.pod_claims import claims_of
 from minik8s_modules.api.storage import claims
 from minik8s_modules.controllers.batch.cronjobs import decide_cron_job
 from minik8s_modules.controllers.batch.jobs import decide_job
+from minik8s_modules.controllers.batch.original_jobs import decide_original_job
 from minik8s_modules.controllers.core.steps import Step
 from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World
 from minik8s_modules.controllers.storage.claims import Around, decide_claim
@@ -77,6 +79,11 @@ def job_steps(world: World, job: JsonObject) -> list[Step]:
         apply_defaults(JOB, job)
         generate_job_selector(job)
     return decide_job(job, world.found(POD, job), world.now)
+
+
+def original_job_steps(world: World, job: JsonObject) -> list[Step]:
+    """Return the steps of a job of the original in the world."""
+    return decide_original_job(job, world.controlled(POD, job))
 
 
 def cron_job_steps(world: World, cron_job: JsonObject) -> list[Step]:
@@ -152,6 +159,7 @@ DECIDERS: Mapping[Kind, Decider] = {
     REPLICATION_CONTROLLER: replication_controller_steps,
     CRON_JOB: cron_job_steps,
     JOB: job_steps,
+    LEGACY_JOB: original_job_steps,
     DAEMON_SET: daemon_set_steps,
     STATEFUL_SET: stateful_set_steps,
     ROLLING_UPDATE: rolling_update_steps,

@@ -65,7 +65,7 @@ def test_a_manifest_that_is_none_is_explained(cli: Cli, text, told):
 
 def test_the_originals_jobs_are_found_by_their_name(cli: Cli):
     job = "kind: Job\nmetadata:\n  name: gpujob\nspec:\n  partition: dgx2\n  threadNum: 1\n  taskPerNode: 1\n"
-    job += "  cpu_per_task: 6\n  gpu-num: 1\n  file: result\n  codePath: /root/add.cu\n"
+    job += f"  cpu_per_task: 6\n  gpu-num: 1\n  file: result\n  codePath: {cli.file('add.cu', 'int main() {}')}\n"
     path = cli.file("job.yml", job)
     done = cli("apply", "-f", path)
     assert done.out == "job/gpujob created\n"

@@ -1,7 +1,9 @@
 """A real Slurm of one machine: munged, slurmctld and two slurmd in namespaces of their own, with a login by ssh.
 
 Debian trixie's 24.11, unpacked once into ``.cache``; nothing is installed. The user ``student`` submits jobs; the
-"machine" is reached at ``Slurm.address`` by the key ``Slurm.key``. Both nodes are idle about 3 s after ``start``.
+"machine" is reached at ``Slurm.address`` by the key ``Slurm.key``. Both nodes are idle about a second after ``start``.
+
+    python -m tests.support.servers.slurm FOLDER     # for trying: an inventory and a provider's configuration as well
 """
 
 from __future__ import annotations
@@ -10,10 +12,14 @@ import contextlib
 import os
 import secrets
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import yaml
 
 from tests.support.clients import CACHE, ROOT, locked, run
 from tests.support.docker.debian import unpack_whole
@@ -146,7 +152,7 @@ class Slurm:
         self._write(layer)
         script = INIT.format(root=root, layer=layer, tree=tree(), repository=ROOT)
         own = ("--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
-        argv = ["unshare", *own, "bash", "-c", script]
+        argv = ["setpriv", "--pdeathsig", "KILL", "unshare", *own, "bash", "-c", script]  # it goes with this process
         with (self.folder / "log").open("wb") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
         self.pid = until(self._child)
@@ -173,6 +179,21 @@ class Slurm:
         """Return what a command in there prints; raise RuntimeError where it fails."""
         return run(self.inside(argv, user), timeout_s=timeout_s)
 
+    def inventory(self, **more: object) -> Path:
+        """Write an inventory with the login machine ``login``, and return it; ``more`` are variables of the host."""
+        host = {
+            "ansible_host": self.address,
+            "ansible_user": STUDENT,
+            "ansible_ssh_private_key_file": str(self.key),
+            "ansible_ssh_common_args": f"-o UserKnownHostsFile={self.known_hosts}",
+            "ansible_python_interpreter": "/usr/bin/python3",
+            "minik8s_known_hosts": str(self.known_hosts),
+            **more,
+        }
+        path = self.folder / "inventory.yml"
+        path.write_text(yaml.safe_dump({"slurm_login": {"hosts": {"login": host}}}))
+        return path
+
     def submit(self, command: str, *options: str, user: str = STUDENT) -> str:
         """Submit a job of somebody else's and return its id."""
         argv = ["sbatch", "--parsable", "--chdir=/tmp", "--mem=10", *options, "--wrap", command]
@@ -188,7 +209,7 @@ class Slurm:
     def controller_up(self) -> None:
         """Start slurmctld again, with what it knew."""
         self.run(["slurmctld"])
-        until(lambda: "UP" in self.run(["timeout", "5", "scontrol", "ping"]))
+        until(self._answers)
 
     def login_down(self) -> None:
         """Take the machine's link away: connections get no answer."""
@@ -206,6 +227,9 @@ class Slurm:
 
     def _connect(self) -> None:
         """Give it a link to this machine: Slurm resolves nothing where there is but loopback."""
+        subprocess.run(
+            ["ip", "link", "delete", self._device], capture_output=True, check=False
+        )  # of one that was killed
         run(["ip", "link", "add", self._device, "type", "veth", "peer", "name", "eth0", "netns", str(self.pid)])
         run(["ip", "addr", "add", f"{self._ours}/24", "dev", self._device])
         run(["ip", "link", "set", self._device, "up"])
@@ -217,6 +241,11 @@ class Slurm:
         assert self._process is not None
         assert self._process.poll() is None, (self.folder / "log").read_text()
         return Path(f"/proc/{self.pid}/root/run/booted").exists()
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(RuntimeError):
+            return "UP" in self.run(["timeout", "5", "scontrol", "ping"])
+        return False
 
     def _is_idle(self) -> bool:
         with contextlib.suppress(RuntimeError):  # the controller does not listen yet
@@ -274,3 +303,20 @@ def running(folder: Path, *, min_job_age_s: int = 300) -> Iterator[Slurm]:
     finally:
         slurm.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> None:
+    """Run one until it is interrupted."""
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    with running(Path(sys.argv[1]).absolute()) as slurm:
+        slurm.inventory()
+        config = slurm.folder / "batch.yml"
+        config.write_text(yaml.safe_dump({"inventory": "inventory.yml", "partition": "batch"}))
+        print(slurm.run(["sinfo"]))
+        print(f"minik8s virtual-node --provider slurm --node-name batch --config {config}", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
+
+
+if __name__ == "__main__":
+    main()

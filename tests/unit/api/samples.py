@@ -235,5 +235,7 @@ _PARTS: dict[tuple[str, str], JsonObject] = {
     ("", "HorizontalPodAutoscaler"): {
         "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "ReplicaSet", "name": "web"}}
     },
-    ("", "Job"): {"spec": {"partition": "dgx2", "file": "result", "codePath": "/root/add.cu"}},
+    ("", "Job"): {
+        "spec": {"partition": "dgx2", "file": "result", "codePath": "/root/add.cu", "source": "int main() {}"}
+    },
 }

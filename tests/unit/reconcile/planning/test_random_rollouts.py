@@ -22,6 +22,7 @@ from minik8s_modules.api.kinds import (
     DEPLOYMENT,
     HORIZONTAL_POD_AUTOSCALER,
     JOB,
+    LEGACY_JOB,
     NODE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -68,10 +69,10 @@ CONTROLLERS: Mapping[Kind, tuple[Any, ...]] = {
     JOB: (JobController,),
 }
 # what is due is a matter of the time; a ReplicationController is decided as a ReplicaSet; a RollingUpdate has a file
-# of its own (test_random_rolling_updates.py)
+# of its own (test_random_rolling_updates.py), as have Jobs of the original (test_random_original_jobs.py)
 STORAGE = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS)
 MADE = "minik8s.io/hostpath"
-ELSEWHERE = {CRON_JOB, REPLICATION_CONTROLLER, ROLLING_UPDATE}
+ELSEWHERE = {CRON_JOB, LEGACY_JOB, REPLICATION_CONTROLLER, ROLLING_UPDATE}
 
 
 def test_every_kind_that_makes_pods_is_rolled():

@@ -1,0 +1,19 @@
+"""What a Pod says to a Slurm partition, and how its node is told from others."""
+
+from __future__ import annotations
+
+IMAGE = "minik8s/host"
+"""What stands for "no image": the program of the compute node itself."""
+GPU = "nvidia.com/gpu"
+PARTITION = "slurm.minik8s.io/partition"
+"""Label of the node."""
+TASKS = "slurm.minik8s.io/tasks"
+TASKS_PER_NODE = "slurm.minik8s.io/tasks-per-node"
+SOURCES = "slurm.minik8s.io/sources"
+"""Annotation of a Pod: files of the job's working folder, as JSON of texts by relative path."""
+SUFFIXES = (".cu", ".c", ".cc", ".cpp", ".cxx", ".sh", ".py")
+"""Of programs that a Job of the original may have."""
+SOURCE_BYTES = 200 << 10
+"""An object's annotations have 256 KiB."""
+UNAVAILABLE = "SlurmUnavailable"
+"""Condition of the node: what is told of its Pods is as old as that. It stays Ready, so that no job is cancelled."""

@@ -1,0 +1,9 @@
+"""``slurm``: a partition is a node, a job its Pod; nothing of ours is installed where jobs are submitted.
+
+settings    what the provider's configuration says
+entries     a Pod as an entry of ``minik8s_slurm_jobs``, or why it cannot be a job (pure)
+statuses    what Slurm says of a job as a Pod's status, and of a partition as a Node's (pure)
+desk        which jobs there shall be, what the next pass is to say, and what its answer means (pure)
+login       the module on the login machine, by Ansible, and files there
+provider    the provider: a thread that passes, again and again
+"""

@@ -1,0 +1,145 @@
+"""Which jobs there shall be, what the next pass is to say, and what an answer means. Pure; time comes in.
+
+The module keeps the declared set on the login machine; a pass tells it the difference, on the digest of the set that is
+there (``base``). After a restart, or a lost answer, that digest does not fit: the next pass changes nothing and is told
+what is there. A job that Slurm refuses is taken back, and declared again after a while, ever more rarely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.backoff import Backoff
+
+BATCH = 100
+"""Jobs that are on their way to Slurm at once: with their sources and values, they travel in each pass."""
+REFUSED = Backoff(initial_s=10.0, maximum_s=300.0)
+SUBMIT_FAILED = "SubmitFailed"
+INVALID = frozenset({SUBMIT_FAILED, "InvalidEntry", "InvalidName"})
+
+
+class Refusal(NamedTuple):
+    """A job that Slurm did not take."""
+
+    until_s: float
+    times: int
+
+
+class Wanted(NamedTuple):
+    """A job that there shall be; without an entry it is one that was found after a restart."""
+
+    entry: JsonObject | None
+    values: JsonObject
+
+
+class Order(NamedTuple):
+    """What a pass says."""
+
+    base: str
+    upsert: dict[str, JsonObject]
+    delete: list[str]
+    values: dict[str, JsonObject]
+
+
+@dataclass
+class Desk:
+    """See the top of this file."""
+
+    wanted: dict[str, Wanted] = field(default_factory=dict)
+    told: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    errors: dict[str, tuple[str, str]] = field(default_factory=dict)
+    seen: str = ""
+    has_looked: bool = False
+    """Whether it was ever told what is there."""
+    _base: str = ""
+    _fits: bool = False
+    there: dict[str, JsonObject | None] = field(default_factory=dict)
+    """The declared set as it was last known."""
+    _refused: dict[str, Refusal] = field(default_factory=dict)
+
+    def want(self, uid: str, entry: JsonObject, values: JsonObject) -> None:
+        """Have a job."""
+        self.wanted[uid] = Wanted(entry, values)
+
+    def drop(self, uid: str) -> None:
+        """Have it cancelled, and forgotten."""
+        self.wanted.pop(uid, None)
+        self.told.pop(uid, None)
+        self.errors.pop(uid, None)
+        self._refused.pop(uid, None)
+
+    def order(self, now_s: float) -> Order:
+        """Return what the next pass says."""
+        if not self._fits:
+            return Order(self._base, {}, [], {})
+        room = BATCH - sum(1 for uid in self.there if uid in self.wanted and self.told.get(uid) is None)
+        upsert: dict[str, JsonObject] = {}
+        for uid, one in self.wanted.items():
+            if len(upsert) >= room:
+                break
+            if one.entry is not None and self.there.get(uid) != one.entry and not self._waits(uid, now_s):
+                upsert[uid] = one.entry
+        delete = [uid for uid in self.there if uid not in self.wanted or self._waits(uid, now_s)]
+        values = {
+            uid: one.values
+            for uid, one in self.wanted.items()
+            if one.values and self.told.get(uid) is None and (uid in upsert or uid in self.there)
+        }
+        return Order(self._base, upsert, delete, values)
+
+    def _waits(self, uid: str, now_s: float) -> bool:
+        refusal = self._refused.get(uid)
+        return refusal is not None and now_s < refusal.until_s
+
+    def answer(self, order: Order, result: Mapping[str, Any], now_s: float) -> set[str]:
+        """Take the result of the pass that said ``order``; return the uids of which something else is known now."""
+        if result.get("base_mismatch"):
+            self._base, self._fits, self.seen = str(result["digest"]), False, ""
+            self.there = {}
+            return set()
+        self._base, learns, self._fits = str(result["digest"]), not self._fits, True
+        for uid in order.delete:
+            self.there.pop(uid, None)
+        self.there.update(order.upsert)
+        before = (dict(self.told), dict(self.errors))
+        if not result.get("unchanged"):
+            self._take_status(result["status"], recovers=learns and not self.has_looked)
+        self.has_looked = True
+        self.seen = str(result.get("seen") or "")
+        self._take_errors(result.get("errors") or {}, now_s)
+        uids = {*before[0], *self.told, *before[1], *self.errors}
+        return {
+            uid
+            for uid in uids
+            if (before[0].get(uid), before[1].get(uid)) != (self.told.get(uid), self.errors.get(uid))
+        }
+
+    def _take_status(self, status: Mapping[str, Any], *, recovers: bool) -> None:
+        self.there = {uid: self.there.get(uid) for uid in status}
+        if recovers:
+            for uid in status:
+                self.wanted.setdefault(uid, Wanted(None, {}))
+        self.told = {uid: told for uid, told in status.items() if uid in self.wanted}
+        for uid, told in self.told.items():
+            if told is not None:
+                self._refused.pop(uid, None)
+
+    def _take_errors(self, errors: Mapping[str, Any], now_s: float) -> None:
+        waiting = {uid: said for uid, said in self.errors.items() if self._waits(uid, now_s)}
+        self.errors = {**waiting, **{uid: (str(e["reason"]), str(e["message"])) for uid, e in errors.items()}}
+        for uid, (reason, _) in self.errors.items():
+            if uid in errors and reason in INVALID and uid in self.wanted:
+                times = self._refused[uid].times + 1 if uid in self._refused else 1
+                self._refused[uid] = Refusal(now_s + REFUSED.delay_s(times), times)
+
+    def is_busy(self, now_s: float) -> bool:
+        """Return whether the next pass has something to say."""
+        order = self.order(now_s)
+        return not self._fits or bool(order.upsert or order.delete)
+
+    def next_try_s(self, now_s: float) -> float | None:
+        """Return in how many seconds a refused job is tried again."""
+        return min((max(0.0, one.until_s - now_s) for one in self._refused.values()), default=None)

@@ -1,0 +1,234 @@
+"""A Pod as an entry of ``minik8s_slurm_jobs``, or the reason why it cannot be a job. Pure but for what it looks up.
+
+A job has one program, on compute nodes that belong to others: no container, no address, no probes. What a Pod asks for
+beyond that is refused by name. Values of variables and Secrets never stand in the entry; they travel apart.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import orjson
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.account_volumes import PREFIX
+from minik8s_modules.api.pods.slurm import GPU, IMAGE, SOURCES, TASKS, TASKS_PER_NODE
+from minik8s_modules.api.quantities import to_bytes, to_milli
+from minik8s_modules.virtual.errors import InvalidInput
+from minik8s_modules.virtual.provider import Resources
+
+_NO_CONTAINER = (
+    f"this partition runs no container images: with the image {IMAGE}, command and args run on the compute node itself"
+)
+_OF_THE_POD = frozenset({
+    "initContainers", "ephemeralContainers", "hostNetwork", "hostPID", "hostIPC", "hostUsers", "hostAliases",
+    "dnsConfig", "runtimeClassName", "imagePullSecrets", "shareProcessNamespace", "securityContext", "readinessGates",
+    "resourceClaims", "overhead", "hostname", "subdomain", "setHostnameAsFQDN",
+})  # fmt: skip
+_OF_THE_CONTAINER = frozenset({
+    "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports", "securityContext", "stdin", "stdinOnce",
+    "tty", "volumeDevices", "restartPolicy", "resizePolicy",
+})  # fmt: skip
+_VARIABLE = re.compile(r"\$(?:\$|\(([A-Za-z_][A-Za-z0-9_]*)\))")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_RESOURCES = frozenset({"cpu", "memory", GPU})
+
+
+class Asked(NamedTuple):
+    """The entry of a job, and the values that travel beside it."""
+
+    entry: JsonObject
+    values: JsonObject
+
+
+def asked(pod: JsonObject, partition: str, resources: Resources) -> Asked:
+    """Return what the module is to submit for ``pod``, whose variables are resolved.
+
+    Raises:
+        InvalidInput: the Pod cannot be a job; the message names the field and says what to do.
+    """
+    container = _container(pod)
+    sources, files = _volumes(pod, container, resources)
+    environment = _environment(container)
+    numbers = _numbers(pod)
+    needs = _resources(container, int(numbers.get("tasks", 1)))
+    entry: JsonObject = {
+        "name": f"{objects.namespace(pod)}/{objects.name(pod)}",
+        "partition": partition,
+        "script": _script(container, environment),
+        "sources": {**_written(pod), **sources},
+        "requeue": objects.spec(pod).get("restartPolicy") == "OnFailure",
+        **numbers,
+        **needs,
+    }
+    values = {name: one for name, one in (("environment", environment), ("files", files)) if one}
+    if values:
+        entry["values"] = hashlib.sha256(orjson.dumps(values, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return Asked(entry, values)
+
+
+def _container(pod: JsonObject) -> JsonObject:
+    spec = objects.spec(pod)
+    _refuse(spec, _OF_THE_POD, "spec")
+    if len(objects.containers(pod)) != 1:
+        raise InvalidInput("spec.containers: a Slurm job has one program; run what belongs together from its script")
+    container = objects.containers(pod)[0]
+    _refuse(container, _OF_THE_CONTAINER, "spec.containers[0]")
+    if container.get("image", "").partition(":")[0] != IMAGE:
+        raise InvalidInput(f"spec.containers[0].image {container.get('image', '')}: {_NO_CONTAINER}")
+    if spec.get("restartPolicy", "Always") == "Always":
+        raise InvalidInput("spec.restartPolicy Always: a job ends; choose Never, or OnFailure to have it requeued")
+    return container
+
+
+def _refuse(given: Mapping[str, object], fields: Iterable[str], where: str) -> None:
+    for field in sorted(fields):
+        if given.get(field):
+            raise InvalidInput(f"{where}.{field}: a Slurm job has nothing of the kind; leave it out")
+
+
+def _script(container: JsonObject, environment: Mapping[str, str]) -> str:
+    words = [*(container.get("command") or ()), *(container.get("args") or ())]
+    if not container.get("command"):
+        raise InvalidInput("spec.containers[0].command: there is no image that could bring one; give it")
+    folder = container.get("workingDir") or ""
+    if folder and not folder.startswith("/"):
+        raise InvalidInput(f"spec.containers[0].workingDir {folder!r}: give an absolute path, or leave it out")
+    enter = f"cd {shlex.quote(folder)} || exit 72\n" if folder else ""
+    return f"#!/bin/sh\n{enter}exec {' '.join(_word(word, environment) for word in words)}\n"
+
+
+def _word(text: str, environment: Mapping[str, str]) -> str:
+    """Return a word of a shell in which ``$(NAME)`` is the variable's value; ``$$(NAME)`` is ``$(NAME)``."""
+    parts, at = [], 0
+    for found in _VARIABLE.finditer(text):
+        parts.append(shlex.quote(text[at : found.start()]) if found.start() > at else "")
+        name = found.group(1)
+        if name is None:
+            parts.append("'$'")
+        else:
+            parts.append(f'"${{{name}}}"' if name in environment else shlex.quote(found.group()))
+        at = found.end()
+    return "".join([*parts, shlex.quote(text[at:]) if at < len(text) or not parts else ""])
+
+
+def _environment(container: JsonObject) -> dict[str, str]:
+    found = {}
+    for variable in container.get("env") or []:
+        if variable.get("valueFrom") is not None:
+            raise InvalidInput(f"env {variable['name']}: its valueFrom is not known to this provider")
+        if not _NAME.match(variable["name"]):
+            raise InvalidInput(f"env {variable['name']}: a job's shell knows no variable of such a name")
+        found[variable["name"]] = str(variable.get("value") or "")
+    return found
+
+
+def _resources(container: JsonObject, tasks: int) -> JsonObject:
+    told = container.get("resources") or {}
+    needs = {**(told.get("limits") or {}), **(told.get("requests") or {})}
+    if unknown := sorted(needs.keys() - _RESOURCES):
+        raise InvalidInput(f"resources {unknown[0]}: a Slurm job may ask for cpu, memory and {GPU}")
+    found: JsonObject = {}
+    if needs.get("cpu"):
+        found["cpus_per_task"] = max(1, math.ceil(to_milli(needs["cpu"]) / 1000 / tasks))
+    if needs.get("memory"):
+        found["memory_mb"] = max(1, math.ceil(to_bytes(needs["memory"]) / (1 << 20)))
+    if needs.get(GPU):
+        found["gpus"] = to_bytes(needs[GPU])
+    return found
+
+
+def _numbers(pod: JsonObject) -> JsonObject:
+    found: JsonObject = {}
+    if deadline := objects.spec(pod).get("activeDeadlineSeconds"):
+        found["minutes"] = math.ceil(int(deadline) / 60)
+    for annotation, field in ((TASKS, "tasks"), (TASKS_PER_NODE, "tasks_per_node")):
+        text = objects.annotations(pod).get(annotation)
+        if text is not None:
+            if not text.isdecimal() or int(text) < 1:
+                raise InvalidInput(f"annotation {annotation} {text!r} must be a number, at least 1")
+            found[field] = int(text)
+    return found
+
+
+def _written(pod: JsonObject) -> dict[str, str]:
+    """Return the files that the Pod brings along itself."""
+    text = objects.annotations(pod).get(SOURCES)
+    if text is None:
+        return {}
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise InvalidInput(f"annotation {SOURCES} must be JSON of texts by relative path")
+    return found
+
+
+# --- volumes: files below the job's working folder -----------------------------------------------------------
+
+
+def _volumes(pod: JsonObject, container: JsonObject, resources: Resources) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the files that may be seen, as text, and those that may not, in base64; by path below the folder."""
+    declared = {volume["name"]: volume for volume in objects.spec(pod).get("volumes") or []}
+    sources: dict[str, str] = {}
+    files: dict[str, str] = {}
+    for mount in container.get("volumeMounts") or []:
+        if mount["name"].startswith(PREFIX):
+            continue  # a service account's token, which admission mounts: jobs have none
+        where = f"volumeMounts {mount['name']}"
+        path = _below(mount, where)
+        volume = declared[mount["name"]]
+        if (told := volume.get("configMap")) is not None:
+            found = resources.config_map(objects.namespace(pod), told.get("name", ""))
+            data = {**((found or {}).get("data") or {})}
+            _refuse_binary(found, where)
+            sources.update(_placed(path, _chosen(data, told, found is None, where)))
+        elif (told := volume.get("secret")) is not None:
+            found = resources.secret(objects.namespace(pod), told.get("secretName", ""))
+            files.update(_placed(path, _chosen((found or {}).get("data") or {}, told, found is None, where)))
+        elif volume.get("emptyDir") is not None:
+            files[f"{path}/.keep"] = base64.b64encode(b"").decode()
+        else:
+            raise InvalidInput(f"{where}: a job may have configMap, secret and emptyDir volumes alone")
+    return sources, files
+
+
+def _below(mount: JsonObject, where: str) -> str:
+    path = str(mount.get("mountPath", "")).removeprefix("./").rstrip("/")
+    if path.startswith("/") or not path or any(part in {"", ".", ".."} for part in path.split("/")):
+        raise InvalidInput(
+            f"{where}: mountPath {mount.get('mountPath')!r}: without a container, nothing can be put at an absolute"
+            " path; give one below the job's working folder, such as `src`"
+        )
+    if mount.get("subPath") or mount.get("subPathExpr"):
+        raise InvalidInput(f"{where}: subPath is not known to this provider; choose keys by items")
+    return path
+
+
+def _refuse_binary(config_map: JsonObject | None, where: str) -> None:
+    if (config_map or {}).get("binaryData"):
+        raise InvalidInput(f"{where}: binaryData of a ConfigMap is not known to this provider; use a Secret")
+
+
+def _chosen(data: Mapping[str, str], told: JsonObject, missing: bool, where: str) -> dict[str, str]:  # noqa: FBT001
+    if missing and not told.get("optional"):
+        # no InvalidInput: it may come
+        raise LookupError(f"{where}: {told.get('name') or told.get('secretName')} does not exist")
+    if not told.get("items"):
+        return dict(data)
+    absent = [item["key"] for item in told["items"] if item["key"] not in data]
+    if absent and not told.get("optional"):
+        raise LookupError(f"{where}: {told.get('name') or told.get('secretName')} has no key {absent[0]}")
+    return {item["path"]: data[item["key"]] for item in told["items"] if item["key"] in data}
+
+
+def _placed(path: str, files: Mapping[str, str]) -> dict[str, str]:
+    return {f"{path}/{name}": text for name, text in files.items()}

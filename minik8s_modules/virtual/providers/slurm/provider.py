@@ -1,0 +1,388 @@
+"""The provider: a thread passes again and again, at once where there is something to say, else in growing pauses.
+
+What Pods there shall be stands in the cluster, what jobs there are in Slurm, and what was declared on the login
+machine: nothing is kept here, so a restarted provider is told by its first pass which jobs it has.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.base.backoff import Backoff
+from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
+from minik8s_modules.virtual.errors import InvalidInput, NotFound, ProviderError, Unsupported
+from minik8s_modules.virtual.provider import ContainerLogOptions, InitConfig, NodeCallback, PodCallback, Provider
+from minik8s_modules.virtual.providers.slurm import entries, settings, statuses
+from minik8s_modules.virtual.providers.slurm.desk import Desk, Order
+from minik8s_modules.virtual.providers.slurm.login import AnsibleLogin, Login, LoginFault, limited
+
+log = logging.getLogger(__name__)
+
+AWAY = Backoff(initial_s=1.0, maximum_s=60.0)
+FIRST_LOOK_S = 30.0
+SHORTEST_S = 1.0
+PARTITION_S = 30.0
+CLEANUP_S = 300.0
+LAST_PASS_S = 5.0
+MISSING = "CreateContainerConfigError"
+GROWTH = 1.5
+
+
+class SlurmProvider(Provider):
+    """See the top of this file; thread-safe."""
+
+    def __init__(
+        self, config: InitConfig, login: Callable[[settings.Settings, str], Login] = AnsibleLogin,
+        clock: Clock | None = None,
+    ) -> None:  # fmt: skip
+        self._config = config
+        self._settings = settings.read(config)
+        self._clock = clock or SystemClock()
+        self._login = login(self._settings, config.state_dir)
+        self._lock = threading.RLock()
+        self._desk = Desk()
+        self._pods: dict[str, JsonObject] = {}
+        self._leaving: dict[str, JsonObject] = {}
+        self._lacking: dict[str, str] = {}
+        self._notify: PodCallback | None = None
+        self._notify_node: NodeCallback | None = None
+        self._node: JsonObject | None = None
+        self._partition: JsonObject | None = None
+        self._folder = ""
+        self._is_compared = False  # get_pods is asked once the cluster's Pods are known; before, all would be strangers
+        self._trouble, self._failing = "Slurm has not been asked yet", False
+        self._wake, self._stop, self._looked = threading.Event(), threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="slurm-passes", daemon=True)
+        self._thread.start()
+
+    # ------------------------------------------------------------------ Pods
+
+    def create_pod(self, pod: JsonObject) -> None:
+        """Have a job submitted; the next pass does it."""
+        uid = objects.uid(pod)
+        asked, missing = self._asked(pod)
+        with self._lock:
+            if uid in self._pods:
+                return
+            self._pods[uid] = copy.deepcopy(pod)
+            error = (MISSING, missing) if asked is None else None
+            self._pods[uid]["status"] = statuses.pod_status(pod, None, error, self._now())
+            if asked is not None:
+                self._desk.want(uid, asked.entry, asked.values)
+            else:
+                self._lacking[uid] = missing
+        self._tell(uid)
+        self._wake.set()
+
+    def _asked(self, pod: JsonObject) -> tuple[entries.Asked | None, str]:
+        """Return what the job is, or which ConfigMap or Secret it still lacks. Raises InvalidInput."""
+        try:
+            return entries.asked(pod, self._settings.partition, self._config.resources), ""
+        except LookupError as error:
+            return None, str(error.args[0])
+
+    def _look_for_the_lacking(self) -> None:
+        """Submit what has got its ConfigMaps and Secrets meanwhile."""
+        with self._lock:
+            pods = [copy.deepcopy(self._pods[uid]) for uid in self._lacking]
+        for pod in pods:
+            asked, _ = self._asked(pod)
+            with self._lock:
+                uid = objects.uid(pod)
+                if asked is not None and self._lacking.pop(uid, None) is not None:
+                    self._desk.want(uid, asked.entry, asked.values)
+
+    def update_pod(self, pod: JsonObject) -> None:
+        """Take over labels and annotations; what a job has been submitted with stays as it is.
+
+        Raises:
+            InvalidInput: the job would be another one.
+        """
+        asked, _ = self._asked(pod)
+        with self._lock:
+            uid = objects.uid(pod)
+            known, wanted = self._known(uid, objects.key(pod)), self._desk.wanted.get(uid)
+            if asked is None:
+                pass  # what it was made of has gone; the job has it
+            elif wanted is None or wanted.entry is None:  # found after a restart: now it is known what it was made of
+                self._lacking.pop(uid, None)
+                self._desk.want(uid, asked.entry, asked.values)
+            elif wanted.entry != asked.entry:
+                raise InvalidInput("a job that was submitted cannot be changed: delete the Pod and create it again")
+            self._pods[uid] = {**copy.deepcopy(pod), "status": known["status"]}
+
+    def delete_pod(self, pod: JsonObject) -> None:
+        """Have the job cancelled; the next pass does it, and tells the end."""
+        self._looked.wait(FIRST_LOOK_S)
+        with self._lock:
+            uid = objects.uid(pod) or objects.uid(self._found(objects.key(pod)))
+            if uid not in self._pods:
+                if uid in self._leaving:
+                    return
+                raise NotFound(f"no job of the Pod {objects.key(pod)} is known")
+            self._leaving[uid] = self._pods.pop(uid)
+            self._lacking.pop(uid, None)
+            self._desk.drop(uid)
+        self._wake.set()
+
+    def get_pod(self, namespace: str, name: str) -> JsonObject:
+        """Return a copy of the Pod."""
+        self._looked.wait(FIRST_LOOK_S)
+        with self._lock:
+            return copy.deepcopy(self._found(Key(namespace, name)))
+
+    def get_pod_status(self, namespace: str, name: str) -> JsonObject:
+        """Return a copy of its status."""
+        return objects.status(self.get_pod(namespace, name))
+
+    def get_pods(self) -> list[JsonObject]:
+        """Return copies of all Pods, also of those whose jobs were found after a restart."""
+        self._looked.wait(FIRST_LOOK_S)
+        with self._lock:
+            self._is_compared = True
+            return copy.deepcopy([*self._pods.values()])
+
+    def notify_pods(self, notify: PodCallback) -> None:
+        """Tell ``notify`` of every change from now on."""
+        self._notify = notify
+
+    # ------------------------------------------------------------------ the node
+
+    def ping(self) -> None:
+        """Return while this process follows its jobs, also where Slurm is away.
+
+        A node that is not ready loses its Pods after some minutes, and their jobs would be cancelled: what is away is
+        told by the node's condition ``SlurmUnavailable`` instead.
+        """
+        if not self._thread.is_alive():
+            raise ProviderError("the thread that follows jobs has ended; its traceback is in the log")
+
+    def notify_node_status(self, notify: NodeCallback) -> None:
+        """Tell ``notify`` when the partition's nodes change, or Slurm does not answer."""
+        self._notify_node = notify
+
+    def configure_node(self, node: JsonObject) -> JsonObject:
+        """Give the node what its partition has; waits a while for Slurm's first answer."""
+        self._looked.wait(FIRST_LOOK_S)
+        with self._lock:
+            self._node = copy.deepcopy(node)
+            return self._node_now(node)
+
+    def _node_now(self, node: JsonObject) -> JsonObject:
+        shape = (self._settings.pods, self._settings.oversubscription)
+        return statuses.node_status(node, self._partition, self._trouble, shape, self._now())
+
+    # ------------------------------------------------------------------ logs
+
+    def get_container_logs(
+        self, namespace: str, pod: str, container: str, options: ContainerLogOptions
+    ) -> Iterator[bytes]:
+        """Return what the job has printed, output and errors in the order in which they came."""
+        self._looked.wait(FIRST_LOOK_S)
+        with self._lock:
+            found = self._found(Key(namespace, pod))
+            names = {each["name"] for each in objects.containers(found)}
+            if names and container not in names:
+                raise NotFound(f"pod {namespace}/{pod} has no container {container!r}")
+            path = f"{self._folder}/jobs/{objects.uid(found)}/output"
+        if options.previous:
+            raise NotFound(f"pod {namespace}/{pod}: a job has no previous container")
+        if options.timestamps or options.since_seconds or options.since_time is not None:
+            raise Unsupported("Slurm notes no time of what a job prints: leave out --timestamps, --since, --since-time")
+        uid = objects.uid(found)
+        follow = (lambda: self._is_live(uid)) if options.follow else None
+        return limited(self._login.read(path, options.tail, follow), options.limit_bytes)
+
+    def _is_live(self, uid: str) -> bool:
+        with self._lock:
+            pod = self._pods.get(uid)
+            return pod is not None and objects.status(pod).get("phase") not in {"Succeeded", "Failed"}
+
+    def close(self) -> None:
+        """End the thread and the connection once what was asked for is said, if that is quick; jobs go on."""
+        end_s = self._clock.monotonic() + LAST_PASS_S
+        while self._owes() and self._clock.monotonic() < end_s:
+            self._clock.wait(self._stop, 0.05)
+        self._stop.set()
+        self._wake.set()
+        self._login.close()
+        self._thread.join(FIRST_LOOK_S)
+
+    def _owes(self) -> bool:
+        with self._lock:
+            return not self._failing and (bool(self._leaving) or self._desk.is_busy(self._clock.monotonic()))
+
+    # ------------------------------------------------------------------ passes
+
+    def _run(self) -> None:
+        pause_s, failures = 0.0, 0
+        cleaned_s = self._clock.monotonic()
+        asked_partition_s = cleaned_s - PARTITION_S
+        while not self._stop.is_set():
+            self._clock.wait(self._wake, pause_s)
+            self._wake.clear()
+            if self._stop.is_set():
+                return
+            now_s = self._clock.monotonic()
+            about_partition = now_s - asked_partition_s >= PARTITION_S or bool(failures)
+            try:
+                self._look_for_the_lacking()
+                moved = self.step(about_partition=about_partition)
+            except LoginFault as error:
+                failures += 1
+                pause_s = AWAY.delay_s(failures)
+                self._say_trouble(str(error))
+            except Exception as error:  # the loop's edge
+                log.exception("slurm")
+                failures += 1
+                pause_s = AWAY.delay_s(failures)
+                self._say_trouble(f"{type(error).__name__}: {error}")
+            else:
+                failures = 0
+                asked_partition_s = now_s if about_partition else asked_partition_s
+                pause_s = self._pause_s(0.0 if moved else max(pause_s, SHORTEST_S))
+                if now_s - cleaned_s >= CLEANUP_S and self._is_compared:
+                    cleaned_s = now_s
+                    self._clean_up()
+
+    def _pause_s(self, before_s: float) -> float:
+        now_s = self._clock.monotonic()
+        with self._lock:
+            if self._desk.is_busy(now_s):
+                return 0.0
+            again_s = self._desk.next_try_s(now_s)
+        pause_s = min(SHORTEST_S if not before_s else before_s * GROWTH, float(self._settings.period_s))
+        return pause_s if again_s is None else max(0.05, min(pause_s, again_s))
+
+    def step(self, *, about_partition: bool) -> bool:
+        """Make one pass; return whether anything changed, or is about to.
+
+        Raises:
+            LoginFault: nothing is known.
+        """
+        with self._lock:
+            order = self._desk.order(self._clock.monotonic())
+            options = self._options(order, about_partition=about_partition)
+        result = self._login.call(options)
+        with self._lock:
+            changed = self._take(order, result)
+            gone = (
+                [] if result["base_mismatch"] else [uid for uid in self._leaving if self._is_gone(uid, order, result)]
+            )
+            ended = [self._ended(uid) for uid in gone]
+        if self._desk.has_looked:
+            self._looked.set()
+        for uid in changed:
+            self._tell(uid)
+        for pod in ended:
+            self._send(pod)
+        return bool(changed or gone or result["due"] or result["steps"])
+
+    def _is_gone(self, uid: str, order: Order, result: JsonObject) -> bool:
+        """Return whether a deleted Pod's job is cancelled, or never was declared."""
+        return uid not in result["errors"] and uid not in self._desk.there and uid not in order.upsert
+
+    def _options(self, order: Order, *, about_partition: bool) -> JsonObject:
+        setting = self._settings
+        given: JsonObject = {
+            "node": self._config.node_name,
+            "mode": "delta",
+            "base": order.base,
+            "upsert": order.upsert,
+            "delete": order.delete,
+            "seen": self._desk.seen,
+            "commands": setting.commands,
+            "completed": setting.completed,
+            "partition": setting.partition if about_partition else "",
+        }
+        if order.values:
+            given["blob"] = base64.b64encode(orjson.dumps(order.values)).decode()
+        return {**given, "state_dir": setting.state_dir} if setting.state_dir else given
+
+    def _take(self, order: Order, result: JsonObject) -> list[str]:
+        """Take a result over; return the uids of Pods whose status is another now."""
+        self._folder = str(result.get("state_dir") or self._folder)
+        changed = self._desk.answer(order, result, self._clock.monotonic())
+        for uid in self._desk.wanted.keys() - self._pods.keys():
+            told = self._desk.told.get(uid) or {}
+            self._pods[uid] = statuses.stub(uid, str(told.get("name") or ""))
+        self._take_partition(result.get("partition"))
+        return [uid for uid in changed if uid in self._pods and self._renew(uid)]
+
+    def _renew(self, uid: str) -> bool:
+        pod = self._pods[uid]
+        status = statuses.pod_status(pod, self._desk.told.get(uid), self._desk.errors.get(uid), self._now())
+        differs = bool(status != objects.status(pod))
+        pod["status"] = status
+        return differs
+
+    def _take_partition(self, partition: Any) -> None:
+        had_trouble, self._trouble, self._failing = bool(self._trouble), "", False
+        if had_trouble or (partition is not None and partition != self._partition):
+            self._partition = partition if partition is not None else self._partition
+            self._tell_node()
+
+    def _say_trouble(self, why: str) -> None:
+        log.warning("slurm: %s", why)
+        self._looked.set()  # nobody waits longer: a job that is there already is found when it is submitted again
+        with self._lock:
+            is_news, self._trouble, self._failing = self._trouble != why, why, True
+            if is_news:
+                self._tell_node()
+
+    def _tell_node(self) -> None:
+        if self._notify_node is not None and self._node is not None:
+            self._notify_node(self._node_now(self._node))
+
+    def _ended(self, uid: str) -> JsonObject:
+        pod = self._leaving.pop(uid)
+        return {**pod, "status": statuses.cancelled(pod, self._now())}
+
+    def _clean_up(self) -> None:
+        """Delete jobs whose Pods the cluster does not have, as virtual-kubelet's PodsTracker does."""
+        known = {objects.uid(pod) for pod in self._config.resources.pods()}
+        with self._lock:
+            strangers = [pod for uid, pod in self._pods.items() if uid not in known and not objects.containers(pod)]
+        for pod in strangers:
+            log.info("slurm: the job of %s is cancelled: the cluster does not have that Pod", objects.key(pod))
+            self.delete_pod(pod)
+
+    # ------------------------------------------------------------------ parts
+
+    def _tell(self, uid: str) -> None:
+        with self._lock:
+            pod = copy.deepcopy(self._pods.get(uid))
+        if pod is not None:
+            self._send(pod)
+
+    def _send(self, pod: JsonObject) -> None:
+        if self._notify is not None:
+            self._notify(pod)
+
+    def _found(self, key: Key) -> JsonObject:
+        found = next((pod for pod in self._pods.values() if objects.key(pod) == key), None)
+        if found is None:
+            raise NotFound(f"no job of the Pod {key} is known")
+        return found
+
+    def _known(self, uid: str, key: Key) -> JsonObject:
+        if uid not in self._pods:
+            raise NotFound(f"no job of the Pod {key} is known")
+        return self._pods[uid]
+
+    def _now(self) -> str:
+        return rfc3339(self._clock.now())
+
+
+def make(config: InitConfig) -> SlurmProvider:
+    """Return the provider; raises ConfigurationError."""
+    return SlurmProvider(config)

@@ -1,0 +1,84 @@
+"""What a job leaves in its folder, and what a Pod says of itself, leads to no file and no command of others.
+
+The attack: the module reads a job's last words and deletes its folder, and the program may put anything there: links to
+files of others, a pipe that never ends, folders that are links. What a Pod is called becomes options of sbatch, its
+variables a file that a shell reads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minik8s_modules.virtual.contract import NoResources, new_pod
+from minik8s_modules.virtual.errors import InvalidInput
+from minik8s_modules.virtual.providers.slurm.entries import asked
+from tests.integration.slurm.conftest import Jobs, entry, jobs, new_uid, slurm
+from tests.support.servers.slurm import Slurm
+
+__all__ = ["jobs", "slurm"]
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        'ln -s /home/student/secret "$MINIK8S_TERMINATION_LOG"',
+        'mkfifo "$MINIK8S_TERMINATION_LOG"',
+        'mkdir "$MINIK8S_TERMINATION_LOG"',
+        "rm ../output; ln -s /home/student/secret ../output",
+    ],
+)
+def test_last_words_are_the_job_s_own(jobs: Jobs, slurm: Slurm, trick: str) -> None:
+    slurm.run(["sh", "-c", "echo of-somebody-else > /home/student/secret; chmod 644 /home/student/secret"])
+    uid = new_uid()
+    told = entry(f"#!/bin/sh\n{trick}\nexit 1\n")
+    jobs.run({uid: told})
+    found = jobs.ended({uid: told}, uid)
+    assert found["state"] == "FAILED"
+    assert "of-somebody-else" not in str(found)
+
+
+def test_a_deleted_folder_takes_nothing_of_others_along(jobs: Jobs, slurm: Slurm) -> None:
+    slurm.run(["sh", "-c", "mkdir -p /home/student/data && echo kept > /home/student/data/file"])
+    slurm.run(["chown", "-R", "student", "/home/student/data"])
+    uid = new_uid()
+    told = entry("#!/bin/sh\nln -s /home/student/data link; cd ..; mv work aside; ln -s /home/student/data work\n")
+    jobs.run({uid: told})
+    jobs.ended({uid: told}, uid)
+    jobs.run({})
+    assert slurm.run(["cat", "/home/student/data/file"]) == "kept\n"
+    assert uid not in slurm.run(["ls", f"{jobs.folder}/jobs"])
+
+
+def test_a_program_that_says_it_ended_well_is_not_believed_before_slurm(jobs: Jobs) -> None:
+    uid = new_uid()
+    told = entry("#!/bin/sh\necho 0 > ../ended\nkill -9 $PPID\nsleep 5\n")
+    jobs.run({uid: told})
+    assert jobs.ended({uid: told}, uid)["state"] != "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"name": "a/b\n#SBATCH --uid=0"}, "InvalidEntry"),
+        ({"name": "a/b --uid=0"}, "InvalidEntry"),
+        ({"partition": "batch --wrap=id"}, "InvalidEntry"),
+        ({"sources": {"../../../.ssh/authorized_keys": "key"}}, "InvalidName"),
+        ({"sources": {"/home/student/.profile": "id"}}, "InvalidName"),
+    ],
+)
+def test_what_is_no_name_becomes_no_option_and_no_file(jobs: Jobs, change: dict[str, Any], reason: str) -> None:
+    uid = new_uid()
+    result = jobs.run({uid: entry(**change)})
+    assert result["errors"][uid]["reason"] == reason
+    assert jobs.ids() == []
+
+
+def test_an_annotation_writes_no_file_elsewhere() -> None:
+    pod = new_pod(
+        "job", restartPolicy="Never", containers=[{"name": "a", "image": "minik8s/host", "command": ["true"]}]
+    )
+    pod["metadata"]["annotations"] = {"slurm.minik8s.io/sources": '{"x": {"y": "z"}}'}
+    with pytest.raises(InvalidInput):
+        asked(pod, "batch", NoResources())
