@@ -57,6 +57,13 @@ def body_of(namespace: Namespace, rule: Rule) -> tuple[str, JsonObject]:
                 "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}},
             },
         ),
+        ("", "RollingUpdate"): (
+            namespace.path("rollingupdates"),
+            {
+                "metadata": {"name": name},
+                "spec": {"serviceRef": "web", "port": 80, "minimumAlive": 1, "newPodSpec": pod(name)["spec"]},
+            },
+        ),
         ("coordination.k8s.io", "Lease"): (
             "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
             {"metadata": {"name": name}, "spec": {}},
