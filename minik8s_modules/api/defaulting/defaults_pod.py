@@ -110,8 +110,18 @@ def _resources(resources: JsonObject) -> None:
 def claim_spec(spec: JsonObject) -> None:
     """Fill in, in place, the defaults of the spec of a PersistentVolumeClaim."""
     set_nonempty(spec, volumeMode="Filesystem")
+    _data_source(spec)
     for side in ("requests", "limits"):
         canonical_amounts((spec.get("resources") or {}).get(side))
+
+
+def _data_source(spec: JsonObject) -> None:
+    """Say both fields where one says what a volume begins with (``NormalizeDataSources``)."""
+    source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source and not ref:
+        spec["dataSourceRef"] = dict(source)
+    elif ref and not source and not ref.get("namespace"):
+        spec["dataSource"] = dict(ref)
 
 
 def _volume_source(volume: JsonObject) -> None:

@@ -95,7 +95,30 @@ def validate_volume_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     return causes
 
 
+def _data_source(at: str, source: JsonObject | None) -> list[Cause]:
+    """Return why it names nothing that a volume could begin with (``validateDataSource``)."""
+    if not source:
+        return []
+    causes = [cause.required(f"{at}.{field}") for field in ("name", "kind") if not source.get(field)]
+    if not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
+        detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+        causes.append(cause.invalid(f"{at}.kind", str(source.get("kind") or ""), detail))
+    if source.get("namespace"):
+        detail = "volumes begin with what is in their claim's namespace"
+        causes.append(cause.forbidden(f"{at}.namespace", detail))
+    return causes
+
+
+def _both_sources(at: str, declared: JsonObject) -> list[Cause]:
+    source, ref = declared.get("dataSource"), declared.get("dataSourceRef")
+    if not source or not ref or all(source.get(field) == ref.get(field) for field in ("apiGroup", "kind", "name")):
+        return []
+    return [cause.invalid(at or "spec", "dataSource", "must match dataSourceRef")]
+
+
 CLAIM = check.fields(
+    (("dataSource", "dataSourceRef"), _data_source),
+    ("", _both_sources),
     ("accessModes", check.mandatory(_access_modes, "at least 1 access mode is required")),
     ("resources", lambda at, resources: _storage(at, (resources or {}).get("requests"))),
     ("volumeMode", _VOLUME_MODE),
@@ -125,6 +148,8 @@ def validate_claim_update(new: JsonObject, old: JsonObject) -> list[Cause]:
             before.pop("storageClassName", None)
     for side in (after, before):
         side.pop("volumeAttributesClassName", None)
+        if side.get("dataSource"):  # claims of before say it once
+            side["dataSourceRef"] = side.get("dataSourceRef") or side["dataSource"]
     bound = status(old).get("phase") == "Bound"
     detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
     if after != before or (wanted != had and not bound):

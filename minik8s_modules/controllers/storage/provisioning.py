@@ -173,6 +173,10 @@ def _refuse(claim: JsonObject) -> None:
         raise CannotProvision("claim Selector is not supported")  # external-provisioner's words
     if objects.spec(claim).get("volumeMode") == "Block":
         raise CannotProvision("it makes no block volumes")
+    if objects.spec(claim).get("dataSourceRef") or objects.spec(claim).get("dataSource"):
+        raise CannotProvision(
+            "its volumes begin empty: a dataSource takes the class of a CSI driver that copies volumes"
+        )
 
 
 def _refuse_alone(storage_class: JsonObject, node: str) -> None:
