@@ -48,7 +48,7 @@ from minik8s_modules.reconcile.status.writer import StatusWriter
 from minik8s_modules.reconcile.values.addresses import AddressBook
 from minik8s_modules.reconcile.values.items import OnOutcome, Outcome, Purpose, Runner
 from minik8s_modules.reconcile.values.loop_metrics import LoopMetrics
-from minik8s_modules.reconcile.values.values import Named, Settings, is_meshed
+from minik8s_modules.reconcile.values.values import Entries, Named, Settings, is_meshed
 from minik8s_modules.reconcile.watching.watches import Watches
 from minik8s_modules.runtime.events import EventRecorder
 
@@ -189,7 +189,7 @@ class ShardService:
                 services.entries,
                 services.links,
                 everywhere,
-                self._policies.entries,
+                self._policies_of,
             ),
             self._references,
             self._tokens,
@@ -206,6 +206,11 @@ class ShardService:
 
     def _own_nodes(self) -> list[JsonObject]:
         return [node for node in self._copies.nodes.list() if objects.name(node) in self._names]
+
+    def _policies_of(self, node: JsonObject) -> Entries:
+        found = self._policies.entries(node)
+        self._metrics.of(objects.name(node)).on_policies(found)
+        return found
 
     def _concerned(self, section: str, key: str) -> list[JsonObject]:
         """Return the objects that a section's key is about."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.network.network_policies import (
-    DIRECTIONS,
     Connection,
+    Direction,
     Place,
     Pod,
     Policy,
@@ -58,6 +57,9 @@ class World(NamedTuple):
         return book
 
 
+NOTHING = World({}, {}, {})
+
+
 def world_of(cluster: Cluster, found: Hypothesis | None = None, given: Mapping[str, str] | None = None) -> World:
     """Return the world as it is, or as it would be (``found``, with the addresses ``given`` by UID)."""
     policies = {str(objects.key(one)): one for one in cluster.policies}
@@ -85,31 +87,65 @@ def _over(known: Mapping[str, JsonObject], changes: Mapping[str, JsonObject | No
     return {key: one for key, one in {**known, **changes}.items() if one is not None}
 
 
+class Side:
+    """One world, with what is known of each Pod in it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.book = world.book()
+        self.told = self.book.told()
+
+    def policies(self, key: str, direction: Direction) -> list[Policy]:
+        """Return the policies that isolate a Pod in a direction."""
+        member = self.told[key]
+        return [self.world.policies[each] for each in (getattr(member, direction) or ())]
+
+    def ports(self, source: str, target: str) -> set[_Port]:
+        """Return the ports that are told apart between two Pods."""
+        about = (*self.policies(source, "egress"), *self.policies(target, "ingress"))
+        rules = [rule for one in about for rule in (*(one.ingress or ()), *(one.egress or ()))]
+        found = {
+            (each.protocol, edge) for rule in rules for each in rule.ports or () for edge in (each.first, each.last)
+        }
+        named = {(protocol, number) for protocol, _, number in self.world.pods[target].ports}
+        return {each for each in found if each[1]} | named | {("TCP", _OTHERS), ("UDP", _OTHERS)}
+
+    def open(self, source: str, target: str, ports: Iterable[_Port]) -> set[_Port]:
+        """Return at which of ``ports`` one Pod reaches another."""
+        ends = [Place(pod, pod.address) for pod in (self.world.pods[source], self.world.pods[target])]
+        ways: tuple[tuple[Direction, list[Policy]], ...] = (
+            ("egress", self.policies(source, "egress")),
+            ("ingress", self.policies(target, "ingress")),
+        )
+        return {
+            (protocol, number)
+            for protocol, number in ports
+            if all(
+                judge(about, direction, Connection(ends[0], ends[1], protocol, number), self.world.namespaces).allowed
+                for direction, about in ways
+            )
+        }
+
+
 class ImaginedPolicies:
     """Policies before and after what is planned; thread-safe."""
 
     def __init__(self, before: World, after: World, settings: Settings) -> None:
-        self._before, self._after, self._settings = before, after, settings
+        self._before, self._after, self._settings = Side(before), Side(after), settings
         self._lock = threading.Lock()
-
-    @cached_property
-    def _book(self) -> PolicyBook:
-        return self._after.book()
 
     def entries(self, node: JsonObject) -> Entries:
         """Return the section ``policies`` of a node, as it would be."""
         with self._lock:
-            return self._book.entries(objects.name(node), filter_entry(node, self._settings))
+            return self._after.book.entries(objects.name(node), filter_entry(node, self._settings))
 
     def notes(self) -> list[Note]:
         """Return who would lose or gain a connection; of Pods that are there before and after."""
-        if not (self._before.policies or self._after.policies):
-            return []
-        pairs = itertools.islice(_pairs(self._before, self._after), PAIRS_LOOKED_AT + 1)
         told, more, looked = list[Note](), 0, 0
-        for source, target in pairs:
+        for source, target in itertools.islice(self._pairs(), PAIRS_LOOKED_AT + 1):
             looked += 1
-            if (text := self._difference(source, target)) and len(told) < PAIRS_TOLD:
+            text = self._difference(source, target)
+            if text and len(told) < PAIRS_TOLD:
                 about = (of(POD, *source.split("/", 1)), of(POD, *target.split("/", 1)))
                 told.append(Note(f"connections from Pod {source} to Pod {target}: {text}", about))
             elif text:
@@ -120,53 +156,35 @@ class ImaginedPolicies:
             told.append(Note(f"connections were looked at between {PAIRS_LOOKED_AT} pairs of Pods, not between all"))
         return told
 
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield (source, target) of the Pods about which something is said otherwise."""
+        before, after = self._before.world, self._after.world
+        both = sorted(before.pods.keys() & after.pods.keys())
+        told = (self._before.told, self._after.told)
+        changed = {key for key, one in after.policies.items() if before.policies.get(key) != one}
+        changed |= before.policies.keys() - after.policies.keys()
+        touched = {
+            key for key in both if told[0][key] != told[1][key] or any(changed & each[key].policies() for each in told)
+        }
+        for one in sorted(touched):
+            for other in both:
+                if other != one:
+                    yield one, other
+                    if other not in touched:
+                        yield other, one
+
     def _difference(self, source: str, target: str) -> str:
-        ports = _ports(self._before, target) | _ports(self._after, target)
-        was, will = (_open(world, source, target, ports) for world in (self._before, self._after))
+        ports = self._before.ports(source, target) | self._after.ports(source, target)
+        was, will = (side.open(source, target, ports) for side in (self._before, self._after))
         told = {"closed": was - will, "opened": will - was}
         return "; ".join(f"{_words(each)} would be {verb}" for verb, each in told.items() if each)
 
 
 def imagined(cluster: Cluster, found: Hypothesis, given: Mapping[str, str], settings: Settings) -> ImaginedPolicies:
     """Return what policies would come to."""
+    if not cluster.policies and not any(found.policies.values()):
+        return ImaginedPolicies(NOTHING, NOTHING, settings)
     return ImaginedPolicies(world_of(cluster), world_of(cluster, found, given), settings)
-
-
-def _pairs(before: World, after: World) -> Iterator[tuple[str, str]]:
-    """Yield (source, target) of the Pods about which something is said otherwise."""
-    both = sorted(before.pods.keys() & after.pods.keys())
-    told = [world.book().told() for world in (before, after)]
-    changed = {key for key, one in after.policies.items() if before.policies.get(key) != one}
-    changed |= before.policies.keys() - after.policies.keys()
-    touched = [
-        key for key in both if told[0][key] != told[1][key] or any(changed & each[key].policies() for each in told)
-    ]
-    known = set(touched)
-    for one in touched:
-        for other in both:
-            if other != one:
-                yield one, other
-                if other not in known:
-                    yield other, one
-
-
-def _ports(world: World, target: str) -> set[_Port]:
-    """Return the ports that are told apart at a Pod."""
-    rules = [rule for one in world.policies.values() for direction in DIRECTIONS for rule in one.rules(direction) or ()]
-    found = {(port.protocol, edge) for rule in rules for port in rule.ports or () for edge in (port.first, port.last)}
-    named = {(protocol, number) for protocol, _, number in world.pods[target].ports}
-    return {each for each in found if each[1]} | named | {("TCP", _OTHERS), ("UDP", _OTHERS)}
-
-
-def _open(world: World, source: str, target: str, ports: Iterable[_Port]) -> set[_Port]:
-    ends = [Place(pod, pod.address) for pod in (world.pods[source], world.pods[target])]
-    found = set()
-    for protocol, number in ports:
-        connection = Connection(ends[0], ends[1], protocol, number)
-        policies = world.policies.values()
-        if all(judge(policies, direction, connection, world.namespaces).allowed for direction in DIRECTIONS):
-            found.add((protocol, number))
-    return found
 
 
 def _words(ports: Iterable[_Port]) -> str:

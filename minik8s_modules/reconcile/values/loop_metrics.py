@@ -13,6 +13,7 @@ from typing import Any
 from minik8s_modules.base.metrics import Read, Registry
 from minik8s_modules.module_utils.minik8s.volumes.csi_calls import CODES
 from minik8s_modules.reconcile.values.items import Outcome
+from minik8s_modules.reconcile.values.values import Entries
 
 # pkg/kubelet/metrics/metrics.go: KubeletPodStartDuration
 _START_BUCKETS_S = (0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800)
@@ -49,6 +50,13 @@ class NodeLoopMetrics:
             "minik8s_reconciler_drift_total",
             "Entries that were not as the node had had them, by section and by what became of them.",
             ("section", "result"),
+        )
+        self._policies: Entries = {}
+        self.registry.gauge(
+            "minik8s_reconciler_isolated_pods",
+            "Pods of the node that NetworkPolicies isolate, by direction.",
+            ("direction",),
+            self._isolated,
         )
         self._rooms: Mapping[tuple[str, str], Mapping[str, int]] = {}
         self._tell_rooms(("namespace", "persistentvolumeclaim"))
@@ -88,6 +96,14 @@ class NodeLoopMetrics:
         for section, result in outcome.sections.items():
             self._steps.labels(section).inc(len(result.get("steps") or ()))
         self.on_calls((outcome.sections.get("volumes") or {}).get("calls") or ())
+
+    def on_policies(self, entries: Entries) -> None:
+        """The node is to have this section ``policies``."""
+        self._policies = entries
+
+    def _isolated(self) -> dict[tuple[str, ...], float]:
+        pods = [one for one in self._policies.values() if "address" in one]
+        return {(way,): float(sum(one[way] is not None for one in pods)) for way in ("ingress", "egress")}
 
     def on_rooms(self, found: Mapping[tuple[str, str], Mapping[str, int]]) -> None:
         """Volumes of claims were asked how full they are."""

@@ -14,7 +14,8 @@ import pytest
 from minik8s_modules.api.network.network_policies import parse_policy, pod_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.network.policies import PolicyBook
-from tests.integration.services.machines import Machine, entry, namespace
+from tests.integration.services.machines import Machine, entry, namespace, on_lab
+from tests.lab.lab import Lab
 from tests.support.policies import SPACES, Dice, allows, pods
 
 EVERYBODY = pods()
@@ -292,6 +293,18 @@ def test_services_are_judged_by_the_pods_behind_them(policed: Policed) -> None:
     policed.pass_(entries={})
 
 
+def test_after_a_boot_the_last_document_is_enforced_with_nobody_to_say_so(policed: Policed) -> None:
+    policies = CASES["should support a 'default-deny-ingress' policy"][0]
+    policed.policies(policies)
+    before = policed.rules()
+    policed.shell(["nft", "flush", "ruleset"])  # as a boot leaves it
+    state, run = f"{policed.folder}/state", f"{policed.folder}/run"
+    words = ["-m", "minik8s.reapply", "--attended-too", "--state-dir", state, "--run-dir", run]
+    policed.shell(["env", f"PYTHONPATH={policed.folder}", policed.python, *words])
+    assert policed.rules() == before
+    assert not policed.reached()["y-a", "x-a", 8080]
+
+
 def test_a_policy_ends_connections_under_way_that_it_does_not_allow(policed: Policed) -> None:
     ends = {"from": "y-a", "to": "x-a", "address": ADDRESSES["x-a"]}
     passed = {"section": "policies", "folder": policed.folder}
@@ -301,6 +314,31 @@ def test_a_policy_ends_connections_under_way_that_it_does_not_allow(policed: Pol
     assert policed.call("cut", **ends, **{"pass": {**passed, "entries": entries([])}}) == "open"
     told = policed.call("cut", **ends, **{"pass": {**passed, "entries": entries(policies)}})
     assert told == "ConnectionResetError"
+
+
+@pytest.mark.nightly
+def test_with_ipvs_on_a_kernel_of_its_own_policies_see_the_pods_behind_services(lab: Lab) -> None:
+    made = on_lab(lab, "node1", "ipvs")
+    made.__class__ = Policed
+    assert isinstance(made, Policed)
+    made.call("pods", bridge="mk8s-br0", gateway="10.32.0.1", pods=ADDRESSES)
+    ends = [[ADDRESSES["x-a"], 8080]]
+    made.declare(**{"web:80": {**entry("100.0.0.7"), "endpoints": ends}})
+    wall = CASES["should enforce policy to allow traffic from pods within server namespace based on PodSelector"]
+    try:
+        made.policies(wall[0])
+        for (source, target, port), reached in made.reached().items():
+            assert reached is (source == target or wall[1](source, target, port)), (source, target, port)
+        asked = {source: made.ask("100.0.0.7", 80, pod=source) for source in ("x-a", "x-b", "y-b")}
+        assert {name: one for name, one in asked.items() if one == {"x-a": 1}}.keys() == {"x-a", "x-b"}
+        assert made.ask("100.0.0.7", 80) == {"x-a": 1}, "a node reaches its Pods"
+        made.policies([policy("y", select=A, egress=[{"to": [Y_A]}])])
+        assert made.ask("100.0.0.7", 80, pod="y-a") != {"x-a": 1}
+        assert made.ask("100.0.0.7", 80, pod="y-b") == {"x-a": 1}
+    finally:
+        made.converge(entries={})
+        made.pass_(entries={})
+        made.call("down")
 
 
 def test_without_a_driver_of_ours_it_is_said_that_nothing_is_enforced(policed: Policed) -> None:

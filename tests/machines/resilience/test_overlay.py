@@ -17,7 +17,7 @@ import pytest
 from minik8s_modules.api.objects import JsonObject
 from tests.lab.errors import LabError
 from tests.support.clusters import standing
-from tests.support.clusters.labcluster import LabCluster
+from tests.support.clusters.labcluster import CommandFailed, LabCluster
 
 PORT, SERVICE_PORT, NODE_PORT = 1024, 800, 30080
 MTU, HEADERS = 1450, 28
@@ -38,6 +38,9 @@ with socket.create_server(("", {port})) as server:
 WORKERS = ("worker1", "worker2")
 BOTH = {"web1", "web2"}
 PODS = (*sorted(BOTH), "client1", "client2")
+NETWORK_POLICY = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
+ATTENDING = ["minik8s-gateway", "minik8s-reconciler", "minik8s-apiserver"]
+UNATTENDED_S = 300.0  # a node whose API answers waits for two minutes, and looks once a minute
 OVERLAY, BRIDGE = "mk8s-vx0", "mk8s-br0"
 
 
@@ -47,7 +50,10 @@ class Overlaid:
     def __init__(self, cluster: LabCluster) -> None:
         self.cluster = cluster
         for number, worker in enumerate(WORKERS, 1):
-            cluster.apply(pod(f"web{number}", worker, SERVER, app="nginx"), pod(f"client{number}", worker, IDLE))
+            cluster.apply(
+                pod(f"web{number}", worker, SERVER, app="nginx"),
+                pod(f"client{number}", worker, IDLE, app=f"client{number}"),
+            )
         cluster.apply(SERVICE)
         cluster.until(lambda: all(cluster.ready(name) for name in PODS), 300, "the pods are not ready")
         found = {one["metadata"]["name"]: one for one in cluster.get("pods")["items"]}
@@ -61,6 +67,13 @@ class Overlaid:
         get = f"timeout 20 wget -q -O - {url}" if place in self.ips else f"curl -sS --fail --max-time 20 {url}"
         script = ["sh", "-ec", f"for _ in $(seq {times}); do {get}; done"]
         return (self.cluster.inside(place, *script) if place in self.ips else self.cluster.on(place, script)).strip()
+
+    def reached(self, place: str, at: str) -> bool:
+        """Return whether a server answers a machine or a pod."""
+        try:
+            return bool(self.fetch(place, at))
+        except (CommandFailed, LabError):
+            return False
 
     def spread(self, at: str, place: str) -> bool:
         """Return whether both pods answer a machine or a pod, and each request is answered."""
@@ -245,3 +258,37 @@ def test_neighbours_need_no_tunnel_where_direct_ways_are_asked_for(overlaid: Ove
     cluster.until(lambda: not ways(), 300, "the ways do not become tunnels")
     cluster.until(lambda: harmless(overlaid), 180, "pods do not reach each other")
     assert overlaid.spread(f"{overlaid.service}:{SERVICE_PORT}", "client1")
+
+
+def wall(*peers: JsonObject) -> JsonObject:
+    """Return a policy for the servers: who is among ``peers`` reaches them, and nobody else."""
+    rules = [{"from": [*peers]}] if peers else []
+    spec = {"podSelector": {"matchLabels": {"app": "nginx"}}, "policyTypes": ["Ingress"], "ingress": rules}
+    return {**NETWORK_POLICY, "metadata": {"name": "wall", "namespace": "default"}, "spec": spec}
+
+
+def test_policies_hold_between_nodes_and_after_a_boot_that_nobody_attends(overlaid: Overlaid) -> None:
+    """A Pod of another machine is held back by its own address, directly and through a Service, whatever boots."""
+    cluster, target = overlaid.cluster, f"{overlaid.ips['web1']}:{PORT}"
+    elements = ["sh", "-c", "nft list map ip minik8s_policies ingress_of 2>/dev/null | grep -c goto || true"]
+    try:
+        cluster.apply(wall())
+        cluster.until(lambda: not overlaid.reached("client2", target), 120, "a Pod of another machine gets in")
+        assert not overlaid.reached("client1", target), "nor does one of the same"
+        assert not overlaid.reached("client2", f"{overlaid.service}:{SERVICE_PORT}")
+        assert overlaid.reached("worker1", target), "a node reaches its Pods"
+        cluster.apply(wall({"podSelector": {"matchLabels": {"app": "client2"}}}))
+        cluster.until(lambda: overlaid.reached("client2", target), 120, "who is allowed does not get in")
+        assert not overlaid.reached("client1", target)
+        cluster.on("control1", ["systemctl", "stop", *ATTENDING])
+        try:
+            cluster.lab.reboot("worker1")
+            cluster.until(lambda: cluster.on("worker1", elements).strip() == "1", UNATTENDED_S, "no rules after a boot")
+        finally:
+            cluster.on("control1", ["systemctl", "start", *ATTENDING])
+        cluster.until(lambda: all(cluster.ready(name) for name in PODS), 300, "the pods are not ready")
+        assert overlaid.reached("client2", target)
+        assert not overlaid.reached("client1", target)
+    finally:
+        cluster.kubectl("delete", "networkpolicy", "wall", "--ignore-not-found")
+    cluster.until(lambda: overlaid.reached("client1", target), 120, "a policy that is gone still holds")

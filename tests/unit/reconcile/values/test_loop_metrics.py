@@ -54,6 +54,16 @@ def test_items_are_counted_with_their_steps_and_time() -> None:
     assert lines(metrics, "minik8s_reconciler_steps_total")[0] == 'minik8s_reconciler_steps_total{section="dns"} 2.0'
 
 
+def test_pods_that_policies_isolate_are_counted_by_direction() -> None:
+    metrics, pod = NodeLoopMetrics(), {"address": "10.244.0.2", "ingress": None, "egress": None}
+    walled = {**pod, "ingress": ["policy/default/wall"]}
+    metrics.on_policies({"filter": {"table": "t"}, "pod/default/a": walled, "pod/default/b": pod})
+    assert lines(metrics, "minik8s_reconciler_isolated_pods") == [
+        'minik8s_reconciler_isolated_pods{direction="egress"} 0.0',
+        'minik8s_reconciler_isolated_pods{direction="ingress"} 1.0',
+    ]
+
+
 def test_drift_is_counted_by_what_became_of_it() -> None:
     metrics = NodeLoopMetrics()
     metrics.on_drift("services", healed=True, held=False)
