@@ -64,6 +64,8 @@ class Note(NamedTuple):
         return {"text": self.text, "about": rows(self.about), **({"node": self.node} if self.node else {})}
 
 
+MESH_KINDS = frozenset({"VirtualService", "Subset"})
+"""Kinds that no node sees, and sidecars do."""
 NO_ENTRIES: Mapping[str, Entry] = {}
 Hosts = Callable[[str], Iterable[tuple[Kind, JsonObject]]]
 """Returns the DNS and Ingress objects that have a host."""

@@ -47,6 +47,7 @@ from minik8s_modules.reconcile.planning.plan_requests import (
     with_host,
 )
 from minik8s_modules.reconcile.planning.settled_pods import settled
+from minik8s_modules.reconcile.planning.simulated_mesh import mesh_notes
 from minik8s_modules.reconcile.planning.simulated_policies import ImaginedPolicies, imagined
 from minik8s_modules.reconcile.planning.simulated_services import Cluster, Foreseen, addresses, foresee, with_services
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, Question, hypothesis
@@ -182,6 +183,7 @@ class Planner:
             known = dict(zip(cluster.names, prospects, strict=True))
             answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
             notes = [*found.messages, *cluster.foretold.notes, *awaiting(seen), *(policies.notes() if policies else ())]
+            notes += mesh_notes(question, seen, cluster) if told is None else []
             answer = joined(names, answers, notes, found.order)
         others = {name: self._foretold(name, future, cluster) for name in sorted(question.others)}
         return answer | ({"others": others} if others else {})

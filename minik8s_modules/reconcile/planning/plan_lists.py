@@ -22,6 +22,8 @@ from minik8s_modules.api.kinds import (
     POD_ADDRESS,
     POD_DISRUPTION_BUDGET,
     SERVICE,
+    SUBSET,
+    VIRTUAL_SERVICE,
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock
@@ -76,7 +78,16 @@ def listed(api: Reader, question: Question, names: tuple[str, ...]) -> Cluster:
     pods_change = any(obj.get("kind") == POD.kind or workload_kind(obj) is not None for obj in asked)
     policies = tuple(api.list(NETWORK_POLICY).items) if question.operations else ()
     kept = storage(asked, api, pods_change=pods_change)
-    return found._replace(storage=kept, foretold=foretold, policies=policies)
+    return found._replace(storage=kept, foretold=foretold, policies=policies, mesh=_mesh(api, question))
+
+
+def _mesh(api: Reader, question: Question) -> tuple[JsonObject, ...]:
+    """Return VirtualServices, and Subsets if there are such, where something changes; raises as the API does."""
+    virtual = api.list(VIRTUAL_SERVICE).items if question.operations else []
+    asked = any(each.object.get("kind") == VIRTUAL_SERVICE.kind for each in question.operations)
+    subsets = api.list(SUBSET).items if virtual or asked else []
+    found = ((VIRTUAL_SERVICE, virtual), (SUBSET, subsets))
+    return tuple({**one, "kind": kind.kind} for kind, items in found for one in items)
 
 
 def _foretold(question: Question, pods: Iterable[JsonObject], api: Any) -> ForetoldScaling:

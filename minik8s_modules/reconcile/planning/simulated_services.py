@@ -60,6 +60,7 @@ class Cluster(NamedTuple):
         foretold: what autoscalers would do, and the workloads that are certain to be scaled.
         storage: claims, volumes and classes, where such change.
         policies: all NetworkPolicies, where something changes.
+        mesh: all VirtualServices and Subsets, where something changes.
     """
 
     pods: tuple[JsonObject, ...]
@@ -77,6 +78,7 @@ class Cluster(NamedTuple):
     foretold: ForetoldScaling = ForetoldScaling()
     storage: tuple[JsonObject, ...] = ()
     policies: tuple[JsonObject, ...] = ()
+    mesh: tuple[JsonObject, ...] = ()
 
 
 class Foreseen(NamedTuple):

@@ -21,7 +21,7 @@ from minik8s_modules.api.pods.mirror_pods import static_uid
 from minik8s_modules.api.pods.sidecars import injection
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid
-from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of, of_pod, rows
+from minik8s_modules.reconcile.feeds.plan_subjects import MESH_KINDS, About, Note, of, of_pod, rows
 from minik8s_modules.reconcile.feeds.references import references
 from minik8s_modules.reconcile.planning.foretold_autoscalers import is_autoscaler
 from minik8s_modules.reconcile.planning.foretold_storage import last_told, storage_notes, storage_overlay
@@ -219,7 +219,7 @@ def _taken(question: Question, pods: Iterable[JsonObject], nodes: Sequence[JsonO
             found.order += _take_namespace(objects.name(obj), found.known, found.changed, found.messages)
         elif is_autoscaler(obj) and not is_gone(operation):
             continue  # the cluster as it was read tells of it
-        elif workload_kind(obj) is None and storage_kind(obj) is None:
+        elif kind not in MESH_KINDS and workload_kind(obj) is None and storage_kind(obj) is None:
             if kind == NAMESPACE.kind:
                 found.namespaces[objects.name(obj)] = obj
             about = About(str(obj.get("apiVersion") or ""), kind, objects.namespace(obj), objects.name(obj))

@@ -434,3 +434,11 @@ def test_what_was_counted_of_a_node_is_told_the_api_server_alone(listener: Liste
     assert listener.request("GET", "/metrics/n2")[0] == 404
     status, body = listener.request("GET", "/metrics/n1", caller="minik8s-admin")
     assert (status, b"a 1" in body) == (403, False)
+
+
+def test_a_virtual_service_says_which_sidecars_would_send_requests_elsewhere(cluster: Cluster):
+    spec = {"serviceRef": "web", "port": 80, "subsets": [{"name": "v1", "weight": 1}]}
+    virtual = {"apiVersion": "v1", "kind": "VirtualService", "metadata": {"name": "x", "namespace": "default"}}
+    assert ask(cluster, ("create", {**virtual, "spec": spec}))["messages"] == [
+        "VirtualService default/x: ServiceNotFound: there is no Service web with an address in this namespace"
+    ]
