@@ -30,6 +30,7 @@ from minik8s_modules.apiserver.http.settings import Settings
 from minik8s_modules.apiserver.intake.limits import Admission
 from minik8s_modules.apiserver.nodes.gateways import TlsGateways
 from minik8s_modules.apiserver.nodes.kubelet_hosts import KubeletHosts
+from minik8s_modules.apiserver.nodes.kubelets import Own, TlsKubelets
 from minik8s_modules.apiserver.nodes.reconcilers import HttpsReconcilers
 from minik8s_modules.apiserver.nodes.streams import Streams
 from minik8s_modules.apiserver.nodes.tunnels import Tunnels
@@ -109,7 +110,9 @@ class Application:
             Rbac(self._cache), [NodeAuthorizer(self._cache), NewcomerAuthorizer(self._cache), CollectingAuthorizer()]
         )
         tokens = _tokens(self._backend, configured)
-        streams = Streams(self._tunnels, gateways)
+        own = Own(configured.advertise_address, configured.port, configured.kubelet_port)
+        kubelets = TlsKubelets(configured.reconciler_client, own) if configured.reconciler_client else None
+        streams = Streams(self._tunnels, gateways, kubelets)
         priority = Priority(configured.threads, metrics)
         services = Services(self._backend, self._hub, access, reconcilers, tokens, streams, priority, aggregation)
         newcomer = partial(bootstrap_user, self._backend)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from minik8s_modules.api.errors import BadRequest, StatusError
@@ -44,11 +46,30 @@ class Pipe(Protocol):
         """Say that nothing more will be written."""
 
 
+class Reaching(Protocol):
+    """A connection to a port of the pod."""
+
+    async def read(self) -> bytes:
+        """Return what has come, b"" at the end."""
+
+    async def write(self, data: bytes) -> None:
+        """Write all; OSError when the pod is gone."""
+
+    def end_writing(self) -> None:
+        """Say that nothing more will be written."""
+
+    async def failure(self) -> str:
+        """Return why the connection was never made; asked once what came from it has ended."""
+
+    async def close(self) -> None:
+        """End it."""
+
+
 class Pod(NamedTuple):
-    """Where connections go: the gateway knows the pod's address."""
+    """Where connections go, and how they are made; a ``StatusError`` says why there is none."""
 
     name: str
-    talk: Conversation
+    reach: Callable[[int], Awaitable[Reaching]]
 
 
 class Reached:
@@ -71,13 +92,13 @@ class Reached:
         await self._talk.close()
 
 
-async def reach(pod: Pod, port: int) -> Reached:
-    """Return a connection to the pod's ``port``, made by the gateway.
+async def reach(asking: Conversation, port: int) -> Reached:
+    """Return a connection to the pod's ``port``, made by the gateway, which knows the pod's address.
 
     Raises:
         StatusError: there is none; its message says why.
     """
-    packet = await pod.talk.say({"do": "connect", "port": port})
+    packet = await asking.say({"do": "connect", "port": port})
     talk = Conversation(packet.descriptors[0].socket())
     try:
         found = [await adopt(each.socket()) for each in (await talk.answer()).descriptors]
@@ -89,7 +110,11 @@ async def reach(pod: Pod, port: int) -> Reached:
 
 async def serve(client: Connection, request: StreamRequest, talk: Conversation, _: Packet) -> None:
     """Forward until the client is gone. Raises StatusError before the upgrade was answered."""
-    pod = Pod(request.pod, talk)
+    await serve_to(client, request, Pod(request.pod, partial(reach, talk)))
+
+
+async def serve_to(client: Connection, request: StreamRequest, pod: Pod) -> None:
+    """Forward to ``pod`` until the client is gone. Raises StatusError before the upgrade was answered."""
     upgrade = request.headers.get("upgrade", "").lower()
     protocol = websocket.chosen(request, (TUNNELLED, V4, V4_TEXT, ""))
     if upgrade == "spdy/3.1":
@@ -193,7 +218,7 @@ class _Channel:
 async def _forward(data: Pipe, errors: Pipe, pod: Pod, port: int) -> None:
     """Carry one connection to its end; what goes wrong at the pod is told on ``errors``."""
     try:
-        reached = await reach(pod, port)
+        reached = await pod.reach(port)
     except StatusError as error:
         await _tell(data, errors, pod, port, str(error))
         return
@@ -215,7 +240,7 @@ async def _forward(data: Pipe, errors: Pipe, pod: Pod, port: int) -> None:
         await reached.close()
 
 
-async def _failure(reached: Reached) -> str:
+async def _failure(reached: Reaching) -> str:
     with contextlib.suppress(TimeoutError, StatusError):
         async with asyncio.timeout(1.0):
             return await reached.failure()
@@ -229,7 +254,7 @@ async def _tell(data: Pipe, errors: Pipe, pod: Pod, port: int, why: str) -> None
     await data.finish()
 
 
-async def _copy_up(data: Pipe, reached: Reached) -> None:
+async def _copy_up(data: Pipe, reached: Reaching) -> None:
     try:
         while piece := await data.read():
             await reached.write(piece)
@@ -238,7 +263,7 @@ async def _copy_up(data: Pipe, reached: Reached) -> None:
         return  # the pod reads no more; what it still says goes on
 
 
-async def _copy_down(reached: Reached, data: Pipe) -> None:
+async def _copy_down(reached: Reaching, data: Pipe) -> None:
     while piece := await reached.read():
         await data.write(piece)
     await data.finish()

@@ -112,6 +112,15 @@ class Carrier:
         carried = {name: Carried(self._nodes[name], self.providers[name]) for name in self._wishes}
         self.nodes = NodeController(client, carried, self._clock, figures, queues, options.timing)
 
+    def find(self, namespace: str, name: str) -> JsonObject | None:
+        """Return a Pod, None where there is none on these nodes."""
+        pod = self.pods.informer.get(namespace, name)
+        return pod if pod is not None and pod["spec"].get("nodeName") in self.providers else None
+
+    def pods_of(self, node: str) -> list[JsonObject]:
+        """Return the Pods of a node."""
+        return self.pods.pods_of(node)
+
     def start(self) -> None:
         """Begin; returns at once."""
         self._recorder.start()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -16,8 +18,10 @@ from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import access_of
 from minik8s_modules.client.kubeconfig import Access
 from minik8s_modules.runtime.metrics_readers import configured_server
+from minik8s_modules.streams.listener import CALLER
 from minik8s_modules.virtual.carrying import Carrier, Options
 from minik8s_modules.virtual.nodes.controller import LEASE_S, PING_S, STATUS_S, Timing
+from minik8s_modules.virtual.serving.server import Files, KubeletServer
 from minik8s_modules.virtual.wishes import wishes_of
 
 USER_AGENT = "minik8s-virtual"
@@ -47,7 +51,8 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     registry = Registry()
     metrics = configured_server(configuration, registry, client)
     parts: list[Part] = [metrics] if metrics is not None else []
-    parts.append(Carrier(client, wishes, options_of(configuration, access), registry))
+    carrier = Carrier(client, wishes, options_of(configuration, access), registry)
+    parts += [carrier, *([served] if (served := server_of(configuration, carrier)) is not None else [])]
     for part in parts:
         part.start()
     try:
@@ -63,7 +68,8 @@ def options_of(configuration: Configuration, access: Access) -> Options:
         api_address=configuration.text("api_address", urlsplit(access.server).netloc),
         cluster_domain=configuration.text("cluster_domain", "cluster.local"),
         state_dir=configuration.text("state_dir", ""),
-        internal_ip=configuration.text("internal_ip", ""),
+        port=configuration.host_and_port("serving.listen")[1] if configuration.has("serving") else 0,
+        internal_ip=configuration.text("internal_ip", "") or _own_address(access.server),
         timing=Timing(
             ping_s=configuration.number("ping_seconds", int(PING_S)),
             status_s=configuration.number("status_seconds", int(STATUS_S)),
@@ -71,6 +77,26 @@ def options_of(configuration: Configuration, access: Access) -> Options:
         ),
         role_label=not is_a_node(access),
     )
+
+
+def server_of(configuration: Configuration, carrier: Carrier) -> KubeletServer | None:
+    """Return what serves the kubelet's API by the section ``serving``, None without one. Raises ConfigurationError."""
+    if not configuration.has("serving"):
+        return None
+    cert, key, client_ca = (Path(configuration.text(f"serving.{name}")) for name in ("cert", "key", "client_ca"))
+    clients = frozenset(configuration.texts("serving.clients", [CALLER]))
+    return KubeletServer(*configuration.host_and_port("serving.listen"), Files(cert, key, client_ca, clients), carrier)
+
+
+def _own_address(server: str) -> str:
+    """Return the address from which this machine reaches the API server, "" where it has no way there."""
+    parts = urlsplit(server)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((parts.hostname or "", parts.port or 443))  # a datagram socket sends nothing by that
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])
 
 
 def is_a_node(access: Access) -> bool:

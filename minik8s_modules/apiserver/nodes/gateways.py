@@ -27,7 +27,7 @@ from minik8s_modules.store.cache import WatchCache
 
 ENDPOINT = "minik8s.io/stream-endpoint"
 CONNECT_S = 5.0
-_HEADERS = (
+STREAM_HEADERS = (
     "Connection",
     "Upgrade",
     "Sec-WebSocket-Key",
@@ -99,7 +99,10 @@ def endpoint_of(cache: WatchCache, node: str) -> str:
     lease = cache.get(LEASE.key("kube-node-lease", node))
     url = objects.annotations(lease.object).get(ENDPOINT, "") if lease else ""
     if not url.startswith("https://"):
-        text = f"no gateway serves streams of node {node} (Lease kube-node-lease/{node} has no annotation {ENDPOINT})"
+        text = (
+            f"no gateway serves streams of node {node} (Lease kube-node-lease/{node} has no annotation {ENDPOINT}), "
+            "and its status names no kubelet (daemonEndpoints.kubeletEndpoint and an InternalIP)"
+        )
         raise ServiceUnavailable(f"error dialing backend: {text}")
     return url
 
@@ -108,7 +111,7 @@ def request_bytes(method: str, wanted: PodStream, headers: Headers) -> bytes:
     """Return the request for the gateway (streams/requests.py)."""
     path = f"/nodes/{quote(wanted.node, safe='')}/pods/{quote(wanted.uid, safe='')}/{wanted.what}"
     lines = [f"{method} {path}?{urlencode(wanted.options)} HTTP/1.1", "Host: gateway"]
-    lines += [f"{name}: {value}" for name in _HEADERS if (value := headers.get(name))]
+    lines += [f"{name}: {value}" for name in STREAM_HEADERS if (value := headers.get(name))]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 

@@ -23,6 +23,8 @@ from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.nodes import gateways
 from minik8s_modules.apiserver.nodes.gateways import Gateways
+from minik8s_modules.apiserver.nodes.kubelet_usage import of_kubelets
+from minik8s_modules.apiserver.nodes.kubelets import Kubelets
 from minik8s_modules.apiserver.reads.selection import Selection, select
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.store.cached import CachedObject
@@ -35,18 +37,20 @@ _READ = 256 * 1024
 _REQUEST = b"GET /metrics HTTP/1.1\r\nHost: gateway\r\n\r\n"
 
 
-def listed(backend: Backend, reach: Gateways | None, selection: Selection) -> list[CachedObject]:
+def listed(
+    backend: Backend, reach: Gateways | None, selection: Selection, kubelets: Kubelets | None = None
+) -> list[CachedObject]:
     """Return the metrics objects of a selection, ordered by key.
 
     Raises:
         ServiceUnavailable: no gateway tells any.
     """
-    usage = collected(backend, reach)
+    usage = collected(backend, reach, kubelets)
     found = _nodes(backend, usage) if selection.kind is NODE_METRICS else _pods(backend, usage)
     return [each for each in found if each.key.startswith(selection.prefix) and selection.matches(each)]
 
 
-def one(backend: Backend, reach: Gateways | None, target: Target) -> CachedObject:
+def one(backend: Backend, reach: Gateways | None, target: Target, kubelets: Kubelets | None = None) -> CachedObject:
     """Return the metrics of one node or pod.
 
     Raises:
@@ -54,14 +58,14 @@ def one(backend: Backend, reach: Gateways | None, target: Target) -> CachedObjec
         ServiceUnavailable: no gateway tells any.
     """
     key = target.kind.key(target.namespace, target.name)
-    found = next((each for each in listed(backend, reach, select(target, {})) if each.key == key), None)
+    found = next((each for each in listed(backend, reach, select(target, {}), kubelets) if each.key == key), None)
     if found is None:
         raise NotFound(target.kind, target.name)
     return found
 
 
-def collected(backend: Backend, reach: Gateways | None) -> dict[str, JsonObject]:
-    """Return what all gateways tell, by node; one that does not answer is left out while another does.
+def collected(backend: Backend, reach: Gateways | None, kubelets: Kubelets | None = None) -> dict[str, JsonObject]:
+    """Return what all gateways and ``kubelets`` tell, by node; who does not answer is left out while another does.
 
     Raises:
         ServiceUnavailable: none answers.
@@ -72,9 +76,11 @@ def collected(backend: Backend, reach: Gateways | None) -> dict[str, JsonObject]
         if url := objects.annotations(each.object).get(gateways.ENDPOINT, ""):
             nodes_of.setdefault(url, set()).add(objects.name(each.object))
     urls = sorted(nodes_of)
+    usage = of_kubelets(backend.cache, kubelets)
     if reach is None or not urls:
+        if usage:
+            return usage
         raise ServiceUnavailable("no gateway reports usage: none has renewed a node's Lease")
-    usage: dict[str, JsonObject] = {}
     failures: list[Exception] = []
 
     def ask(url: str) -> None:

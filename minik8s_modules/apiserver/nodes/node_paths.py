@@ -1,9 +1,9 @@
 """nodes/proxy: the paths of a kubelet that programs read, answered here of what gateways measure and the cache knows.
 
-No request goes to the node: nothing listens there. Rights are those of ``nodes/proxy``, or a kubelet's own where it is
-asked for by its address (kubelet_hosts.py). CPU is counted, memory is the
-working set, as a kubelet's ``/metrics/resource`` and ``/stats/summary`` have them. Sources: kubernetes
-``pkg/kubelet/server/server.go``, ``pkg/kubelet/metrics/collectors/resource_metrics.go``,
+No request goes to a machine: nothing listens there. A node that serves a kubelet's API (kubelets.py) is asked. Rights
+are those of ``nodes/proxy``, or a kubelet's own where it is asked for by its address (kubelet_hosts.py). CPU is
+counted, memory is the working set, as a kubelet's ``/metrics/resource`` and ``/stats/summary`` have them. Sources:
+kubernetes ``pkg/kubelet/server/server.go``, ``pkg/kubelet/metrics/collectors/resource_metrics.go``,
 ``k8s.io/kubelet/pkg/apis/stats/v1alpha1``.
 """
 
@@ -27,7 +27,7 @@ from minik8s_modules.apiserver.http import responses
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.intake.limits import Holder
-from minik8s_modules.apiserver.nodes import metrics_api, proxying
+from minik8s_modules.apiserver.nodes import kubelets, metrics_api, proxying
 from minik8s_modules.apiserver.nodes import streams as answers
 from minik8s_modules.apiserver.nodes.gateways import Gateways
 from minik8s_modules.apiserver.nodes.node_metrics import (
@@ -82,6 +82,10 @@ def answer(
         pod = _pod_of(backend, name.name, log["namespace"], log["pod"])
         arguments = log_arguments(log["container"], request.args)
         return answers.log(streams, backend, pod, arguments, request, holder)
+    kubelet = streams.kubelets.of(backend.cache, name.name) if streams.kubelets is not None else None
+    if kubelet is not None and path in kubelets.FIGURES:
+        told = kubelets.told(streams.kubelets, kubelet, path)
+        return responses.raw(told.body, media=told.media)
     return PATHS[path](backend, Reach(streams.gateways, reconcilers), node)
 
 

@@ -55,6 +55,17 @@ def log_request(pod: JsonObject, arguments: Arguments, now: datetime) -> PodStre
     return _wanted(pod, "log", [("container", container), ("id", found), *options])
 
 
+def log_of_kubelet(pod: JsonObject, arguments: Arguments, now: datetime) -> str:
+    """Return the container whose log is meant, where a kubelet knows whether there is one.
+
+    Raises:
+        BadRequest: no such container.
+        Invalid: an option is out of its range.
+    """
+    _log_options(arguments, now)
+    return _container(pod, arguments)
+
+
 def command_request(pod: JsonObject, what: str, arguments: Arguments) -> PodStream:
     """Return what to ask for exec or attach.
 

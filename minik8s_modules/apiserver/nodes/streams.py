@@ -1,17 +1,19 @@
-"""log, exec, attach, port-forward, proxy: from an authorized request to a tunnel to the node's gateway.
+"""log, exec, attach, port-forward, proxy: from an authorized request to a tunnel to the node's gateway, or its kubelet.
 
-The answer's head is the gateway's, as is every error it finds; only what can be told from the pod alone is told here
-(pod_streams.py, proxying.py).
+The answer's head is theirs, as is every error they find; only what can be told from the pod alone is told here
+(pod_streams.py, proxying.py). Who is asked: ``kubelets.py``. What is proxied to a pod goes through gateways alone.
 """
 
 from __future__ import annotations
 
 import random
+import socket
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from flask import Request, Response
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.errors import BadRequest, MethodNotAllowed
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD
 from minik8s_modules.api.objects import JsonObject
@@ -19,9 +21,10 @@ from minik8s_modules.apiserver.http import bodies, responses
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.intake.limits import Holder
-from minik8s_modules.apiserver.nodes import gateways, pod_streams, proxying
+from minik8s_modules.apiserver.nodes import gateways, kubelets, pod_streams, proxying
 from minik8s_modules.apiserver.nodes.gateways import Gateways
-from minik8s_modules.apiserver.nodes.pod_streams import Arguments
+from minik8s_modules.apiserver.nodes.kubelets import Kubelet, Kubelets, Wanted
+from minik8s_modules.apiserver.nodes.pod_streams import Arguments, PodStream
 from minik8s_modules.apiserver.nodes.proxying import Name, Place
 from minik8s_modules.apiserver.nodes.tunnels import Tunnels
 from minik8s_modules.apiserver.reads.watchers import take_socket
@@ -31,23 +34,24 @@ _TEXT = "text/plain"
 
 
 class Streams(NamedTuple):
-    """Where streams go; without ``gateways`` they say so."""
+    """Where streams go; without ``gateways`` they say so, without ``kubelets`` all nodes have gateways."""
 
     tunnels: Tunnels
     gateways: Gateways | None
+    kubelets: Kubelets | None = None
 
 
 class TunnelResponse(Response):
     """The answer to a stream: the connection goes to the tunnels, and the thread on to the next request.
 
-    ``first`` goes to the gateway behind ``request``, as fast as it is taken there.
+    ``first`` goes to the ``gateway`` (or kubelet) behind the request it has got, as fast as it is taken there.
     """
 
-    def __init__(self, streams: Streams, url: str, request: bytes, holder: Holder, first: bytes = b"") -> None:
+    def __init__(self, streams: Streams, gateway: socket.socket, holder: Holder, first: bytes = b"") -> None:
         super().__init__()
         self._holder = holder
         self._first = first
-        self._gateway = gateways.connect(streams.gateways, url, request)
+        self._gateway = gateway
         self._tunnels = streams.tunnels
 
     def __call__(self, environ: dict[str, Any], start_response: WsgiStart) -> Any:  # noqa: ARG002 - WSGI
@@ -72,8 +76,15 @@ def answer(streams: Streams, backend: Backend, target: Target, request: Request,
         wanted = pod_streams.forward_request(pod, arguments)
     else:
         wanted = pod_streams.command_request(pod, target.subresource, arguments)
-    url = gateways.endpoint_of(backend.cache, wanted.node)
-    return TunnelResponse(streams, url, gateways.request_bytes(request.method, wanted, request.headers), holder)
+    kubelet = _kubelet(streams, backend, wanted.node)
+    if kubelet is None:
+        return TunnelResponse(streams, _by_gateway(streams, backend, wanted, request), holder)
+    if target.subresource == "portforward":
+        asked = kubelets.forward_wanted(pod, wanted.options)
+    else:
+        container = dict(wanted.options)["container"]
+        asked = kubelets.command_wanted(pod, target.subresource, container, wanted.options)
+    return TunnelResponse(streams, _by_kubelet(streams, kubelet, asked, request), holder)
 
 
 def log(
@@ -81,11 +92,31 @@ def log(
 ) -> Response:
     """Return the log of a container that ``arguments`` name."""
     streams.tunnels.admit(holder)
+    kubelet = _kubelet(streams, backend, str(objects.spec(pod).get("nodeName") or ""))
+    if kubelet is not None:
+        container = pod_streams.log_of_kubelet(pod, arguments, backend.clock.now())
+        options = {name: value for name in kubelets.LOG_OPTIONS if (value := arguments.get(name))}
+        asked = kubelets.log_wanted(pod, container, options)
+        return TunnelResponse(streams, _by_kubelet(streams, kubelet, asked, request), holder)
     wanted = pod_streams.log_request(pod, arguments, backend.clock.now())
     if wanted is None:
         return responses.raw(b"", media=_TEXT)
+    return TunnelResponse(streams, _by_gateway(streams, backend, wanted, request), holder)
+
+
+def _kubelet(streams: Streams, backend: Backend, node: str) -> Kubelet | None:
+    return streams.kubelets.of(backend.cache, node) if streams.kubelets is not None and node else None
+
+
+def _by_kubelet(streams: Streams, kubelet: Kubelet, asked: Wanted, request: Request) -> socket.socket:
+    head = kubelets.request_bytes(request.method, kubelet, asked, request.headers)
+    return kubelets.connected(streams.kubelets, kubelet, head)
+
+
+def _by_gateway(streams: Streams, backend: Backend, wanted: PodStream, request: Request) -> socket.socket:
     url = gateways.endpoint_of(backend.cache, wanted.node)
-    return TunnelResponse(streams, url, gateways.request_bytes(request.method, wanted, request.headers), holder)
+    head = gateways.request_bytes(request.method, wanted, request.headers)
+    return gateways.connect(streams.gateways, url, head)
 
 
 def proxied(streams: Streams, backend: Backend, target: Target, request: Request, holder: Holder) -> Response:
@@ -101,7 +132,8 @@ def proxied(streams: Streams, backend: Backend, target: Target, request: Request
     line = f"{request.method} {path.target} {request.environ['SERVER_PROTOCOL']}"
     head = proxying.forwarded(line, dict(request.headers), path, holder.address, len(body))
     url = gateways.endpoint_of(backend.cache, wanted.node)
-    return TunnelResponse(streams, url, gateways.request_bytes(request.method, wanted, {}), holder, head + body)
+    gateway = gateways.connect(streams.gateways, url, gateways.request_bytes(request.method, wanted, {}))
+    return TunnelResponse(streams, gateway, holder, head + body)
 
 
 def _place(backend: Backend, target: Target, wanted: Name) -> Place:

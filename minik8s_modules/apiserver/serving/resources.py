@@ -40,6 +40,7 @@ from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.intake.limits import Holder, account_of
 from minik8s_modules.apiserver.nodes import connecting, metrics_api, node_paths, plans, streams
 from minik8s_modules.apiserver.nodes.gateways import Gateways
+from minik8s_modules.apiserver.nodes.kubelets import Kubelets
 from minik8s_modules.apiserver.nodes.pod_streams import STREAMED
 from minik8s_modules.apiserver.nodes.reconcilers import Reconcilers
 from minik8s_modules.apiserver.reads import reading, watching
@@ -139,7 +140,7 @@ class HandOver(Response):
 def get(call: Call) -> Response:
     """Answer with one object."""
     if call.target.kind.group == metrics_api.GROUP:
-        return call.show(metrics_api.one(call.backend, _gateways(call), call.target))
+        return call.show(metrics_api.one(call.backend, _gateways(call), call.target, _kubelets(call)))
     item = reading.get(call.backend, call.target, call.arguments)
     if call.target.subresource == "scale":
         obj = presenting.json_of(call.target.kind, item)
@@ -152,7 +153,7 @@ def list_(call: Call) -> Response:
     """Answer with a list."""
     wanted = call.form()
     if call.target.kind.group == metrics_api.GROUP:
-        found = metrics_api.listed(call.backend, _gateways(call), call.selection)
+        found = metrics_api.listed(call.backend, _gateways(call), call.selection, _kubelets(call))
         return responses.raw(presenting.many(call.target.kind, wanted, found, {}, call.backend.clock.now()))
     listing = reading.list_objects(call.backend, call.selection, call.arguments)
     now = call.backend.clock.now()
@@ -161,6 +162,10 @@ def list_(call: Call) -> Response:
 
 def _gateways(call: Call) -> Gateways | None:
     return call.services.streams.gateways if call.services.streams is not None else None
+
+
+def _kubelets(call: Call) -> Kubelets | None:
+    return call.services.streams.kubelets if call.services.streams is not None else None
 
 
 def watch(call: Call) -> Response:

@@ -1,0 +1,251 @@
+"""Nodes that serve a kubelet's API themselves: virtual nodes, virtual-kubelet's, KWOK's, and kubelets.
+
+Such a node says where in its status: ``daemonEndpoints.kubeletEndpoint.Port`` and an address. It is asked there where
+no gateway says in the node's Lease that it serves the node's streams. The connection has mutual TLS: the server's
+certificate must be signed by the cluster's authority and be for the address, or for the node's name.
+
+A node writes its own address, so an address must not lead anywhere else: none of this machine or link (loopback,
+link-local), none that is no single machine's, and not this very server. Source: kubernetes
+``pkg/kubelet/client``, ``pkg/registry/core/node/strategy.go`` (``isProxyableHostname``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ipaddress
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import NamedTuple, Protocol
+from urllib.parse import quote, urlencode
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import ServiceUnavailable
+from minik8s_modules.api.kinds import LEASE, NODE
+from minik8s_modules.api.nodes.virtual_nodes import is_virtual
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.syntax import non_special_ipv4
+from minik8s_modules.apiserver.http.settings import TlsFiles
+from minik8s_modules.apiserver.intake.connections import SOCKET_OPTIONS
+from minik8s_modules.apiserver.nodes.gateways import CONNECT_S, ENDPOINT, STREAM_HEADERS, Headers
+from minik8s_modules.base.files import Stamp, stamp
+from minik8s_modules.store.cache import WatchCache
+
+_ADDRESSES = ("InternalIP", "ExternalIP")
+NODE_DOMAIN = ".node.minik8s.internal"
+_LARGEST_PORT = 65535
+_LARGEST = 64 * 1024 * 1024
+ANSWER_S = 5.0
+FIGURES = frozenset({"/pods", "/runningpods", "/stats/summary", "/metrics/resource"})
+
+
+class Kubelet(NamedTuple):
+    """Where a node serves its own API."""
+
+    node: str
+    address: str
+    port: int
+
+
+class Own(NamedTuple):
+    """What would lead back to API servers: this one's address and port, and the port that machines send on to them."""
+
+    address: str = ""
+    port: int = 0
+    kubelet_port: int = 0
+
+
+class Kubelets(Protocol):
+    """How a request to a kubelet begins."""
+
+    def of(self, cache: WatchCache, node: str) -> Kubelet | None:
+        """Return where the node serves its API; None where a gateway serves it, or nobody."""
+
+    def connect(self, kubelet: Kubelet, request: bytes) -> socket.socket:
+        """Return a connection on which ``request`` was sent. Raises OSError."""
+
+
+class TlsKubelets:
+    """Connects over mutual TLS, with the API server's client certificate."""
+
+    def __init__(self, files: TlsFiles, own: Own) -> None:
+        self._files, self._own = files, own
+        self._lock = threading.Lock()
+        self._made: tuple[Stamp, ssl.SSLContext] | None = None
+
+    def of(self, cache: WatchCache, node: str) -> Kubelet | None:
+        """Return where the node serves its API; None where a gateway serves it, or nobody.
+
+        Raises:
+            ServiceUnavailable: it names an address that requests must not be sent to.
+        """
+        lease = cache.get(LEASE.key("kube-node-lease", node))
+        if lease is not None and objects.annotations(lease.object).get(ENDPOINT):
+            return None
+        found = cache.get(NODE.key("", node))
+        return kubelet_of(found.object, self._own) if found is not None else None
+
+    def connect(self, kubelet: Kubelet, request: bytes) -> socket.socket:
+        """Return a connection on which ``request`` was sent. Raises OSError."""
+        plain = socket.create_connection((kubelet.address, kubelet.port), CONNECT_S)
+        try:
+            for level, option, value in SOCKET_OPTIONS:
+                plain.setsockopt(level, option, value)
+            connection = self._context().wrap_socket(plain, server_hostname=kubelet.address)
+            check_names(connection.getpeercert() or {}, kubelet)
+            connection.sendall(request)
+        except BaseException:
+            plain.close()
+            raise
+        return connection
+
+    def _context(self) -> ssl.SSLContext:
+        """Return the context for the files as they are now."""
+        files = (self._files.cert, self._files.key, self._files.ca)
+        with self._lock:
+            found = stamp(*files)
+            if self._made is None or found != self._made[0]:
+                context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(self._files.ca))
+                context.check_hostname = False  # one of several names will do: check_names
+                context.load_cert_chain(self._files.cert, self._files.key)
+                self._made = (found, context)
+            return self._made[1]
+
+
+def check_names(certificate: Mapping[str, object], kubelet: Kubelet) -> None:
+    """Raise ConnectionAbortedError unless the certificate is for the kubelet's address or node.
+
+    Python has checked that the cluster's authority signed it. Only alternative names count, and no wildcards.
+    """
+    given = certificate.get("subjectAltName", ())
+    names = {(str(kind), str(value)) for kind, value in given} if isinstance(given, tuple) else set()
+    wanted = {("IP Address", kubelet.address), ("DNS", kubelet.node), ("DNS", f"{kubelet.node}{NODE_DOMAIN}")}
+    if not names & wanted:
+        told = ", ".join(sorted(value for _, value in names)) or "nobody"
+        raise ConnectionAbortedError(
+            f"its certificate is for {told}; it must be for {kubelet.address} or {kubelet.node}"
+        )
+
+
+def kubelet_of(node: JsonObject, own: Own) -> Kubelet | None:
+    """Return where ``node`` serves its API, None where it does not say.
+
+    Raises:
+        ServiceUnavailable: it names an address that requests must not be sent to.
+    """
+    port = objects.dig(node, "status", "daemonEndpoints", "kubeletEndpoint", "Port")
+    if not isinstance(port, int) or not 0 < port <= _LARGEST_PORT:
+        return None
+    if port == own.kubelet_port and not is_virtual(node):
+        return None  # a machine of ours: that port leads to API servers
+    given = objects.status(node).get("addresses") or []
+    by_type = {str(each.get("type")): str(each.get("address") or "") for each in reversed(given)}
+    address = next((by_type[kind] for kind in _ADDRESSES if by_type.get(kind)), "")
+    if not address:
+        return None
+    why = non_special_ipv4(address) or _not_unicast(address)
+    if (address, port) == (own.address, own.port):
+        why = ["is this API server"]
+    if why:
+        text = f"node {objects.name(node)} says that its kubelet is at {address}:{port}: {address} {'; '.join(why)}"
+        raise ServiceUnavailable(f"error dialing backend: {text}")
+    return Kubelet(objects.name(node), address, port)
+
+
+def _not_unicast(address: str) -> list[str]:
+    found = ipaddress.IPv4Address(address)
+    return ["is no address of one machine"] if found.is_multicast or found.is_reserved else []
+
+
+def connected(kubelets: Kubelets | None, kubelet: Kubelet, request: bytes) -> socket.socket:
+    """Return the connection to the kubelet, set not to block.
+
+    Raises:
+        ServiceUnavailable: it cannot be reached, or has no certificate that may be believed.
+    """
+    if kubelets is None:
+        text = "this API server has no client certificate for kubelets (reconciler_client)"
+        raise ServiceUnavailable(f"error dialing backend: {text}")
+    try:
+        connection = kubelets.connect(kubelet, request)
+    except (OSError, ValueError) as error:
+        where = f"the kubelet of node {kubelet.node} at {kubelet.address}:{kubelet.port}"
+        raise ServiceUnavailable(f"error dialing backend: {where} cannot be reached: {error}") from error
+    with contextlib.suppress(OSError):
+        connection.setblocking(False)  # noqa: FBT003 - the standard library's signature
+    return connection
+
+
+class Told(NamedTuple):
+    """A whole answer."""
+
+    media: str
+    body: bytes
+
+
+def told(kubelets: Kubelets | None, kubelet: Kubelet, path: str) -> Told:
+    """Return what the kubelet answers to a GET of ``path``, all of it.
+
+    Raises:
+        ServiceUnavailable: it does not answer, or refuses.
+    """
+    connection = connected(kubelets, kubelet, request_bytes("GET", kubelet, Wanted(path)))
+    try:
+        connection.settimeout(ANSWER_S)
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        body = answer.read(_LARGEST + 1)
+    except (OSError, http.client.HTTPException) as error:
+        raise ServiceUnavailable(f"the kubelet of node {kubelet.node} did not answer {path}: {error}") from error
+    finally:
+        connection.close()
+    if answer.status != HTTPStatus.OK or len(body) > _LARGEST:
+        raise ServiceUnavailable(f"the kubelet of node {kubelet.node} answers {path} with {answer.status}")
+    return Told(answer.headers.get("Content-Type", "text/plain"), body)
+
+
+# --- what is asked -----------------------------------------------------------------------------------
+
+LOG_OPTIONS = ("follow", "previous", "timestamps", "sinceSeconds", "sinceTime", "tailLines", "limitBytes")
+_COMMAND = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+
+
+class Wanted(NamedTuple):
+    """A request to a kubelet: path and parameters."""
+
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+
+
+def log_wanted(pod: JsonObject, container: str, options: Mapping[str, str]) -> Wanted:
+    """Return what to ask for a log; ``options`` are PodLogOptions, checked."""
+    query = tuple((name, options[name]) for name in LOG_OPTIONS if options.get(name))
+    return Wanted(_path("containerLogs", pod, container), query)
+
+
+def command_wanted(pod: JsonObject, what: str, container: str, options: tuple[tuple[str, str], ...]) -> Wanted:
+    """Return what to ask for exec or attach; ``options`` are those for a gateway (pod_streams.py)."""
+    query = [(_COMMAND[name], "1") for name, value in options if name in _COMMAND and value == "true"]
+    query += [each for each in options if each[0] == "command"]
+    return Wanted(_path(what, pod, container), tuple(query))
+
+
+def forward_wanted(pod: JsonObject, options: tuple[tuple[str, str], ...]) -> Wanted:
+    """Return what to ask for a port-forward; ``options`` as for a command."""
+    return Wanted(_path("portForward", pod), tuple(("port", value) for name, value in options if name == "ports"))
+
+
+def _path(what: str, pod: JsonObject, *more: str) -> str:
+    return "/" + "/".join([what, *(quote(each, safe="") for each in (*objects.key(pod), *more))])
+
+
+def request_bytes(method: str, kubelet: Kubelet, wanted: Wanted, headers: Headers | None = None) -> bytes:
+    """Return the request; of the client's headers only those of the two upgrade protocols go along."""
+    target = f"{wanted.path}?{urlencode(wanted.query)}" if wanted.query else wanted.path
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {kubelet.node}", "User-Agent: minik8s-apiserver"]
+    upgrade = [f"{name}: {value}" for name in STREAM_HEADERS if headers is not None and (value := headers.get(name))]
+    lines += upgrade if any(each.startswith("Upgrade:") for each in upgrade) else ["Connection: close"]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
