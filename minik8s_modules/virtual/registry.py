@@ -19,6 +19,7 @@ Factory = Callable[[InitConfig], Provider]
 # module and attribute: what nobody asks for is not imported
 IN_TREE: dict[str, tuple[str, str]] = {
     "mock": ("minik8s_modules.virtual.providers.mock", "make"),
+    "simulated": ("minik8s_modules.virtual.providers.simulated", "make"),
     "slurm": ("minik8s_modules.virtual.providers.slurm.provider", "make"),
 }
 

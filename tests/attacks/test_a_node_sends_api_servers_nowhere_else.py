@@ -1,7 +1,7 @@
 """Attack: a node writes an address of somebody else into its status, and has API servers connect there as themselves.
 
 A node may write its own status, so ``kubectl exec`` in one of its Pods would lead to whatever it names: programs of the
-control plane that listen on the loopback, a cloud's metadata, the API server. Nothing is connected to at such addresses,
+control plane that listen on the loopback, a cloud's metadata, the API server. Nobody is called at such addresses,
 whoever asks; and a node writes the status of no other.
 """
 

@@ -170,3 +170,31 @@ def test_a_node_with_its_own_certificate_carries_itself(cluster: Cluster, virtua
         until(lambda: _phase(cluster, "one", space) == "gone")
     finally:
         daemon.stop()
+
+
+def test_simulated_nodes_take_a_deployment(cluster: Cluster, virtual: Daemon, space: str) -> None:
+    """A small form of a scale run: thirty nodes in one process, a Deployment spread over them, then gone."""
+    stages = [{"when": "created", "next": "running", "jitter": 0.5}]
+    capacity = {"cpu": "8", "memory": "32Gi", "pods": "20"}
+    row = {"name": "sim-{index}", "count": 30, "provider": "simulated", "labels": {"simulated": "yes"}}
+    daemon = _configure(cluster, "simulated", [{**row, "config": {**capacity, "stages": stages}}], lease_seconds=40)
+    daemon.start()
+    try:
+        until(lambda: all(_is_ready(cluster, f"sim-{index}") for index in range(30)))
+        template = {
+            "metadata": {"labels": {"app": "many"}},
+            "spec": {
+                "containers": [{"name": "app", "image": "x:1", "resources": {"requests": {"cpu": "1"}}}],
+                "tolerations": TOLERATED,
+                "nodeSelector": {"simulated": "yes"},
+            },
+        }
+        spec = {"replicas": 90, "selector": {"matchLabels": {"app": "many"}}, "template": template}
+        cluster.admin.create(DEPLOYMENT, {"metadata": {"name": "many", "namespace": space}, "spec": spec})
+        until(lambda: cluster.admin.get(DEPLOYMENT, "many", space)["status"].get("readyReplicas") == 90, 180)
+        used = {each["spec"]["nodeName"] for each in cluster.admin.list(POD, space).items}
+        assert len(used) >= 20, "they were not spread"
+        cluster.admin.patch(DEPLOYMENT, "many", space, {"spec": {"replicas": 0}})
+        until(lambda: not cluster.admin.list(POD, space).items, 180)
+    finally:
+        daemon.stop()
