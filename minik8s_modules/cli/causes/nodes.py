@@ -10,6 +10,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import LEASE, NODE, POD, POD_DISRUPTION_BUDGET
 from minik8s_modules.api.nodes.clocks import node_ahead, renewer_ahead
 from minik8s_modules.api.nodes.leaving import DEPARTED, leaving
+from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.slurm import UNAVAILABLE as SLURM_UNAVAILABLE
 from minik8s_modules.api.selectors import from_label_selector
@@ -48,6 +49,10 @@ def _ready(node: JsonObject) -> Iterator[Fault]:
     if ready is None:
         text = "it has not reported yet: no reconciler or no gateway attends it"
         yield Fault(text, "kubectl -n kube-system get leases")
+    elif ready.get("status") != "True" and is_virtual(node):
+        carried = "is the process that carries it running (minik8s-virtual), and does its provider answer?"
+        text = f"it is not ready: {ready.get('reason', '')}: {ready.get('message', '')} It is a virtual node: {carried}"
+        yield Fault(text, f"kubectl -n {NODE_LEASES} get lease {name} -o yaml")
     elif ready.get("status") != "True":
         text = f"it is not ready: {ready.get('reason', '')}: {ready.get('message', '')}"
         yield Fault(text, f"minik8s drift {name}")  # it says what ssh and the node's modules say

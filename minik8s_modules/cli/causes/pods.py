@@ -24,6 +24,7 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.api.nodes.node_affinity import matches_node
 from minik8s_modules.api.nodes.taints import untolerated
+from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.api.pods.pod_references import references
@@ -124,7 +125,8 @@ def _stuck(pod: JsonObject, around: Around) -> Iterator[Fault]:
         late = int((around.now - end).total_seconds())
         where = f" on node {objects.spec(pod)['nodeName']}" if objects.spec(pod).get("nodeName") else ""
         text = f"it should have been gone {late} s ago, at the end of its grace period, and has not ended{where}"
-        yield Fault(text, f"minik8s drift {objects.spec(pod).get('nodeName') or ''}".strip())
+        node = around.get(NODE, name) if (name := str(objects.spec(pod).get("nodeName") or "")) else None
+        yield Fault(text, why(NODE, name) if node is not None and is_virtual(node) else f"minik8s drift {name}".strip())
 
 
 def _unserved(pod: JsonObject) -> Iterator[Fault]:

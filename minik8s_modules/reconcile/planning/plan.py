@@ -52,6 +52,7 @@ from minik8s_modules.reconcile.planning.simulated_policies import ImaginedPolici
 from minik8s_modules.reconcile.planning.simulated_services import Cluster, Foreseen, addresses, foresee, with_services
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, Question, hypothesis
 from minik8s_modules.reconcile.planning.standalone_plans import Foretold, driver_secrets, foretell, mounted_of, reading
+from minik8s_modules.reconcile.planning.virtual_pods import on_virtual_nodes
 from minik8s_modules.reconcile.pods.desired import assemble
 from minik8s_modules.reconcile.pods.node_admission import arriving_beside
 from minik8s_modules.reconcile.pods.observed import NOTHING, ObservedPod
@@ -184,6 +185,7 @@ class Planner:
             answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
             notes = [*found.messages, *cluster.foretold.notes, *awaiting(seen), *(policies.notes() if policies else ())]
             notes += mesh_notes(question, seen, cluster) if told is None else []
+            notes += on_virtual_nodes(found.pods, cluster.nodes)
             answer = joined(names, answers, notes, found.order)
         others = {name: self._foretold(name, future, cluster) for name in sorted(question.others)}
         return answer | ({"others": others} if others else {})
