@@ -59,7 +59,7 @@ def declare(commands: Subparsers) -> None:
 def run(_client: ApiClient, options: argparse.Namespace) -> int:
     """Become the node's program; returns only when the command line is wrong."""
     argv = program(options)
-    token = _token(options)
+    token = token_text(options)
     if token:
         reading, writing = os.pipe()
         os.write(writing, token.encode())
@@ -116,7 +116,8 @@ def server_url(text: str) -> str:
     return f"https://{host}:{port}"
 
 
-def _token(options: argparse.Namespace) -> str:
+def token_text(options: argparse.Namespace) -> str:
+    """Return the token that the options give or name, "" for none. Raises UsageError."""
     text = options.token
     path = options.token_file
     if path:

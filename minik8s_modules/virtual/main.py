@@ -20,11 +20,11 @@ from minik8s_modules.client.kubeconfig import Access
 from minik8s_modules.runtime.metrics_readers import configured_server
 from minik8s_modules.streams.listener import CALLER
 from minik8s_modules.virtual.carrying import Carrier, Options
+from minik8s_modules.virtual.joining import USER_AGENT
 from minik8s_modules.virtual.nodes.controller import LEASE_S, PING_S, STATUS_S, Timing
 from minik8s_modules.virtual.serving.server import Files, KubeletServer
 from minik8s_modules.virtual.wishes import wishes_of
 
-USER_AGENT = "minik8s-virtual"
 _NODE_USER = "system:node:"
 
 

@@ -6,9 +6,14 @@ The daemon has its own identity, and so its own rights. virtual-kubelet's end-to
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 
@@ -17,6 +22,9 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, LEASE, NODE, POD, SECRET
 from minik8s_modules.api.objects import JsonObject
 from tests.integration.control.conftest import Cluster, Daemon, pod
+from tests.support.etcd import free_port
+from tests.support.pki import write_kubeconfig
+from tests.support.servers.signer import Signer
 from tests.support.waiting import until
 
 TOLERATED = [{"key": "virtual-kubelet.io/provider", "operator": "Exists"}]
@@ -155,8 +163,6 @@ def test_a_node_with_its_own_certificate_carries_itself(cluster: Cluster, virtua
     """Node authorization suffices for one node: it sees its own Pods, and what they name."""
     certificate = cluster.server.identity(f"system:node:{OTHER}", "system:nodes")
     kubeconfig = cluster.folder / "alone.kubeconfig"
-    from tests.support.pki import write_kubeconfig  # noqa: PLC0415 - one test of many
-
     write_kubeconfig(kubeconfig, cluster.server.url, cluster.server.authority.ca, certificate)
     daemon = _configure(cluster, "alone", [{"name": OTHER, "provider": "mock"}], kubeconfig=str(kubeconfig)).start()
     try:
@@ -170,6 +176,52 @@ def test_a_node_with_its_own_certificate_carries_itself(cluster: Cluster, virtua
         until(lambda: _phase(cluster, "one", space) == "gone")
     finally:
         daemon.stop()
+
+
+def test_a_node_joins_by_a_token(cluster: Cluster, daemon: Daemon, tmp_path: Path) -> None:
+    """As a machine does: the token buys its certificates; started again it needs none, and no process shows it."""
+    signer = Signer(cluster.server, tmp_path).start()
+    port = free_port()
+    try:
+        printed = until(lambda: _minik8s(cluster, "token", "create", "--print-join-command").split())
+        words = printed[printed.index("-j") : printed.index("-c")]
+        token = words[words.index("--token") + 1]
+        own = ["--state-dir", str(tmp_path / "joined"), "--listen", f"127.0.0.1:{port}"]
+        argv = [sys.executable, "-m", "minik8s_modules.cli.main", "virtual-node", "--provider", "mock"]
+        argv += ["--node-name", "joined", *own]
+        with (tmp_path / "log").open("ab") as log, subprocess.Popen([*argv, *words], stderr=log) as process:
+            try:
+                until(lambda: _is_ready(cluster, "joined"))
+                assert token not in " ".join(psutil.Process(process.pid).cmdline())
+                assert _served_name(cluster, port) == "joined.node.minik8s.internal"
+            finally:
+                process.terminate()
+                assert process.wait(30) == 0, (tmp_path / "log").read_text()
+        cluster.admin.delete(NODE, "joined")
+        again = [*argv, "-j", words[words.index("-j") + 1]]
+        with subprocess.Popen(again) as process:
+            try:
+                until(lambda: _is_ready(cluster, "joined"))
+            finally:
+                process.terminate()
+    finally:
+        signer.kill()
+
+
+def _minik8s(cluster: Cluster, *words: str) -> str:
+    argv = [sys.executable, "-m", "minik8s_modules.cli.main", f"--kubeconfig={cluster.server.kubeconfig}", *words]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60).stdout
+
+
+def _served_name(cluster: Cluster, port: int) -> str:
+    """Return the name that the certificate of a node's HTTP API is for; the cluster's authority has signed it."""
+    context = cluster.server.context(cluster.server.admin)
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=60) as plain,
+        context.wrap_socket(plain, server_hostname="joined.node.minik8s.internal") as connection,
+    ):
+        certificate = connection.getpeercert() or {}
+    return str(dict(certificate["subjectAltName"])["DNS"])  # type: ignore[arg-type]
 
 
 def test_simulated_nodes_take_a_deployment(cluster: Cluster, virtual: Daemon, space: str) -> None:
