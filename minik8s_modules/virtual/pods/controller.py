@@ -290,7 +290,7 @@ class PodController:
         if pod is None or objects.uid(pod) != uid or not objects.is_deleting(pod):
             return
         if is_running(pod):
-            log.warning("%s is taken away although its containers have not ended within its grace", key)
+            log.warning("%s is taken away while its status says that a container runs", key)
         try:
             self._client.delete(POD, key.name, key.namespace, grace_s=0, uid=uid)
         except (NotFound, Conflict):
