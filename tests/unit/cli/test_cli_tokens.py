@@ -43,14 +43,14 @@ def test_the_program_is_given_everything_but_the_token():
     assert words[1:3] == ["-m", "minik8s_modules.reconcile.standalone.startup"]
     assert {"--node=n1", "--server=https://192.0.2.1:6443", "--config=f", f"--pin={pin}"} <= set(words)
     assert not any("0123456789abcdef" in word for word in words)
-    assert joining._token(given) == "abcdef.0123456789abcdef"
+    assert joining.token_text(given) == "abcdef.0123456789abcdef"
 
 
 @pytest.mark.parametrize("change", [["--ca-hash", "sha256:12"], ["--token", "nonsense"]])
 def test_a_hash_or_token_of_another_form_is_refused(change: list[str]):
     given = parse(["reconciler", "-j", "192.0.2.1", *change])
     with pytest.raises(UsageError):
-        (joining.program(given), joining._token(given))
+        (joining.program(given), joining.token_text(given))
 
 
 @pytest.mark.parametrize(
