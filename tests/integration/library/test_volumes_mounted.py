@@ -69,6 +69,20 @@ def test_a_mount_is_made_once_healed_and_taken_away(node: TestNode, server: dict
     assert not Path(node.state_dir, "pods", UID).exists()
 
 
+def test_a_busy_mount_is_taken_away_and_ends_with_its_last_user(node: TestNode, server: dict[str, Any]) -> None:
+    """A program of the machine's that stands in the volume keeps no Pod, and loses nothing that it has open."""
+    node.run("volumes", {KEY: server})
+    place = point(node)
+    with Path(place, "file").open("w") as held, subprocess.Popen(["sleep", "60"], cwd=place) as stands:
+        held.write("text")
+        held.flush()
+        assert not node.run("volumes", {})["errors"]
+        assert mounts.at(place, mounts.mounts()) == []
+        assert not Path(place).exists()
+        assert Path(f"/proc/{stands.pid}/cwd/file").read_text() == "text"
+        stands.kill()
+
+
 def test_what_is_in_an_unmounted_mount_point_is_not_deleted(node: TestNode, server: dict[str, Any]) -> None:
     node.run("volumes", {KEY: server})
     mounts.unmount(point(node))

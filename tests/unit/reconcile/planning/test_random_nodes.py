@@ -198,7 +198,9 @@ class Dice:
 
     def _disk(self, _name: str) -> JsonObject:
         policy = self._dice.choice(["Retain", "Delete"])
-        return {"provisioner": "minik8s.io/hostpath", "reclaimPolicy": policy, "parameters": {"node": NAME}}
+        sizes = {"quota": "project"} if policy == "Retain" else {}
+        parameters = {"node": NAME, **sizes}
+        return {"provisioner": "minik8s.io/hostpath", "reclaimPolicy": policy, "parameters": parameters}
 
     def _volume(self, name: str) -> JsonObject:
         source = {"nfs": {"server": "192.0.2.1", "path": "/srv"}} if name == "nfs" else {"local": {"path": "/mnt"}}
