@@ -1,4 +1,4 @@
-"""Workloads as figures: Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs, autoscalers, budgets."""
+"""Workloads as figures: Deployments and all else that makes Pods, autoscalers, budgets, RollingUpdates."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from minik8s_modules.api.kinds import (
     JOB,
     POD_DISRUPTION_BUDGET,
     REPLICA_SET,
+    ROLLING_UPDATE,
     STATEFUL_SET,
 )
 from minik8s_modules.api.objects import JsonObject
@@ -33,6 +34,13 @@ _OBSERVED = number("status", "observedGeneration", default=0.0)
 
 def _status(name: str) -> RowsOf:
     return number("status", name, default=0.0)
+
+
+def _phase(obj: JsonObject) -> Rows:
+    return [((str(objects.status(obj).get("phase") or "Pending"),), 1.0)]
+
+
+_BATCH = moment("status", "batchStartTime")
 
 
 def _revision(field: str) -> RowsOf:
@@ -244,4 +252,16 @@ BUDGETS = Table(
         ),
     ),
 )
-WORKLOADS = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS, AUTOSCALERS, BUDGETS)
+ROLLING_UPDATES = Table(
+    ROLLING_UPDATE,
+    named("rollingupdate"),
+    (
+        gauge("minik8s_rollingupdate_pods", "Pods that it replaces.", (), _status("total")),
+        gauge("minik8s_rollingupdate_updated_pods", "Those that run with the new spec.", (), _status("updated")),
+        gauge("minik8s_rollingupdate_status_phase", "1 for the phase it is in.", ("phase",), _phase),
+        gauge("minik8s_rollingupdate_batch_start_time", "When the last batch began, in Unix seconds.", (), _BATCH),
+    ),
+)
+WORKLOADS = (
+    DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS, AUTOSCALERS, BUDGETS, ROLLING_UPDATES,
+)  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api.kinds import DEPLOYMENT, NODE, POD, RESOURCE_QUOTA
+from minik8s_modules.api.kinds import DEPLOYMENT, NODE, POD, RESOURCE_QUOTA, ROLLING_UPDATE
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.monitoring.families.family import lines
 from minik8s_modules.monitoring.object_metrics import TABLES, ObjectMetrics
@@ -63,6 +63,14 @@ def test_a_pod_has_its_lines(line: str):
     assert line in told(POD, POD_OBJECT)
 
 
+def test_a_rolling_update_tells_how_far_it_is():
+    status = {"phase": "Running", "total": 3, "updated": 1, "batchStartTime": "1970-01-01T00:01:00Z"}
+    found = told(ROLLING_UPDATE, {"metadata": {"name": "u", "namespace": "n"}, "spec": {}, "status": status})
+    assert 'minik8s_rollingupdate_updated_pods{namespace="n",rollingupdate="u"} 1.0' in found
+    assert 'minik8s_rollingupdate_status_phase{namespace="n",rollingupdate="u",phase="Running"} 1.0' in found
+    assert 'minik8s_rollingupdate_batch_start_time{namespace="n",rollingupdate="u"} 60.0' in found
+
+
 def test_a_deployment_that_has_no_status_yet_has_zeros():
     found = told(DEPLOYMENT, {"metadata": {"name": "d", "namespace": "n", "generation": 1}, "spec": {"replicas": 2}})
     assert 'kube_deployment_spec_replicas{namespace="n",deployment="d"} 2.0' in found
@@ -101,7 +109,7 @@ def test_names_follow_prometheus_rules_and_are_there_once():
     assert len(names) == len(set(names)) > 90
     for table in TABLES:
         for family in table.families:
-            assert re.fullmatch(r"kube_[a-z_]+", family.name)
+            assert re.fullmatch(r"(kube|minik8s)_[a-z_]+", family.name)
             assert family.help.endswith(".")
             assert (family.type == "counter") == family.name.endswith("_total"), family.name
             assert not set(family.labels) & {"namespace", "le", "quantile", "job", "instance"}, family.name
