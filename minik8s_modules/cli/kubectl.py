@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -22,6 +23,9 @@ from minik8s_modules.client.bearer import in_cluster
 from minik8s_modules.client.kubeconfig import ADMIN_KUBECONFIG, is_chosen
 
 INSTALLED = Path("/opt/minik8s/bin/kubectl")
+MOST_BYTES = 64 << 20
+"""Of an answer that a Pod gives: the configuration of a sidecar with 1,000 Services has some 10 MB."""
+_MOST_ERROR_BYTES = 64 << 10
 
 
 def find() -> str:
@@ -104,16 +108,42 @@ def lines_of(argv: Sequence[str], timeout_s: float | None = None) -> list[str]:
 
 
 def output_of(argv: Sequence[str], timeout_s: float) -> str:
-    """Return what kubectl prints.
+    """Return what kubectl prints; what a Pod makes it print has an end, in bytes and in time.
 
     Raises:
-        SubprocessError: it took longer.
-        ValueError: it refused; the message is what it says.
+        ValueError: it refused, and the message is what it says; it took longer; or it printed more than ``MOST_BYTES``.
     """
-    done = _run(argv, timeout_s)
-    if done.returncode:
-        raise ValueError(done.stderr.strip())
-    return done.stdout
+    words = [find(), *argv]
+    process = subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    told: list[bytes] = []
+
+    def hear(errors: BinaryIO) -> None:
+        told.append(errors.read(_MOST_ERROR_BYTES))
+        while errors.read(_MOST_ERROR_BYTES):
+            continue
+
+    assert process.stdout is not None  # noqa: S101 - both are pipes, as was asked for above
+    assert process.stderr is not None  # noqa: S101
+    hearing = threading.Thread(target=hear, args=(process.stderr,), daemon=True)
+    patience = threading.Timer(timeout_s, process.kill)
+    for each in (hearing, patience):
+        each.start()
+    try:
+        found = process.stdout.read(MOST_BYTES + 1)
+        if len(found) > MOST_BYTES:
+            process.kill()
+        code = process.wait()
+    finally:
+        process.kill()
+        patience.cancel()
+        hearing.join()
+        process.stdout.close()
+        process.stderr.close()
+    if len(found) > MOST_BYTES:
+        raise ValueError(f"its answer has more than {MOST_BYTES} bytes")
+    if code:
+        raise ValueError(told[0].decode(errors="replace").strip() or f"no answer within {timeout_s:g} s")
+    return found.decode(errors="replace")
 
 
 def _run(argv: Sequence[str], timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:

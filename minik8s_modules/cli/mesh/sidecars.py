@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -110,7 +109,7 @@ def asking(given: argparse.Namespace) -> Ask:
         try:
             text = kubectl.output_of([*connection, *words, *wget], _PATIENCE_S)
             return json.loads(text)
-        except (ValueError, subprocess.SubprocessError) as error:
+        except ValueError as error:
             raise Unanswered(f"the sidecar of Pod {key.name} cannot be asked: {error}") from error
 
     return ask

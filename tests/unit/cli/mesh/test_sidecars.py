@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,6 +86,27 @@ def test_it_is_asked_by_exec_over_the_connection_that_was_named(monkeypatch: pyt
     assert asked[0][:7] == ["--kubeconfig", "/k", "exec", "-n", "shop", "client", "-c"]
     with pytest.raises(Unanswered):
         ask(POD, "/x")
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo no such pod >&2; exit 1", "no such pod"),
+        ("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done", "more than 1000 bytes"),
+        ("while :; do echo e >&2; done", "no answer within|e"),
+        ("exec sleep 100", "no answer within 1 s"),
+    ],
+)
+def test_a_pod_that_never_ends_is_not_listened_to_for_ever(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, said: str
+):
+    program = tmp_path / "kubectl"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(kubectl, "find", lambda: str(program))
+    monkeypatch.setattr(kubectl, "MOST_BYTES", 1000)
+    with pytest.raises(ValueError, match=said):
+        kubectl.output_of(["exec"], 1.0)
 
 
 def test_a_path_has_a_route_as_envoy_compares_them():
