@@ -48,6 +48,7 @@ ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integratio
 # control plane that dies in the middle of a change (test_control_planes has one, integration/services has rollouts),
 # and ways without a tunnel (integration/library has them, by the same kernel); of IPVS, what integration/services asks
 # of rules by the section alone, and of Services on pods by nftables; of slow pods, how late the others are.
+# A login machine of a Slurm that is away for as long as ssh takes to see it; a Slurm that is away is in the same room.
 # A second run of site.yml on several machines and of `node add`: .ci/run has the first on this machine, with the same
 # roles. Real Envoys under load, for which a program of 37 MB is fetched: control/test_rolling_updates_real.py has the
 # other side of their streams. Machines that come and go while one of the control plane is dead: membership has the
@@ -63,6 +64,7 @@ NIGHTLY = [
     "integration/fuzz/test_mutated_manifests.py",
     "integration/fuzz/test_schemathesis.py",
     "integration/reconcile/test_waves.py",
+    "integration/slurm/test_slurm_login_away.py",
     "integration/lab",
     "integration/mesh",
     "e2e/clients/test_go_clients.py",

@@ -35,8 +35,8 @@ short_description: The ssh connection, with modules run by a warm interpreter on
 description:
   - Modules run in forks of one interpreter, which stays for O(warm_idle_s) after its last call and is reached through
     the connection's own master. Everything else is as with C(ssh), whose options it has.
-  - The interpreter is root's, by one C(sudo) where the login user is not. Tasks need no C(become),
-    and those that have it lose nothing, where it is C(sudo) to root without a password.
+  - The interpreter is root's, by one C(sudo) where the login user is not, unless O(warm_as_root=false). Tasks need no
+    C(become), and those that have it lose nothing, where it is C(sudo) to root without a password.
   - An unknown or changed host key ends the connection, whatever the user's configuration says.
 author: the minik8s authors
 options:
@@ -107,7 +107,7 @@ class Connection(SshConnection):  # type: ignore[misc]  # ansible is not typed
         found = directory.lstat()
         if found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise AnsibleConnectionFailure(f"{directory} must be ours and closed to others: chmod 700, or remove it")
-        names = ("host", "port", "remote_user", "warm_directory", "warm_python")
+        names = ("host", "port", "remote_user", "warm_directory", "warm_python", "warm_as_root")
         node = "|".join(str(self.get_option(name)) for name in names)
         version = client.server_path("").encode()  # of all its source
         return directory / f"warm-{hashlib.sha256(node.encode() + version).hexdigest()[:16]}.sock"

@@ -31,6 +31,12 @@ options:
     default: /run/minik8s-warm-{uid}
     env: [{name: MINIK8S_WARM_DIRECTORY}]
     vars: [{name: minik8s_warm_directory}]
+  warm_as_root:
+    description: Whether the interpreter is root's where the login user is not. For a user who may not become root it
+      is the user's own, in a O(warm_directory) that this user can make, such as C(/tmp/minik8s-warm-{uid}).
+    type: bool
+    default: true
+    vars: [{name: minik8s_warm_as_root}]
   warm_idle_s:
     description: Seconds after its last call when the interpreter exits.
     type: float

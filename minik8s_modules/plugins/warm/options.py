@@ -22,11 +22,14 @@ def is_plain(command: str) -> bool:
 def is_for_root(connection: Any, command: str) -> bool:
     """Return whether ``command`` only starts the interpreter: as the login user, or as root by sudo without a password.
 
-    Both are what the warm interpreter is for, which is root's in any case.
+    Both are what the warm interpreter is for, which is root's in any case, or the login user's (``warm_as_root``), for
+    whom nobody becomes root by it.
     """
     become = connection.become
     if become is None:
         return is_plain(command)
+    if not connection.get_option("warm_as_root"):
+        return False
     if become.get_option("become_user") not in (None, "root"):
         return False
     before, wrapped, inner = command.partition(f"{become.success} ; ") if become.success else (command, "", "")
@@ -52,11 +55,13 @@ def idle_s(connection: Any) -> float:
 
 
 def root_command(connection: Any, uid: int) -> list[str]:
-    """Return the argv that runs a script from standard input as root.
+    """Return the argv that runs a script from standard input as root, or as the user where that is asked for.
 
     For any other user this is the one sudoers command:
     ``minik8s-node ALL=(root) NOPASSWD: /usr/bin/python3 -I -``
     """
     argv = [python(connection), "-I", "-"]
+    if uid != 0 and not connection.get_option("warm_as_root"):
+        return argv
     # SUDO_UID tells the server who called; in a root shell that sudo opened it would be another user's
     return ["/usr/bin/env", "-u", "SUDO_UID", *argv] if uid == 0 else ["sudo", "-n", *argv]

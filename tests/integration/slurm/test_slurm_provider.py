@@ -182,8 +182,10 @@ def test_while_slurm_is_away_jobs_stay_as_they_were_and_the_node_says_so(slurm: 
     provider.close()
 
 
-def test_by_ansible_over_ssh_nothing_of_ours_stays_on_the_login_machine(slurm: Slurm, tmp_path: Path):
-    inventory = slurm.inventory()
+@pytest.mark.parametrize("how", ["ssh", "warm_ssh"])
+def test_by_ansible_over_ssh_nothing_of_ours_stays_on_the_login_machine(slurm: Slurm, tmp_path: Path, how: str):
+    warm = {"minik8s_warm_as_root": False, "minik8s_warm_directory": "/tmp/minik8s-warm-{uid}"}
+    inventory = slurm.inventory(ansible_connection=how, **warm)
     told = {"inventory": str(inventory), "partition": "batch", "completed": "/var/log/slurm/jobcomp.txt", "period_s": 1}
     provider = SlurmProvider(InitConfig("over-ssh", NoResources(), told, state_dir=str(tmp_path / "state")))
     given = pod("one", ["sh", "-c", "echo over ssh; sleep 600"], container={"env": [{"name": "A", "value": "seen"}]})
@@ -192,9 +194,9 @@ def test_by_ansible_over_ssh_nothing_of_ours_stays_on_the_login_machine(slurm: S
     until(lambda: b"".join(provider.get_container_logs("default", "one", "app", LOG)) == b"over ssh\n")
     assert "seen" not in slurm.run(["ps", "-eo", "args"])
     provider.delete_pod(given)
-    provider.close()
     with pytest.raises(NotFound):
         provider.get_pod("default", "one")
     until(lambda: not slurm.run(["squeue", "-h", "-t", "R,PD", "-o", "%i"]))
+    provider.close()
     names = slurm.run(["find", f"/home/{STUDENT}", "-mindepth", "1", "-maxdepth", "1", "-printf", "%f "]).split()
     assert set(names) <= {".ansible", ".minik8s"}

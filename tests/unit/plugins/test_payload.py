@@ -100,6 +100,15 @@ def test_root_takes_no_sudo_and_another_user_exactly_one_command() -> None:
     assert options.root_command(Connection(), 0)[-3:] == ["/usr/bin/python3", "-I", "-"]
 
 
+def test_a_user_who_may_not_become_root_stays_who_it_is() -> None:
+    told = {"warm_python": "auto", "warm_as_root": False}
+    connection = SimpleNamespace(get_option=told.get, become=None)
+    assert options.root_command(connection, 1000) == ["/usr/bin/python3", "-I", "-"]
+    assert options.is_for_root(connection, "/usr/bin/python3")
+    connection.become = SimpleNamespace(get_option={}.get, success="", name="sudo")
+    assert not options.is_for_root(connection, "/usr/bin/python3"), "a task that becomes root goes the plain way"
+
+
 @pytest.mark.parametrize(
     ("chosen", "ours"),
     [
@@ -112,7 +121,7 @@ def test_root_takes_no_sudo_and_another_user_exactly_one_command() -> None:
 def test_of_become_only_sudo_to_root_without_a_password_is_taken_over(chosen: dict[str, str], ours: bool) -> None:  # noqa: FBT001
     become = become_loader.get("sudo")
     become.set_options(direct=chosen)
-    connection = SimpleNamespace(become=become)
+    connection = SimpleNamespace(become=become, get_option={"warm_as_root": True}.get)
     assert options.is_for_root(connection, "/usr/bin/python3") is (become.get_option("become_user") in (None, "root"))
     shell = shell_loader.get("sh")
     assert options.is_for_root(connection, become.build_become_command("/usr/bin/python3", shell)) is ours

@@ -19,10 +19,10 @@ SUBMIT_S = 30.0
 UNAVAILABLE = "SlurmUnavailable"
 NAME = "minik8s-"
 MARK = "minik8s:"
-LIVE = frozenset({
-    "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "RESIZING", "REQUEUED", "REQUEUE_FED",
-    "REQUEUE_HOLD", "SPECIAL_EXIT", "STAGE_OUT", "SIGNALING", "STOPPED", "RESV_DEL_HOLD",
-})  # fmt: skip
+WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+LIVE = WAITING | {
+    "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "RESIZING", "STAGE_OUT", "SIGNALING", "STOPPED",
+}  # fmt: skip
 """States of squeue(1) in which a job has not ended, and may run again."""
 _AWAY = ("Unable to contact slurm controller", "Socket timed out", "Zero Bytes were transmitted", "munge")
 _QUEUE = "%i|%T|%N|%V|%S|%e|%r|%j|%k"  # id, state, nodes, submitted, started, ended, reason, name, comment
@@ -159,6 +159,8 @@ def parse_queue(text: str, owner: str) -> dict[str, list[Job]]:
         if uid:
             submitted, started, ended = ("" if told in _NO_TIME else told + "Z" for told in row[3:6])
             node = "" if row[2] == "(null)" else row[2]
+            # of a job that waits or runs, Slurm tells when it expects it to start or end, which is news each time
+            started, ended = "" if row[1] in WAITING else started, "" if row[1] in LIVE else ended
             found.setdefault(uid, []).append(Job(int(row[0]), row[1], node, submitted, started, ended, row[6]))
     return {uid: sorted(jobs) for uid, jobs in found.items()}
 

@@ -32,7 +32,7 @@ FIRST_LOOK_S = 30.0
 SHORTEST_S = 1.0
 PARTITION_S = 30.0
 CLEANUP_S = 300.0
-LAST_PASS_S = 5.0
+LAST_PASS_S = 15.0  # what is not said then is found by the next process: the cluster has no such Pod any more
 MISSING = "CreateContainerConfigError"
 GROWTH = 1.5
 
