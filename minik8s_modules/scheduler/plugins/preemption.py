@@ -109,11 +109,10 @@ class DefaultPreemption(InTree):
 
     def _found(self, state: CycleState, pod: PodInfo, node: NodeInfo, known: dict[str, _Judged]) -> _Found:
         """Return what preempting on a node comes to, as it is known where that still holds."""
-        beside = self.handle.snapshot().nominated.get(node.name, ())
-        if any(one.key == pod.key for one in beside):
+        judged, beside = known.get(node.name), self.handle.snapshot().nominated.get(node.name, ())
+        if beside and any(one.key == pod.key for one in beside):
             return self._on_node(state, pod, node)  # it does not stand in its own way
-        expected = tuple(one.shape.key for one in beside)
-        judged = known.get(node.name)
+        expected = tuple(one.shape.key for one in beside) if beside else ()
         if judged is None or judged.node is not node or judged.expected != expected:
             known[node.name] = judged = _Judged(node, expected, self._on_node(state, pod, node))
         return judged.found
