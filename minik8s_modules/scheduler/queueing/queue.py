@@ -28,6 +28,8 @@ from minik8s_modules.scheduler.framework.points import Event, Queued, Wake
 
 LEFT_OVER_S = 300.0  # scheduling_queue.go, DefaultPodMaxInUnschedulablePodsDuration
 Less = Callable[[Queued, Queued], bool]
+Told = Callable[[str, str], None]
+_FAILED = "ScheduleAttemptFailure"
 
 
 @dataclass(eq=False)
@@ -73,6 +75,7 @@ class SchedulingQueue:
         less: the order, by the QueueSort plugin.
         gate: returns why only a change of the pod itself can make it be tried ("" when it may be); never waits.
         wakes: by which events a refusal of a pod by a plugin may end.
+        told: is told of each pod that comes to a place, and by which event; never waits.
         backoff_s: the first back-off and the longest.
     """
 
@@ -83,7 +86,9 @@ class SchedulingQueue:
         gate: Callable[[PodInfo], str],
         wakes: Callable[[PodInfo, str], Sequence[Wake]],
         backoff_s: tuple[float, float] = (1.0, 10.0),
+        told: Told = lambda _place, _event: None,
     ) -> None:
+        self._told = told
         self._clock, self._less, self._gate, self._wakes, self._backoff_s = clock, less, gate, wakes, backoff_s
         self._changed = threading.Condition(threading.RLock())
         self._entries: dict[Key, Entry] = {}
@@ -112,9 +117,10 @@ class SchedulingQueue:
             if why := self._gate(pod):
                 self._leave(entry)
                 entry.place = "gated"
+                self._told("gated", "PodAdd")
                 return why
             if entry.place in {"", "gated"}:
-                self._activate(entry)
+                self._activate(entry, "PodAdd")
             return ""
 
     def update(self, pod: PodInfo) -> str:
@@ -125,7 +131,7 @@ class SchedulingQueue:
                 return self.add(pod)
             entry.pod = pod
             if entry.place == "waiting":
-                self._requeue(entry)
+                self._requeue(entry, "PodUpdate")
             elif entry.place == "flying":
                 entry.changed = True
             return ""
@@ -177,10 +183,11 @@ class SchedulingQueue:
                 return
             entry.plugins, entry.failed_at = plugins, self._clock.monotonic()
             if entry.changed or any(self._helps(entry, *event) for event in happened):
-                self._requeue(entry)
+                self._requeue(entry, _FAILED)
             else:
                 entry.place = place
                 self._waiting[entry.key] = entry
+                self._told("unschedulable" if place == "waiting" else place, _FAILED)
 
     def again(self, entry: Entry) -> None:
         """Take back a pod whose attempt failed; it is tried again after its back-off."""
@@ -188,7 +195,7 @@ class SchedulingQueue:
             self._land(entry)
             if self._entries.get(entry.key) is entry:
                 entry.failed_at = self._clock.monotonic()
-                self._requeue(entry)
+                self._requeue(entry, _FAILED)
 
     def move(self, event: Event, old: Any, new: Any) -> None:
         """Try the pods again that ``event`` may help."""
@@ -196,7 +203,7 @@ class SchedulingQueue:
             if self._flying:
                 self._events.append((event, old, new))
             for entry in [one for one in self._waiting.values() if self._helps(one, event, old, new)]:
-                self._requeue(entry)
+                self._requeue(entry, f"{event.resource}{event.action}")
 
     def freed(self, pod: PodInfo, nodes: Iterable[str]) -> None:
         """Try the pods again that the room may help which ``pod`` held on ``nodes`` without being bound there."""
@@ -209,21 +216,21 @@ class SchedulingQueue:
         with self._changed:
             entry = self._entries.get(key)
             if entry is not None and entry.place in {"waiting", "backoff"}:
-                self._activate(entry)
+                self._activate(entry, "ForceActivate")
 
     def retry(self, key: Key) -> None:
         """Try a pod that waits after its back-off."""
         with self._changed:
             entry = self._waiting.get(key)
             if entry is not None:
-                self._requeue(entry)
+                self._requeue(entry, "ForceActivate")
 
     def flush(self) -> None:
         """Try the pods again that have waited for five minutes."""
         with self._changed:
             now = self._clock.monotonic()
             for entry in [one for one in self._waiting.values() if now - one.failed_at >= LEFT_OVER_S]:
-                self._requeue(entry)
+                self._requeue(entry, "UnschedulableTimeout")
 
     def close(self) -> None:
         """Hand out no more."""
@@ -255,27 +262,29 @@ class SchedulingQueue:
         while self._backoff and self._backoff[0][0] <= now:
             _, ticket, entry = heapq.heappop(self._backoff)
             if entry.place == "backoff" and entry.ticket == ticket:
-                self._activate(entry)
+                self._activate(entry, "BackoffComplete")
         while self._active:
             found = heapq.heappop(self._active)
             if found.entry.place == "active" and found.entry.ticket == found.ticket:
                 return found.entry
         return None
 
-    def _activate(self, entry: Entry) -> None:
+    def _activate(self, entry: Entry, event: str) -> None:
         self._leave(entry)
+        self._told("active", event)
         entry.place, entry.ticket = "active", next(self._tickets)
         heapq.heappush(self._active, _Sorted(entry, entry.ticket, self._less))
         self._changed.notify_all()
 
-    def _requeue(self, entry: Entry) -> None:
+    def _requeue(self, entry: Entry, event: str) -> None:
         """Queue a pod that was tried before, once its back-off has passed."""
         self._leave(entry)
         first, most = self._backoff_s
         due = entry.failed_at + min(first * 2 ** min(entry.attempts - 1, 30), most)
         if due <= self._clock.monotonic():
-            self._activate(entry)
+            self._activate(entry, event)
             return
+        self._told("backoff", event)
         entry.place, entry.ticket = "backoff", next(self._tickets)
         heapq.heappush(self._backoff, (due, entry.ticket, entry))
         self._changed.notify_all()

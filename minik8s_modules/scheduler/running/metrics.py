@@ -29,12 +29,19 @@ class Counts:
         )
         summary = "Pods that wait, by the plugins that refused them."
         made.gauge("scheduler_unschedulable_pods", summary, ("plugin", "profile"), self._refused)
+        self._incoming = made.counter(
+            "scheduler_queue_incoming_pods", "Pods that came to a place in the queue, by event.", ("queue", "event")
+        )
         self._queue: SchedulingQueue | None = None
         made.gauge("scheduler_pending_pods", "Pods in the queue, by place.", ("queue",), self._pending)
 
     def watch(self, queue: SchedulingQueue) -> None:
         """Read the lengths of this queue from now on."""
         self._queue = queue
+
+    def queued(self, place: str, event: str) -> None:
+        """Count a pod that came to a place in the queue."""
+        self._incoming.labels(place, event).inc()
 
     def _pending(self) -> dict[tuple[str, ...], float]:
         found = self._queue.counts() if self._queue is not None else {}

@@ -122,7 +122,8 @@ class Scheduler:
     def _new_queue(self) -> SchedulingQueue:
         first = next(iter(self._benches.values())).profile
         assert first is not None  # noqa: S101 - set when the profile is made
-        return SchedulingQueue(self._clock, first.queue_sort.less, self._gate, self._wakes, self._settings.backoff_s)
+        less, backoff_s, told = first.queue_sort.less, self._settings.backoff_s, self._counts.queued
+        return SchedulingQueue(self._clock, less, self._gate, self._wakes, backoff_s, told)
 
     def _run(self, queue: SchedulingQueue, binder: Binder) -> None:
         while self._queue is queue:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.scheduler.framework.infos import PodInfo
+from minik8s_modules.scheduler.framework.points import Event, Wake
 from minik8s_modules.scheduler.queueing.queue import SchedulingQueue
 from minik8s_modules.scheduler.running.metrics import Counts
 from tests.unit.scheduler.worlds import pod
@@ -49,3 +50,26 @@ def test_who_waits_is_counted_by_plugin_until_it_is_tried_again():
     queue.pop(0)
     queue.pop(0)
     assert told() == []
+
+
+def test_pods_that_come_to_a_place_in_the_queue_are_counted_by_event():
+    clock, registry = FakeClock(), Registry()
+    counts, wakes = Counts(registry), [Wake(Event("Node", "Add"))]
+    queue = SchedulingQueue(
+        clock, lambda one, other: one.since < other.since, lambda _: "", lambda *_: wakes, told=counts.queued
+    )
+    queue.add(PodInfo.of(pod("p")))
+    entry = queue.pop(0)
+    assert entry is not None
+    queue.refuse(entry, frozenset({"Fit"}))
+    queue.move(Event("Node", "Add"), None, {})
+    clock.advance(1)
+    assert queue.pop(0) is entry
+    lines = [line for line in registry.text().splitlines() if line.startswith("scheduler_queue_incoming_pods_total")]
+    assert lines == [
+        f'scheduler_queue_incoming_pods_total{{event="{event}",queue="{place}"}} 1.0'
+        for place, event in (
+            ("active", "PodAdd"), ("unschedulable", "ScheduleAttemptFailure"), ("backoff", "NodeAdd"),
+            ("active", "BackoffComplete"),
+        )
+    ]  # fmt: skip
