@@ -1,7 +1,8 @@
 """What nodes that serve a kubelet's API use: ``/stats/summary`` in the words of gateways (streams/requests.py).
 
-They are asked side by side, so that one that hangs costs its time-out and not the sum; one that answers nothing that
-can be read is left out. What a node says of itself is believed of itself alone.
+Those that are ready are asked, side by side, so that one that hangs costs its time-out and not the sum: autoscalers
+wait for the answer. One that answers nothing that can be read is left out. What a node says of itself is believed of
+itself alone.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def _all(cache: WatchCache, kubelets: Kubelets | None) -> Iterator[Kubelet | Non
     if kubelets is None:
         return
     for item in cache.list(NODE.prefix).items:
+        if (objects.condition(item.object, "Ready") or {}).get("status") != "True":
+            continue
         try:
             yield kubelets.of(cache, objects.name(item.object))
         except ServiceUnavailable as error:

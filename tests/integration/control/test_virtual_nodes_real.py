@@ -99,8 +99,8 @@ def test_a_pod_that_tolerates_it_is_scheduled_runs_and_goes(cluster: Cluster, sp
     assert kinds == {"PodScheduled": "True", "Initialized": "True", "ContainersReady": "True", "Ready": "True"}
     assert running["status"]["qosClass"] == "BestEffort"
     until(lambda: "ProviderCreateSuccess" in _reasons(cluster, space))
-    cluster.admin.delete(POD, "one", space, grace_s=30)
-    until(lambda: _phase(cluster, "one", space) == "gone", timeout_s=25)  # long before its grace is over
+    cluster.admin.delete(POD, "one", space, grace_s=3600)
+    until(lambda: _phase(cluster, "one", space) == "gone")  # long before its grace is over
 
 
 def test_a_pod_that_does_not_tolerate_it_stays_away(cluster: Cluster, space: str) -> None:
@@ -196,7 +196,7 @@ def test_a_node_joins_by_a_token(cluster: Cluster, daemon: Daemon, tmp_path: Pat
                 assert _served_name(cluster, port) == "joined.node.minik8s.internal"
             finally:
                 process.terminate()
-                assert process.wait(30) == 0, (tmp_path / "log").read_text()
+                assert process.wait(60) == 0, (tmp_path / "log").read_text()
         cluster.admin.delete(NODE, "joined")
         again = [*argv, "-j", words[words.index("-j") + 1]]
         with subprocess.Popen(again) as process:
