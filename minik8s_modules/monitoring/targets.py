@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 
 CADVISOR_PORT = 8090
@@ -45,7 +46,8 @@ def decide_node(node: JsonObject) -> Decision:
     found = objects.status(node).get("addresses") or []
     addresses = {each.get("type"): str(each.get("address") or "") for each in found}
     address = addresses.get("InternalIP", "")
-    return Decision(_file([{"targets": [_at(address, CADVISOR_PORT)]}]) if address else "")
+    measured = address and not is_virtual(node)  # no cAdvisor is on a virtual one
+    return Decision(_file([{"targets": [_at(address, CADVISOR_PORT)]}]) if measured else "")
 
 
 def decide_pod(pod: JsonObject) -> Decision:

@@ -64,12 +64,13 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
 
 def options_of(configuration: Configuration, access: Access) -> Options:
     """Return what the configuration says of all nodes. Raises ConfigurationError."""
+    serves = configuration.has("serving")
     return Options(
         api_address=configuration.text("api_address", urlsplit(access.server).netloc),
         cluster_domain=configuration.text("cluster_domain", "cluster.local"),
         state_dir=configuration.text("state_dir", ""),
-        port=configuration.host_and_port("serving.listen")[1] if configuration.has("serving") else 0,
-        internal_ip=configuration.text("internal_ip", "") or _own_address(access.server),
+        port=configuration.host_and_port("serving.listen")[1] if serves else 0,
+        internal_ip=configuration.text("internal_ip", "") or (_own_address(access.server) if serves else ""),
         timing=Timing(
             ping_s=configuration.number("ping_seconds", int(PING_S)),
             status_s=configuration.number("status_seconds", int(STATUS_S)),

@@ -15,6 +15,7 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NODE
+from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.store.cache import WatchCache
 
@@ -26,10 +27,14 @@ Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
 
 
 def nodes_at(nodes: Iterable[JsonObject]) -> dict[str, str]:
-    """Return the names of nodes by their addresses, in lower case; an address that two nodes claim is nobody's."""
+    """Return the names of nodes by their addresses, in lower case; an address that two nodes claim is nobody's.
+
+    Virtual nodes are left out: they answer there themselves, and may be carried by a machine that is a node, too.
+    """
     claims = [
         (str(each["address"]).lower(), objects.name(node))
         for node in nodes
+        if not is_virtual(node)
         for each in objects.status(node).get("addresses") or []
     ]
     claimants = Counter(address for address, _ in set(claims))

@@ -20,6 +20,7 @@ from minik8s_modules.api.network.ingress_routes import (
     match,
     port_of,
 )
+from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.calls import CALLED, Line, called
 from minik8s_modules.cli.causes.pods import pod_cause
@@ -130,8 +131,8 @@ def _name(client: ApiClient, routes: Routes, host: str, declared: str, namespace
         text = f"it answers in the pods of namespace {own} alone, as no HostGrant gives it more"
         yield Line("name", f"{host}: {text} (minik8s why dns -n {own})", broken=True)
         return
-    nodes = [one["address"] for node in client.list(NODE).items for one in objects.status(node).get("addresses") or []
-             if one.get("type") == "InternalIP"]  # fmt: skip
+    nodes = [one["address"] for node in client.list(NODE).items if not is_virtual(node)
+             for one in objects.status(node).get("addresses") or [] if one.get("type") == "InternalIP"]  # fmt: skip
     text = f"not in the cluster's DNS; clients must resolve it to a node ({', '.join(nodes) or 'there is none'})"
     yield Line("name", f"{host}: {text}")
 

@@ -23,6 +23,7 @@ from minik8s_modules.api.network.ingress_routes import (
     decide_routes,
     owner_of,
 )
+from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.core.owning import with_condition
@@ -35,9 +36,11 @@ _ALL = Key("", "routes")
 
 
 def node_addresses(nodes: Iterable[JsonObject]) -> list[str]:
-    """Return the addresses of the nodes that are Ready: every node answers for every host."""
+    """Return the addresses of the machines that are Ready: each answers for every host."""
     found = set()
     for node in nodes:
+        if is_virtual(node):
+            continue
         status = objects.status(node)
         ready = any(
             one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or []

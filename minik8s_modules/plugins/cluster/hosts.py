@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 
 NODES, PODS = "minik8s_nodes", "minik8s_pods"
@@ -26,8 +27,10 @@ class Host(NamedTuple):
 
 
 def node_hosts(nodes: Iterable[JsonObject]) -> Iterator[Host]:
-    """Yield a host for each Node; it is reached under its internal address."""
+    """Yield a host for each Node that is a machine; it is reached under its internal address."""
     for node in nodes:
+        if is_virtual(node):
+            continue
         name, status = objects.name(node), objects.status(node)
         addresses = {each["type"]: each["address"] for each in reversed(status.get("addresses") or [])}
         variables = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -35,7 +36,10 @@ FORMS = {
 
 
 def own_address() -> str:
-    """Return an address of this machine that is not its loopback's: no other is believed of a node."""
+    """Return an address of this machine that lasts and is not its loopback's: no other is believed of a node."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        probe.connect(("198.51.100.1", 9))  # of the way out, if there is one; nothing is sent
+        return str(probe.getsockname()[0])
     found = (each.address for rows in psutil.net_if_addrs().values() for each in rows if each.family == socket.AF_INET)
     return next(each for each in found if not (ip_address(each).is_loopback or ip_address(each).is_link_local))
 

@@ -24,6 +24,12 @@ def test_an_address_that_two_nodes_claim_is_nobodys() -> None:
     assert found == {"a.example": "a", "192.0.2.2": "b", "d": "d"}
 
 
+def test_a_virtual_node_takes_no_address_from_the_machine_that_carries_it() -> None:
+    far = node("far", "192.0.2.1")
+    far["metadata"]["labels"] = {"type": "virtual-kubelet"}
+    assert nodes_at([node("a", "192.0.2.1"), far]) == {"192.0.2.1": "a"}
+
+
 def test_a_node_may_name_an_address_twice() -> None:
     assert nodes_at([node("a", "192.0.2.1", "192.0.2.1")]) == {"192.0.2.1": "a"}
 
