@@ -242,17 +242,14 @@ def test_pods_of_priority_preempt_by_a_class_of_their_value(api: FakeApi, run: R
 def test_pods_have_volumes_of_their_own_of_which_a_node_has_so_many(api: FakeApi, run: Run):
     room = {"nodeAllocatable": {"own": "7"}, "csiNodeAllocatable": {"a.b": {"count": 2}}}
     files = {"persistentVolumeTemplatePath": "volume.yaml", "persistentVolumeClaimTemplatePath": "claim.yaml"}
-    tried = {"opcode": "barrier", "stageRequirement": "Attempted"}
-    run(
-        {**NODES, "nodeAllocatableStrategy": room}, {**PODS, **files, "count": 8, "skipWaitToCompletion": True}, tried,
-    )  # fmt: skip
+    run({**NODES, "nodeAllocatableStrategy": room}, {**PODS, **files})
     assert {one["status"]["allocatable"]["own"] for one in api.list(NODE).items} == {"7"}
     assert [one["spec"]["drivers"][0]["allocatable"] for one in api.list(CSI_NODE).items] == [{"count": 2}] * 3
-    assert placed(api, "namespace-1") == 6
+    assert placed(api, "namespace-1") == 4
     claims = {objects.name(one): objects.spec(one)["volumeName"] for one in api.list(PERSISTENT_VOLUME_CLAIM).items}
     volumes = {objects.name(one): objects.spec(one)["claimRef"]["name"] for one in api.list(PERSISTENT_VOLUME).items}
     assert {volumes[volume]: volume for volume in claims.values()} == claims
-    assert claims["pvc-7"] == "namespace-1-vol-7"
+    assert claims["pvc-3"] == "namespace-1-vol-3"
 
 
 def test_any_objects_are_made_and_updated_by_their_index(api: FakeApi, run: Run):
