@@ -223,7 +223,9 @@ class Watching:
         addresses = {ip for ip, name in names_by_address(self._client, self._namespace).items() if name in self._pods}
         found = [since(of.get(at), (self._base.get(uid) or {}).get(at)) for uid, of in self._last.items() for at in of
                  if at.ip in addresses]  # fmt: skip
-        return Counts(sum(each.requests for each in found), sum(each.errors for each in found))
+        errors = sum(each.errors for each in found)
+        # a connection that was refused is an error and, for Envoy, no request
+        return Counts(max(sum(each.requests for each in found), errors), errors)
 
     def _read(self) -> None:
         for pod, answer in ask_all(self._ask, with_sidecars(self._client, self._namespace), HOSTS):
