@@ -61,7 +61,7 @@ def _summarize(pod: JsonObject) -> _Summary:
     if dig(condition(pod, "PodScheduled"), "reason") == "SchedulingGated":
         word = "SchedulingGated"
     starting = status(pod).get("initContainerStatuses") or []
-    initializing = _init_word(starting, len(init_containers(pod)))
+    initializing = _init_word(starting, init_containers(pod))
     if initializing and dig(condition(pod, "Initialized"), "status") != "True":
         summary = _Summary(initializing, 0, _restarts(starting), _last_restart(starting))
     else:
@@ -77,16 +77,19 @@ def _deletion_word(pod: JsonObject, phase: str) -> str:
     return "" if phase in {"Succeeded", "Failed"} else "Terminating"
 
 
-def _init_word(statuses: Sequence[JsonObject], declared: int) -> str:
-    """Return what the first init container that has not ended well says, or "" when all have."""
+def _init_word(statuses: Sequence[JsonObject], declared: Sequence[JsonObject]) -> str:
+    """Return what the first init container that has not ended well, or is no sidecar that runs, says; "" for none."""
+    sidecars = {each["name"] for each in declared if each.get("restartPolicy") == "Always"}
     for index, container in enumerate(statuses):
         state = container.get("state") or {}
         if dig(state, "terminated", "exitCode") == 0:
             continue
+        if container.get("name") in sidecars and container.get("started") and state.get("running") is not None:
+            continue
         if state.get("terminated") is not None:
             return f"Init:{_ended(state['terminated'])}"
         waiting = dig(state, "waiting", "reason") or ""
-        return f"Init:{waiting}" if waiting not in {"", "PodInitializing"} else f"Init:{index}/{declared}"
+        return f"Init:{waiting}" if waiting not in {"", "PodInitializing"} else f"Init:{index}/{len(declared)}"
     return ""
 
 
