@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import ipaddress
+import re
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from minik8s_modules.api import objects
@@ -37,8 +40,12 @@ from minik8s_modules.store.cache import WatchCache
 _ADDRESSES = ("InternalIP", "ExternalIP")
 NODE_DOMAIN = ".node.minik8s.internal"
 _LARGEST_PORT = 65535
-_LARGEST = 64 * 1024 * 1024
+_LARGEST = 16 * 1024 * 1024
 ANSWER_S = 5.0
+"""Of a whole answer: one that comes a byte at a time would otherwise keep a thread for as long as the node likes."""
+_TEXT = "text/plain"
+_MEDIA = re.compile(r"(application/json|text/plain)(; ?[a-z]+=[A-Za-z0-9.-]+)*")
+"""What is passed on: no page for a browser, which would run it as this server's."""
 FIGURES = frozenset({"/pods", "/runningpods", "/stats/summary", "/metrics/resource"})
 
 
@@ -186,6 +193,29 @@ class Told(NamedTuple):
     body: bytes
 
 
+class _Answer(io.RawIOBase):
+    """What a kubelet answers, as http.client reads it; TimeoutError once it has taken ``ANSWER_S``."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._until_s = connection, time.monotonic() + ANSWER_S
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read what is there."""
+        left_s = self._until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"its answer was not complete after {ANSWER_S:g} s")
+        self._connection.settimeout(left_s)
+        return self._connection.recv_into(buffer)
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """Return what http.client asks a socket for."""
+        return io.BufferedReader(self)
+
+
 def told(kubelets: Kubelets | None, kubelet: Kubelet, path: str) -> Told:
     """Return what the kubelet answers to a GET of ``path``, all of it.
 
@@ -194,8 +224,7 @@ def told(kubelets: Kubelets | None, kubelet: Kubelet, path: str) -> Told:
     """
     connection = connected(kubelets, kubelet, request_bytes("GET", kubelet, Wanted(path)))
     try:
-        connection.settimeout(ANSWER_S)
-        answer = http.client.HTTPResponse(connection)
+        answer = http.client.HTTPResponse(_Answer(connection))  # type: ignore[arg-type]  # it asks for no more of it
         answer.begin()
         body = answer.read(_LARGEST + 1)
     except (OSError, http.client.HTTPException) as error:
@@ -204,7 +233,8 @@ def told(kubelets: Kubelets | None, kubelet: Kubelet, path: str) -> Told:
         connection.close()
     if answer.status != HTTPStatus.OK or len(body) > _LARGEST:
         raise ServiceUnavailable(f"the kubelet of node {kubelet.node} answers {path} with {answer.status}")
-    return Told(answer.headers.get("Content-Type", "text/plain"), body)
+    media = answer.headers.get("Content-Type", _TEXT)
+    return Told(media if _MEDIA.fullmatch(media) else _TEXT, body)
 
 
 # --- what is asked -----------------------------------------------------------------------------------
