@@ -23,6 +23,7 @@ options:
     required: true
     suboptions:
       name: {description: Name with tag., type: str, required: true}
+      aliases: {description: Further names with tags., type: list, elements: str, default: []}
       applets: {description: Names under C(/bin). Empty means all., type: list, elements: str, default: []}
       command: {description: What a container runs by default., type: list, elements: str, required: true}
       environment: {description: Environment of containers., type: dict, default: {}}
@@ -78,11 +79,14 @@ from ansible.module_utils.minik8s.install.images import (
     changes,
     import_image,
     linked,
+    name_image,
+    plan_aliases,
     plan_images,
 )
 
 SPEC = {
     "name": {"type": "str", "required": True},
+    "aliases": {"type": "list", "elements": "str", "default": []},
     "applets": {"type": "list", "elements": "str", "default": []},
     "command": {"type": "list", "elements": "str", "required": True},
     "environment": {"type": "dict", "default": {}},
@@ -136,6 +140,12 @@ def present_digest(docker: Docker, name: str) -> str | None:
     return None if image is None else str(((image.get("Config") or {}).get("Labels") or {}).get(LABEL, ""))
 
 
+def ids_of(docker: Docker, aliases: dict[str, list[str]]) -> dict[str, str]:
+    """Return the ids of the images that have these names and further names."""
+    names = [name for name, more in aliases.items() if more for name in (name, *more)]
+    return {name: str(image["Id"]) for name in names if (image := docker.image(name)) is not None}
+
+
 def read_program(module: AnsibleModule) -> bytes:
     """Return the bytes of busybox; in check mode it need not be installed yet."""
     path = Path(module.params["busybox"])
@@ -158,6 +168,7 @@ def main() -> None:
     wanted: dict[str, str] = {}
     found: dict[str, str | None] = {}
     built: list[str] = []
+    named: dict[str, str] = {}
     try:
         busybox = read_program(module)
         own = {
@@ -168,16 +179,21 @@ def main() -> None:
         reachable = Path(socket_path).exists() or not module.check_mode
         found = {name: present_digest(docker, name) if reachable else None for name in recipes}
         built = plan_images(wanted, found)
+        aliases = {each["name"]: each["aliases"] for each in module.params["images"]}
+        named = plan_aliases(aliases, ids_of(docker, aliases) if reachable else {}, built)
         if not module.check_mode:
             for name in built:
                 recipe = recipes[name]
                 data = archive(recipe, own.get(name, busybox), more[name])
                 import_image(docker, recipe, data, changes(recipe, wanted[name]))
+            for alias, name in named.items():
+                name_image(docker, name, alias)
     except (OSError, DockerError) as error:
         module.fail_json(msg=f"cannot build the images: {error}")
     before = "".join(f"{name} {found[name]}\n" for name in built)
     after = "".join(f"{name} {wanted[name]}\n" for name in built)
-    module.exit_json(changed=bool(built), built=built, diff={"before": before, "after": after})
+    after += "".join(f"{alias} is {name}\n" for alias, name in named.items())
+    module.exit_json(changed=bool(built or named), built=built, diff={"before": before, "after": after})
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ WITHIN = 0.04
 WAIT_S = 400
 ASK = """
 i=0
-while [ $i -lt "$1" ]; do wget -q -T 20 -O - "http://reviews:9080$2" 2>&1 || echo "status $?"; i=$((i + 1)); done
+while [ $i -lt "$1" ]; do wget -q -O - "http://reviews:9080$2" 2>&1 || echo "status $?"; i=$((i + 1)); done
 """
 
 

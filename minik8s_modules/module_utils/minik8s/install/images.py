@@ -14,7 +14,7 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ..core.docker import Docker, DockerError
@@ -58,6 +58,29 @@ class Recipe(NamedTuple):
 def plan_images(wanted: Mapping[str, str], found: Mapping[str, str | None]) -> list[str]:
     """Return the names whose present content (None: no image) is not the wanted one."""
     return [name for name, digest in wanted.items() if found.get(name) != digest]
+
+
+def plan_aliases(wanted: Mapping[str, Sequence[str]], ids: Mapping[str, str], built: Collection[str]) -> dict[str, str]:
+    """Return which of the ``wanted`` names, by image, have to be given: to which image by name.
+
+    ``ids`` are the images that have a name now; those of ``built`` get another.
+    """
+    return {
+        alias: name
+        for name, aliases in wanted.items()
+        for alias in aliases
+        if name in built or name not in ids or ids.get(alias) != ids[name]
+    }
+
+
+def name_image(docker: Docker, name: str, alias: str) -> None:
+    """Give an image one more name, which another may have had.
+
+    Raises:
+        DockerError: Docker cannot be reached or refuses.
+    """
+    repository, _colon, tag = alias.rpartition(":")
+    docker.call("POST", f"/images/{name}/tag", query={"repo": repository, "tag": tag})
 
 
 def linked(text: str) -> list[str]:
