@@ -20,6 +20,7 @@ from tests.lab.places import Places
 from tests.support.clients import kubectl_sid, node_exporter, prometheus, promtool, python_clients
 from tests.support.docker import cni_plugins
 from tests.support.kubectl import kubectl_path
+from tests.support.servers import slurm
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -39,6 +40,7 @@ THINGS: dict[str, Callable[[], object]] = {
     "the kernel of lab machines": lambda: kernels.find(Host(), Places.from_environment()).folder,
     "CNI plugins": cni_plugins.plugins,
     "kubectl of sid": kubectl_sid,
+    "a Slurm": slurm.tree,
     "Prometheus": prometheus,
     "promtool": promtool,
     "node exporter": node_exporter,

@@ -23,8 +23,10 @@ sys.dont_write_bytecode = True
 from minik8s.core.faults import NodeFault
 from minik8s.core.section import Request, context_for, run_pass
 from minik8s.slurm.jobs import SlurmJobs, digest_of
+from minik8s.slurm import queue
 from minik8s.slurm.queue import Slurm
 asked = json.load(sys.stdin)
+queue.ASK_S = asked["ask_s"]
 left = [asked["kill_at"]]
 def checkpoint(effect):
     left[0] -= 1
@@ -62,6 +64,7 @@ class Jobs:
         kill_at: int = 0,
         check: bool = False,
         partition: str = "",
+        ask_s: float = 60.0,
         **more: Any,
     ) -> dict[str, Any]:
         """Run one pass and return its result.
@@ -72,7 +75,9 @@ class Jobs:
         request: dict[str, Any] = {"node": self.owner, "state_dir": self.folder, "entries": entries, **more}
         if values is not None:
             request["blob"] = base64.b64encode(json.dumps(values).encode()).decode()
-        asked = json.dumps({"request": request, "kill_at": kill_at, "check": check, "partition": partition})
+        asked = json.dumps(
+            {"request": request, "kill_at": kill_at, "check": check, "partition": partition, "ask_s": ask_s}
+        )
         argv = self.slurm.inside(["python3", "-c", PASS], STUDENT)
         done = subprocess.run(argv, input=asked, capture_output=True, text=True, check=False, timeout=120)
         if kill_at and done.returncode in {-9, 137}:

@@ -106,7 +106,7 @@ def test_an_unreachable_controller_is_not_taken_for_missing_jobs(jobs: Jobs, slu
     before = jobs.ids()
     slurm.controller_down()
     try:
-        result = jobs.run({uid: told})
+        result = jobs.run({uid: told}, ask_s=3.0)
         assert "nothing is known of any job" in result["fault"]
     finally:
         slurm.controller_up()

@@ -56,6 +56,7 @@ class SlurmProvider(Provider):
         self._notify: PodCallback | None = None
         self._notify_node: NodeCallback | None = None
         self._node: JsonObject | None = None
+        self._has_node_news = False
         self._partition: JsonObject | None = None
         self._folder = ""
         self._is_compared = False  # get_pods is asked once the cluster's Pods are known; before, all would be strangers
@@ -169,6 +170,7 @@ class SlurmProvider(Provider):
     def notify_node_status(self, notify: NodeCallback) -> None:
         """Tell ``notify`` when the partition's nodes change, or Slurm does not answer."""
         self._notify_node = notify
+        self._wake.set()  # what became known since the node was configured is told now
 
     def configure_node(self, node: JsonObject) -> JsonObject:
         """Give the node what its partition has; waits a while for Slurm's first answer."""
@@ -237,6 +239,9 @@ class SlurmProvider(Provider):
             try:
                 self._look_for_the_lacking()
                 moved = self.step(about_partition=about_partition)
+                if now_s - cleaned_s >= CLEANUP_S and self._is_compared:
+                    cleaned_s = now_s
+                    self._clean_up()
             except LoginFault as error:
                 failures += 1
                 pause_s = AWAY.delay_s(failures)
@@ -250,9 +255,7 @@ class SlurmProvider(Provider):
                 failures = 0
                 asked_partition_s = now_s if about_partition else asked_partition_s
                 pause_s = self._pause_s(0.0 if moved else max(pause_s, SHORTEST_S))
-                if now_s - cleaned_s >= CLEANUP_S and self._is_compared:
-                    cleaned_s = now_s
-                    self._clean_up()
+            self._tell_node()
 
     def _pause_s(self, before_s: float) -> float:
         now_s = self._clock.monotonic()
@@ -329,19 +332,27 @@ class SlurmProvider(Provider):
         had_trouble, self._trouble, self._failing = bool(self._trouble), "", False
         if had_trouble or (partition is not None and partition != self._partition):
             self._partition = partition if partition is not None else self._partition
-            self._tell_node()
+            self._has_node_news = True
 
     def _say_trouble(self, why: str) -> None:
         log.warning("slurm: %s", why)
         self._looked.set()  # nobody waits longer: a job that is there already is found when it is submitted again
         with self._lock:
-            is_news, self._trouble, self._failing = self._trouble != why, why, True
-            if is_news:
-                self._tell_node()
+            self._has_node_news = self._has_node_news or self._trouble != why
+            self._trouble, self._failing = why, True
 
     def _tell_node(self) -> None:
-        if self._notify_node is not None and self._node is not None:
-            self._notify_node(self._node_now(self._node))
+        """Tell what is known of the node, once there is somebody to tell it to."""
+        with self._lock:
+            if not self._has_node_news or self._notify_node is None or self._node is None:
+                return
+            self._has_node_news = False
+            notify, node = self._notify_node, self._node_now(self._node)
+        try:
+            notify(node)
+        except Exception:  # jobs are followed all the same
+            log.exception("slurm: the node's status was not taken")
+            self._has_node_news = True
 
     def _ended(self, uid: str) -> JsonObject:
         pod = self._leaving.pop(uid)

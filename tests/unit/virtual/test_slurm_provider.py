@@ -1,0 +1,93 @@
+"""The provider's thread: what is told of the node however late Slurm answers, and a pass that fails ends nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api import objects
+from minik8s_modules.virtual.contract import NoResources
+from minik8s_modules.virtual.provider import InitConfig
+from minik8s_modules.virtual.providers.slurm import provider as module
+from minik8s_modules.virtual.providers.slurm.login import LoginFault
+from minik8s_modules.virtual.providers.slurm.provider import SlurmProvider
+from tests.support.waiting import until
+
+PARTITION = {"name": "batch", "nodes": 1, "usable": 1, "cpus": 4, "memory_mb": 10, "gpus": 0, "up": True, "states": {}}
+RESULT = {
+    "digest": "d",
+    "base_mismatch": False,
+    "status": {},
+    "errors": {},
+    "due": [],
+    "steps": [],
+    "partition": PARTITION,
+}
+
+
+class Answers:
+    """A login whose passes wait until they may end; ``faults`` fail first."""
+
+    def __init__(self, faults: int = 0) -> None:
+        self.may_answer = threading.Event()
+        self.faults = faults
+
+    def call(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of a pass."""
+        self.may_answer.wait(60)
+        if self.faults:
+            self.faults -= 1
+            raise LoginFault("login1: no answer")
+        return {**RESULT, "partition": PARTITION if options["partition"] else None}
+
+    def read(self, path: str, lines: int, follow: Callable[[], bool] | None) -> Iterator[bytes]:  # noqa: ARG002
+        """Yield nothing."""
+        return iter(())
+
+    def close(self) -> None:
+        """Let passes end."""
+        self.may_answer.set()
+
+
+def made(login: Answers, folder: Path) -> SlurmProvider:
+    config = InitConfig("gpu", NoResources(), {"inventory": str(folder), "partition": "batch"})
+    return SlurmProvider(config, lambda _settings, _folder: login)
+
+
+def test_a_node_is_told_what_became_known_between_its_registration_and_the_first_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "FIRST_LOOK_S", 0.05)
+    login = Answers()
+    provider = made(login, tmp_path)
+    node = provider.configure_node({"metadata": {"name": "gpu"}, "status": {}})
+    assert (objects.condition(node, "Ready") or {})["reason"] == "PartitionUnknown"
+    login.may_answer.set()
+    until(lambda: provider.configure_node({"metadata": {"name": "gpu"}, "status": {}})["status"].get("capacity"))
+    told: list[dict[str, Any]] = []
+    provider.notify_node_status(told.append)
+    until(lambda: told)
+    assert told[-1]["status"]["capacity"]["cpu"] == "4"
+    provider.close()
+
+
+def test_what_is_away_is_told_and_so_is_its_return(tmp_path: Path):
+    login = Answers(faults=2)
+    provider = made(login, tmp_path)
+    login.may_answer.set()
+    told: list[dict[str, Any]] = []
+
+    def fails_once(node: dict[str, Any]) -> None:
+        told.append(node)
+        if len(told) == 1:
+            raise RuntimeError("the API does not answer")
+
+    provider.configure_node({"metadata": {"name": "gpu"}, "status": {}})
+    provider.notify_node_status(fails_once)
+    until(lambda: told and (objects.condition(told[-1], "SlurmUnavailable") or {})["status"] == "False")
+    provider.ping()
+    provider.close()
