@@ -64,6 +64,7 @@ NIGHTLY = [
     "integration/control/test_upstream_workloads.py",
     "integration/fuzz/test_mutated_manifests.py",
     "integration/fuzz/test_schemathesis.py",
+    "integration/reconcile/test_mesh_real.py",
     "integration/reconcile/test_waves.py",
     "integration/slurm/test_slurm_login_away.py",
     "integration/slurm/test_slurm_provider.py::test_while_slurm_is_away_jobs_stay_as_they_were_and_the_node_says_so",

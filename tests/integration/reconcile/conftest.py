@@ -49,6 +49,7 @@ from tests.support.waiting import nap
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGE = "minik8s/busybox:1"
+PILOT = "minik8s-pilot.kube-system.svc.cluster.local"
 # what a new cluster has by itself
 OF_THE_CLUSTER = {"default", "kube-root-ca.crt", "kubernetes"}
 SPACES = {"default", "kube-system", "kube-public", "kube-node-lease"}
@@ -57,6 +58,7 @@ IDENTITIES = {
     "controllers": "system:kube-controller-manager",
     "gateway": "system:minik8s:gateway",
     "reconcile": "system:minik8s:reconciler",
+    "mesh": "system:minik8s:pilot",
 }
 
 
@@ -128,6 +130,7 @@ class Cluster:
             listen_address="0.0.0.0",  # pods reach it through their bridge
             advertise_address=f"{self.node.range}.1",
             service_cidr=self.node.services,
+            mesh=True,
         )
 
     def _configs(self) -> dict[str, JsonObject]:
@@ -174,6 +177,7 @@ class Cluster:
                 "bridge": self.node.bridge,
                 "pause_image": pause_image(SOCKET),
                 "service_cidr": self.node.services,
+                "mesh": True,
                 "plan": {
                     "listen": "127.0.0.1:0",
                     "cert": str(self.plan_serving.cert),
@@ -193,6 +197,18 @@ class Cluster:
         environment = {**os.environ, "MINIK8S_WARM_DIRECTORY": str(self.folder / "w"), "MINIK8S_WARM_IDLE_S": "5"}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         return Daemon(room, path, environment)
+
+    def add_pilot(self) -> Daemon:
+        """Start a pilot, at the address and port at which sidecars look for it by name."""
+        serving = self.server.authority.issue("pilot", "minik8s-pilot", names=(PILOT,))
+        config = {
+            "listen": f"{self.node.range}.1:15012",
+            "tls": {"cert": str(serving.cert), "key": str(serving.key)},
+            "metrics": {"listen": f"127.0.0.1:{free_port()}"},
+        }
+        self.daemons["mesh"] = self._daemon("mesh", config)
+        self.daemons["mesh"].start()
+        return self.daemons["mesh"]
 
     def start(self) -> None:
         """Start all daemons."""
