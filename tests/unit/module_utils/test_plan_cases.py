@@ -219,7 +219,7 @@ def test_plan_sidecars(case: dict[str, Any]) -> None:
         rules = interception.rules_of({"attempt": 0, **found["as"]}) if found else {}
         chains = interception.shown(rules, by)
         pods[UID] = sidecars.Found(
-            7, {name: each for name, each in chains.items() if name not in found.get("without", ())}
+            "sandbox", {name: each for name, each in chains.items() if name not in found.get("without", ())}
         )
     if case.get("fault"):
         pods[UID] = KeyFault("InvalidEntry", case["fault"])

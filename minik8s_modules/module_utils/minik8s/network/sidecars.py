@@ -4,14 +4,18 @@ They are made after the pod's sandbox and before its containers, which do not st
 sandbox has a new network, and so an entry of its own. Which rules: interception.py. They are iptables' where a node
 has it, so that whoever looks into the pod finds the original's chains, else nftables'. What is no longer declared is
 removed where the node had it; with a pod's network its rules go by themselves.
+
+A process's number may be another's by the time it is used, one with the node's network even. So the network is opened
+first, then Docker is asked whether the sandbox still has that process, and only what was opened is entered.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..core import labels
@@ -31,9 +35,9 @@ Chains = Mapping[str, "list[str]"]
 
 
 class Found(NamedTuple):
-    """The network of a pod's sandbox, by a process in it, and the rules of ours there."""
+    """A pod's sandbox, by its container, and the rules of ours in its network."""
 
-    pid: int
+    sandbox: str
     chains: Chains
 
 
@@ -79,11 +83,14 @@ class Sidecars:
         by, found, entry = step.data
         context.checkpoint(f"{step.action} rules")
         wanted = interception.rules_of(entry) if entry is not None else {}
-        if by == IPTABLES:
-            script = interception.script_of_iptables(found.chains, wanted)
-            _run(step.key, found.pid, ["iptables-restore", "--noflush", "-w", WAIT_S], script)
-        else:
-            _run(step.key, found.pid, ["nft", "-f", "-"], interception.script_of_nftables(wanted))
+        with _network_of(context, step.key, found.sandbox) as network:
+            if network is None:
+                raise KeyFault("SandboxGone", f"the sandbox of {step.key} ended while its rules were looked at")
+            if by == IPTABLES:
+                script = interception.script_of_iptables(found.chains, wanted)
+                _run(step.key, network, ["iptables-restore", "--noflush", "-w", WAIT_S], script)
+            else:
+                _run(step.key, network, ["nft", "-f", "-"], interception.script_of_nftables(wanted))
 
     def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
         """Return with which program each declared pod has its rules, None of one that has not."""
@@ -160,46 +167,60 @@ def _look(context: Context, by: str, key: str, entry: Mapping[str, Any] | None) 
     for each in context.docker.containers(wanted):
         attempt = labels.attempt_of(each["Labels"])
         if each["State"] == "running" and (entry is None or entry["attempt"] == attempt):
-            inspect = context.docker.inspect(each["Id"])
             try:
-                return _found(by, key, inspect["State"]["Pid"] if inspect else 0, entry)
+                with _network_of(context, key, each["Id"]) as network:
+                    return None if network is None else Found(each["Id"], _chains(by, key, network, entry))
             except KeyFault as fault:
                 return fault
     return None
 
 
-def _found(by: str, key: str, pid: int, entry: Mapping[str, Any] | None) -> Found | None:
-    """Return the rules in the network of ``pid``, None where it has ended.
+@contextlib.contextmanager
+def _network_of(context: Context, key: str, sandbox: str) -> Iterator[int | None]:
+    """Hold the network of a sandbox open, None where that has ended.
 
     Raises:
-        KeyFault: it has its node's network, or the rules cannot be read.
+        KeyFault: it has its node's network.
     """
+    pid = _pid_of(context, sandbox)
     try:
-        if pid and os.stat(netns_of(pid)).st_ino == os.stat(netns_of(os.getpid())).st_ino:
+        network = os.open(netns_of(pid), os.O_RDONLY | os.O_CLOEXEC) if pid else None
+    except (FileNotFoundError, ProcessLookupError):
+        network = None
+    if network is None:
+        yield None
+        return
+    try:
+        if _pid_of(context, sandbox) != pid:  # the number may have been another's when it was opened
+            yield None
+            return
+        if os.path.samestat(os.fstat(network), os.stat(netns_of(os.getpid()))):
             raise KeyFault("InvalidEntry", f"{key} has its node's network, whose rules are not the pod's to have")
-    except FileNotFoundError:
-        return None
-    if not pid:
-        return None
+        yield network
+    finally:
+        os.close(network)
+
+
+def _pid_of(context: Context, sandbox: str) -> int:
+    inspect = context.docker.inspect(sandbox)
+    return int(inspect["State"]["Pid"]) if inspect else 0
+
+
+def _chains(by: str, key: str, network: int, entry: Mapping[str, Any] | None) -> Chains:
+    """Return the rules in a network. Raises KeyFault where they cannot be read."""
     if by == IPTABLES:
-        return Found(pid, interception.found_by_iptables(_run(key, pid, ["iptables-save", "-t", "nat"])))
-    if f"table ip {TABLE}\n" not in _run(key, pid, ["nft", "list", "tables", "ip"]):
-        return Found(pid, {})
-    listed = _run(key, pid, ["nft", "-s", "list", "table", "ip", TABLE])
+        return interception.found_by_iptables(_run(key, network, ["iptables-save", "-t", "nat"]))
+    if f"table ip {TABLE}\n" not in _run(key, network, ["nft", "list", "tables", "ip"]):
+        return {}
+    listed = _run(key, network, ["nft", "-s", "list", "table", "ip", TABLE])
     wanted = interception.rules_of(entry) if entry is not None else {}
-    return Found(pid, interception.found_by_nftables(listed, wanted))
+    return interception.found_by_nftables(listed, wanted)
 
 
-def _run(key: str, pid: int, argv: list[str], text: str = "") -> str:
-    """Run a program in the network of ``pid``; return its output.
-
-    Raises:
-        KeyFault: SandboxGone where that has ended, NetworkNotReady where the program fails.
-    """
-    if not os.path.exists(netns_of(pid)):
-        raise KeyFault("SandboxGone", f"the sandbox of {key} ended while its rules were looked at")
-    words = ["nsenter", f"--net={netns_of(pid)}", "--", *argv]
-    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
+def _run(key: str, network: int, argv: list[str], text: str = "") -> str:
+    """Run a program in an open network; return its output. Raises KeyFault (NetworkNotReady) where it fails."""
+    words = ["nsenter", f"--net=/proc/self/fd/{network}", "--", *argv]
+    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False, pass_fds=(network,))
     if done.returncode:
         raise KeyFault("NetworkNotReady", f"rules of {key}: {' '.join(argv)}: {done.stderr.strip()[:300]}")
     return done.stdout
