@@ -7,10 +7,12 @@ variables a file that a shell reads.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from minik8s_modules.module_utils.minik8s.slurm import folders
 from minik8s_modules.virtual.contract import NoResources, new_pod
 from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.providers.slurm.entries import asked
@@ -82,3 +84,22 @@ def test_an_annotation_writes_no_file_elsewhere() -> None:
     pod["metadata"]["annotations"] = {"slurm.minik8s.io/sources": '{"x": {"y": "z"}}'}
     with pytest.raises(InvalidInput):
         asked(pod, "batch", NoResources())
+
+
+@pytest.mark.parametrize("told", ["9" * 5000, "-1", "1e3", "256", "\N{SUPERSCRIPT TWO}", ""])
+def test_what_is_no_exit_code_breaks_no_pass(told: str, tmp_path: Path) -> None:
+    folder = Path(folders.job_dir(str(tmp_path), "uid"))
+    folder.mkdir(parents=True)
+    (folder / "ended").write_text(told)
+    assert folders.exit_code(str(tmp_path), "uid") is None
+
+
+def test_an_exit_code_is_read_from_no_file_of_others(tmp_path: Path) -> None:
+    folder = Path(folders.job_dir(str(tmp_path), "uid"))
+    folder.mkdir(parents=True)
+    (tmp_path / "pin").write_text("42")
+    (folder / "ended").symlink_to(tmp_path / "pin")
+    assert folders.exit_code(str(tmp_path), "uid") is None
+    (folder / "ended").unlink()
+    (folder / "ended").write_text("255\n")
+    assert folders.exit_code(str(tmp_path), "uid") == 255

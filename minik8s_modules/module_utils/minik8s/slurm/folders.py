@@ -21,11 +21,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.digests import canonical
-from ..core.files import read_bytes, read_json, write_atomically
+from ..core.files import read_json, write_atomically
 from ..core.paths import component, relative
 
 MESSAGE_BYTES = 4096
 TAIL_BYTES = 2048
+_CODE_BYTES, _LARGEST_CODE = 4, 255
 JOB = """#!/bin/bash
 # Of minik8s: {comment}
 cd {folder} || exit 72
@@ -85,8 +86,8 @@ def has_started(state_dir: str, uid: str) -> bool:
 
 def exit_code(state_dir: str, uid: str) -> int | None:
     """Return the program's exit code where it ended by itself."""
-    told = (read_bytes(os.path.join(job_dir(state_dir, uid), "ended")) or b"").strip()
-    return int(told) if told.isdigit() else None
+    told = _end_of(os.path.join(job_dir(state_dir, uid), "ended"), _CODE_BYTES).strip()
+    return int(told) if told.isascii() and told.isdigit() and int(told) <= _LARGEST_CODE else None
 
 
 def last_words(state_dir: str, uid: str) -> dict[str, str]:
