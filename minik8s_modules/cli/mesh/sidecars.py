@@ -182,7 +182,8 @@ def _configuration(dumps: Mapping[str, JsonObject]) -> Configuration:
     failed = [each["error_state"] for each in (*listeners, *clusters, *routes) if "error_state" in each]
     failed.sort(key=lambda each: str(each.get("last_update_attempt")))
     return Configuration(
-        {(kind, name): str(each["version_info"]) for kind, name, each in named},
+        # where filters alone change, Envoy takes the new listener and goes on to tell the old one's version
+        {(kind, name): "" if kind == "listener" else str(each["version_info"]) for kind, name, each in named},
         [Listener(each["listener"]["name"], _address(each["listener"]["address"])) for each in active],
         {each["route_config"]["name"]: each["route_config"]["virtual_hosts"][0]["routes"] for each in routes},
         dict(_endpoints(each["endpoint_config"]) for each in endpoints),
