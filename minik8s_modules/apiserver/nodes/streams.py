@@ -20,6 +20,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http import bodies, responses
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.intake.answer_heads import AnswerHead
 from minik8s_modules.apiserver.intake.limits import Holder
 from minik8s_modules.apiserver.nodes import gateways, kubelets, pod_streams, proxying
 from minik8s_modules.apiserver.nodes.gateways import Gateways
@@ -57,7 +58,8 @@ class TunnelResponse(Response):
     def __call__(self, environ: dict[str, Any], start_response: WsgiStart) -> Any:  # noqa: ARG002 - WSGI
         """Hand over; StopIteration is how the server is told that there is nothing left to answer."""
         client, ahead = take_socket(environ)
-        self._tunnels.join(client, self._gateway, self._holder, self._first + ahead)
+        head = AnswerHead(switches=bool(environ.get("HTTP_UPGRADE")))
+        self._tunnels.join(client, self._gateway, self._holder, self._first + ahead, head)
         raise StopIteration
 
 

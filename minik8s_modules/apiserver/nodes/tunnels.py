@@ -1,10 +1,10 @@
 """Streams through the API server: bytes from a client's connection to a gateway's and back, by one thread for all.
 
 A request thread has checked the request, opened the gateway's connection and gone back to the pool; from then on only
-this thread touches the two sockets, so a TLS connection is never used by two threads. It does not look at what passes:
-WebSocket, SPDY and the text of logs are the gateway's. Each direction holds at most ``BUFFER_BYTES``; when the reader
-is slower than the writer, the writer is not read. Of what is ready each tunnel moves ``TURN_BYTES`` a turn, then it is
-the next one's.
+this thread touches the two sockets, so a TLS connection is never used by two threads. Of what passes it looks at the
+answer's head alone (intake/answer_heads.py): WebSocket, SPDY and the text of logs are the gateway's. Each direction
+holds at most ``BUFFER_BYTES``; when the reader is slower than the writer, the writer is not read. Of what is ready each
+tunnel moves ``TURN_BYTES`` a turn, then it is the next one's.
 
 The client's end ends the tunnel. The gateway's end does too, once the client has all of it: the connection is then shut
 for writing and what the client still sends is read away for ``LINGER_S``, because closing a socket with unread bytes
@@ -23,6 +23,7 @@ from collections import deque
 from typing import NamedTuple
 
 from minik8s_modules.api.errors import TooManyRequests
+from minik8s_modules.apiserver.intake.answer_heads import AnswerHead
 from minik8s_modules.apiserver.intake.limits import Admission, Holder
 from minik8s_modules.base.clock import Clock
 
@@ -42,12 +43,16 @@ class _Pair(NamedTuple):
     gateway: socket.socket
     holder: Holder
     ahead: bytes
+    head: AnswerHead | None
 
 
 class Flow:
     """One direction: what was read from ``source`` and not yet taken by ``sink``."""
 
-    def __init__(self, source: socket.socket, sink: socket.socket, held: bytes = b"") -> None:
+    def __init__(
+        self, source: socket.socket, sink: socket.socket, held: bytes = b"", head: AnswerHead | None = None
+    ) -> None:
+        self._head = head
         self.source = source
         self.sink = sink
         self.held = bytearray(held)
@@ -75,7 +80,7 @@ class Flow:
             data = b""
         if not data:
             self.ended = True
-        self.held += data
+        self.held += self._head.take(data) if self._head is not None else data
         return len(data)
 
     def _drain(self) -> int:
@@ -100,7 +105,7 @@ class Tunnel:
         self.gateway = pair.gateway
         self.holder = pair.holder
         self.up = Flow(pair.client, pair.gateway, pair.ahead)
-        self.down = Flow(pair.gateway, pair.client)
+        self.down = Flow(pair.gateway, pair.client, head=pair.head)
         self.deadline = float("inf")
         self.charged = len(pair.ahead)
         self.interest: dict[int, int] = {}
@@ -177,9 +182,19 @@ class Tunnels:
         """Start the thread."""
         self._thread.start()
 
-    def join(self, client: socket.socket, gateway: socket.socket, holder: Holder, ahead: bytes = b"") -> None:
-        """Take both connections over; from any thread. Both must not block; ``ahead`` was read from the client's."""
-        self._put(_Pair(client, gateway, holder, ahead))
+    def join(
+        self,
+        client: socket.socket,
+        gateway: socket.socket,
+        holder: Holder,
+        ahead: bytes = b"",
+        head: AnswerHead | None = None,
+    ) -> None:
+        """Take both connections over; from any thread. Both must not block; ``ahead`` was read from the client's.
+
+        Where the answer's head is yet to come, it goes by ``head``.
+        """
+        self._put(_Pair(client, gateway, holder, ahead, head))
 
     def admit(self, holder: Holder, ahead: int = 0) -> None:
         """Raise TooManyRequests when no further stream, or none of ``holder`` with ``ahead`` bytes held, is taken."""
