@@ -6,6 +6,7 @@ Source: kubernetes ``pkg/printers/internalversion/printers.go`` ``printPod``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -48,8 +49,9 @@ def cells(pod: JsonObject, now: datetime) -> list[Any]:
     restarts = str(summary.restarts)
     if summary.restarts and summary.last_restart:
         restarts += f" ({tables.since(summary.last_restart, now)} ago)"
+    counted = len(containers(pod)) + len(_sidecars(pod))
     return [
-        name(pod), f"{summary.ready}/{len(containers(pod))}", summary.word, restarts, tables.age(pod, now),
+        name(pod), f"{summary.ready}/{counted}", summary.word, restarts, tables.age(pod, now),
         status(pod).get("podIP") or tables.NONE, spec(pod).get("nodeName") or tables.NONE,
         status(pod).get("nominatedNodeName") or tables.NONE, _gates(pod),
     ]  # fmt: skip
@@ -61,12 +63,14 @@ def _summarize(pod: JsonObject) -> _Summary:
     if dig(condition(pod, "PodScheduled"), "reason") == "SchedulingGated":
         word = "SchedulingGated"
     starting = status(pod).get("initContainerStatuses") or []
-    initializing = _init_word(starting, init_containers(pod))
+    sidecars = _sidecars(pod)
+    initializing, ready = _init_word(starting, init_containers(pod), sidecars)
     if initializing and dig(condition(pod, "Initialized"), "status") != "True":
         summary = _Summary(initializing, 0, _restarts(starting), _last_restart(starting))
     else:
-        summary = _app_summary(pod, initializing or word)
-    return summary._replace(word=_deletion_word(pod, phase) or summary.word)
+        running = [each for each in starting if each.get("name") in sidecars]
+        summary = _app_summary(pod, initializing or word, running)
+    return summary._replace(word=_deletion_word(pod, phase) or summary.word, ready=summary.ready + ready)
 
 
 def _deletion_word(pod: JsonObject, phase: str) -> str:
@@ -77,20 +81,32 @@ def _deletion_word(pod: JsonObject, phase: str) -> str:
     return "" if phase in {"Succeeded", "Failed"} else "Terminating"
 
 
-def _init_word(statuses: Sequence[JsonObject], declared: Sequence[JsonObject]) -> str:
-    """Return what the first init container that has not ended well, or is no sidecar that runs, says; "" for none."""
-    sidecars = {each["name"] for each in declared if each.get("restartPolicy") == "Always"}
+def _sidecars(pod: JsonObject) -> set[str]:
+    """Return the init containers that run on beside the others, and are counted with them."""
+    return {each["name"] for each in init_containers(pod) if each.get("restartPolicy") == "Always"}
+
+
+def _init_word(
+    statuses: Sequence[JsonObject], declared: Sequence[JsonObject], sidecars: AbstractSet[str]
+) -> tuple[str, int]:
+    """Return what the first init container that has not ended well says, "" for none, and the sidecars ready till then.
+
+    One that runs and is a sidecar says nothing.
+    """
+    ready = 0
     for index, container in enumerate(statuses):
         state = container.get("state") or {}
         if dig(state, "terminated", "exitCode") == 0:
             continue
         if container.get("name") in sidecars and container.get("started") and state.get("running") is not None:
+            ready += bool(container.get("ready"))
             continue
         if state.get("terminated") is not None:
-            return f"Init:{_ended(state['terminated'])}"
+            return f"Init:{_ended(state['terminated'])}", ready
         waiting = dig(state, "waiting", "reason") or ""
-        return f"Init:{waiting}" if waiting not in {"", "PodInitializing"} else f"Init:{index}/{len(declared)}"
-    return ""
+        said = waiting if waiting not in {"", "PodInitializing"} else f"{index}/{len(declared)}"
+        return f"Init:{said}", ready
+    return "", ready
 
 
 def _ended(terminated: JsonObject) -> str:
@@ -101,7 +117,7 @@ def _ended(terminated: JsonObject) -> str:
     return f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _app_summary(pod: JsonObject, word: str) -> _Summary:
+def _app_summary(pod: JsonObject, word: str, sidecars: Sequence[JsonObject]) -> _Summary:
     statuses = status(pod).get("containerStatuses") or []
     ready = 0
     for container in reversed(statuses):
@@ -114,7 +130,7 @@ def _app_summary(pod: JsonObject, word: str) -> _Summary:
             ready += 1
     if word == "Completed" and ready:
         word = "Running" if dig(condition(pod, "Ready"), "status") == "True" else "NotReady"
-    return _Summary(word, ready, _restarts(statuses), _last_restart(statuses))
+    return _Summary(word, ready, _restarts([*sidecars, *statuses]), _last_restart([*sidecars, *statuses]))
 
 
 def _restarts(statuses: Sequence[JsonObject]) -> int:
