@@ -10,7 +10,7 @@ from typing import Any
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError
-from minik8s_modules.reconcile.values.items import SECTIONS
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 
 MAX_KEYS = 20_000  # of one section: 100 times the pods a node can hold
 ANSIBLE_KEYS = ("minik8s_item", "failed", "invocation", "warnings", "deprecations", "exception")

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.module_utils.minik8s.network.attachment import link_name
 from minik8s_modules.reconcile.loop import section_changes as changes
 from minik8s_modules.reconcile.loop.agenda import Agenda
@@ -22,7 +23,7 @@ from minik8s_modules.reconcile.loop.section_changes import Confirmed, Request
 from minik8s_modules.reconcile.loop.volume_state import VolumeState
 from minik8s_modules.reconcile.pods.observed import NodeObservations, ObservedContainer, ObservedPod, observation
 from minik8s_modules.reconcile.values.images import normalized
-from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
+from minik8s_modules.reconcile.values.items import Outcome
 from minik8s_modules.reconcile.values.values import NodeDocument, PodDecision, PullState
 
 Happened = Callable[[str, ObservedPod, ObservedPod], None]

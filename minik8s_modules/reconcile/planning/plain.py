@@ -19,7 +19,7 @@ import yaml
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.core.documents import load_document, stored_digest
-from minik8s_modules.reconcile.values.items import SECTIONS
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 
 HEADER = """\
 # A node's whole document. What it does not declare is removed from the node; a section left out is left alone.

@@ -22,6 +22,7 @@ from minik8s_modules.api.pods.resizes import is_asked
 from minik8s_modules.api.storage.attachments import with_attached
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.interface import Getter
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.reconcile.feeds.plan_subjects import About, Hosts, Note, Subjects, of_pod
 from minik8s_modules.reconcile.feeds.references import references
 from minik8s_modules.reconcile.loop import section_changes
@@ -57,7 +58,7 @@ from minik8s_modules.reconcile.pods.desired import assemble
 from minik8s_modules.reconcile.pods.node_admission import arriving_beside
 from minik8s_modules.reconcile.pods.observed import NOTHING, ObservedPod
 from minik8s_modules.reconcile.storage.projections import token_needs
-from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
+from minik8s_modules.reconcile.values.items import Outcome
 from minik8s_modules.reconcile.values.values import Entry, Named, PodDecision, PodInputs, PullState, Settings, Tokens
 
 log = logging.getLogger(__name__)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DNS, INGRESS, Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.module_utils.minik8s.names.ingress_entries import ANY
 from minik8s_modules.reconcile.feeds.plan_subjects import Note, Subjects, of_node, of_pod, rows
 from minik8s_modules.reconcile.loop import section_changes
@@ -17,7 +18,7 @@ from minik8s_modules.reconcile.loop.section_changes import Confirmed, Request
 from minik8s_modules.reconcile.planning.simulated_services import Foreseen
 from minik8s_modules.reconcile.planning.simulation import Hypothesis
 from minik8s_modules.reconcile.values.images import default_policy, normalized, present
-from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
+from minik8s_modules.reconcile.values.items import Outcome
 from minik8s_modules.reconcile.values.sealing import blob, values_of
 from minik8s_modules.reconcile.values.values import NodeDocument, PodDecision
 

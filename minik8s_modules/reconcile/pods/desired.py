@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import parse_rfc3339
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.module_utils.minik8s.entries.secrets import SecretEntry
 from minik8s_modules.reconcile.network.networks import network_entries
 from minik8s_modules.reconcile.pods.container_entries import failed_mount_event, kept
@@ -35,7 +36,6 @@ from minik8s_modules.reconcile.pods.sidecars import sidecar_entry
 from minik8s_modules.reconcile.pods.stopping import stop_all, stop_or_keep
 from minik8s_modules.reconcile.storage.pull_secrets import missing_event
 from minik8s_modules.reconcile.storage.volumes import Volumes, volumes
-from minik8s_modules.reconcile.values.items import SECTIONS
 from minik8s_modules.reconcile.values.sealing import secret_entry, values_of
 from minik8s_modules.reconcile.values.values import (
     NOTHING_NAMED,

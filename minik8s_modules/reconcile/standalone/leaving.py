@@ -22,10 +22,11 @@ from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.kubeconfig import load_kubeconfig
 from minik8s_modules.module_utils.minik8s.core.fencing import stored_token
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.reconcile.executor.runner import AnsibleRunner
 from minik8s_modules.reconcile.standalone.daemon_configs import Machine, shard_of
 from minik8s_modules.reconcile.standalone.files import Home
-from minik8s_modules.reconcile.values.items import SECTIONS, OnOutcome, Outcome, Runner, SectionRequest, WorkItem
+from minik8s_modules.reconcile.values.items import OnOutcome, Outcome, Runner, SectionRequest, WorkItem
 
 log = logging.getLogger(__name__)
 PATIENCE_S = 30.0

@@ -15,21 +15,6 @@ Purpose = Literal["reconcile", "check", "housekeeping"]
 
 OutcomeStatus = Literal["ok", "failed", "unreachable", "cancelled"]
 
-SECTIONS = (
-    "network",
-    "policies",
-    "services",
-    "secrets",
-    "folders",
-    "volumes",
-    "sandboxes",
-    "sidecars",
-    "containers",
-    "dns",
-    "ingress",
-)
-"""Sections in the order a node realizes them."""
-
 FACTS = "facts"
 """Pseudo-section: a task of the same name runs ``minik8s_facts`` and answers with the node's facts."""
 

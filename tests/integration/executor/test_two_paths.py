@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.reconcile.executor.runner import PLAYBOOK as NODE_PLAYBOOK
 from minik8s_modules.reconcile.planning.plain import render_document
-from minik8s_modules.reconcile.values.items import SECTIONS, SectionRequest, WorkItem
+from minik8s_modules.reconcile.values.items import SectionRequest, WorkItem
 from tests.support.node import SOCKET, TestNode, command
 
 from .conftest import PROJECT, Lab

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.reconcile.loop.agenda import KEY_RETRY
 from minik8s_modules.reconcile.loop.nodestate import NodeState, Sent
 from minik8s_modules.reconcile.loop.section_changes import full
-from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
+from minik8s_modules.reconcile.values.items import Outcome
 from tests.unit.reconcile.worlds import UID
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.reconcile.loop.agenda import SETTLE_S
 from minik8s_modules.reconcile.loop.nodestate import FRESH_S, NodeState, Sent
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
-from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
+from minik8s_modules.reconcile.values.items import Outcome
 from minik8s_modules.reconcile.values.values import NodeDocument
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

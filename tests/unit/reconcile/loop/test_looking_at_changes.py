@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 import pytest
 
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.module_utils.minik8s.network.attachment import link_name
 from minik8s_modules.reconcile.loop.agenda import GATHER_S, LOOK_EVERY_S, OWN_S
 from minik8s_modules.reconcile.loop.drift_holds import Hold
 from minik8s_modules.reconcile.loop.nodestate import LATE_S, NodeState, Sent
 from minik8s_modules.reconcile.loop.section_changes import Request
-from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
+from minik8s_modules.reconcile.values.items import Outcome
 from minik8s_modules.reconcile.values.values import Entries, PodDecision
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -16,9 +16,10 @@ from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, NODE, POD, POD_ADDRESS,
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.reconcile.executor.fake_runner import FakeRunner
 from minik8s_modules.reconcile.service import Outside, ShardService
-from minik8s_modules.reconcile.values.items import SECTIONS, OnOutcome
+from minik8s_modules.reconcile.values.items import OnOutcome
 from minik8s_modules.reconcile.values.values import Settings
 from tests.unit.reconcile.fake_node import FakeNode, Killed
 from tests.unit.reconcile.worlds import IMAGE, PAUSE

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from minik8s_modules.module_utils.minik8s.core.digests import EMPTY_DIGEST
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.reconcile.loop.nodestate import NodeState, Sent
-from minik8s_modules.reconcile.values.items import SECTIONS, Outcome
+from minik8s_modules.reconcile.values.items import Outcome
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOTHING: dict[str, Any] = {"status": {}, "errors": {}, "due": [], "held": [], "base_mismatch": False, "fenced": False}

@@ -56,6 +56,7 @@ from minik8s_modules.controllers.network.endpointslices import (
 from minik8s_modules.controllers.simulation.deciders import DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
 from minik8s_modules.controllers.storage.controllers import ClaimController, VolumeController
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.reconcile.feeds.references import references
 from minik8s_modules.reconcile.network.services import SERVICE_NAME
 from minik8s_modules.reconcile.planning.simulated_storage import (
@@ -66,7 +67,6 @@ from minik8s_modules.reconcile.planning.simulated_storage import (
 )
 from minik8s_modules.reconcile.planning.simulation import NETWORK_KINDS, parse_question
 from minik8s_modules.reconcile.pods.service_links import link_variables
-from minik8s_modules.reconcile.values.items import SECTIONS
 from minik8s_modules.reconcile.values.values import DnsSettings, IngressSettings, Settings
 from tests.integration.reconcile.conftest import ROOT
 from tests.support.load.storms import Manager
