@@ -117,6 +117,7 @@ def _exponent(value: Decimal) -> str:
     return f"{text[:-1]}e{powers[text[-1]]}" if text[-1] in powers else text
 
 
+@lru_cache(maxsize=4096)  # objects repeat few quantities, each many times
 def canonical_milli(text: str | float) -> str:
     """Return the canonical form, rounded up to thousandths as resource lists are. Raises ValueError as ``parse``."""
     milli = _EXACT.multiply(parse(text), Decimal(1000))

@@ -21,7 +21,7 @@ _PERCENT_MESSAGE = (
 
 def below(field: str, causes: list[Cause]) -> list[Cause]:
     """Return the causes as of an object that stands at ``field``."""
-    return [one._replace(field=f"{field}.{one.field}") for one in causes]
+    return [Cause(reason, message, f"{field}.{at}") for reason, message, at in causes]
 
 
 def is_empty_selector(selector: JsonObject | None) -> bool:
