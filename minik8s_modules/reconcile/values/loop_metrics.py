@@ -12,7 +12,7 @@ from typing import Any
 
 from minik8s_modules.base.metrics import Read, Registry
 from minik8s_modules.module_utils.minik8s.volumes.csi_calls import CODES
-from minik8s_modules.reconcile.values.items import Outcome
+from minik8s_modules.reconcile.values.items import FACTS, Outcome
 from minik8s_modules.reconcile.values.values import Entries
 
 # pkg/kubelet/metrics/metrics.go: KubeletPodStartDuration
@@ -94,6 +94,8 @@ class NodeLoopMetrics:
             self._took.observe(now_s - begun_s)
         self._items.labels(outcome.status).inc()
         for section, result in outcome.sections.items():
+            if section == FACTS:
+                continue  # which is none, and only looks
             self._steps.labels(section).inc(len(result.get("steps") or ()))
         self.on_calls((outcome.sections.get("volumes") or {}).get("calls") or ())
 

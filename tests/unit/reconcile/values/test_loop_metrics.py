@@ -42,7 +42,7 @@ def test_what_was_not_seen_waiting_or_never_ran_is_no_start() -> None:
 def test_items_are_counted_with_their_steps_and_time() -> None:
     metrics = NodeLoopMetrics()
     metrics.on_sent("i1", 1.0)
-    metrics.on_outcome(ended("i1", dns={"steps": [{}, {}]}, ingress={"steps": []}), 1.5)
+    metrics.on_outcome(ended("i1", dns={"steps": [{}, {}]}, ingress={"steps": []}, facts={"facts": {}}), 1.5)
     metrics.on_outcome(ended("of an earlier process", "failed"), 9.0)
     assert lines(metrics, "minik8s_reconciler_item_duration_seconds_sum") == [
         "minik8s_reconciler_item_duration_seconds_sum 0.5"
@@ -51,7 +51,10 @@ def test_items_are_counted_with_their_steps_and_time() -> None:
         'minik8s_reconciler_items_total{status="ok"} 1.0',
         'minik8s_reconciler_items_total{status="failed"} 1.0',
     ]
-    assert lines(metrics, "minik8s_reconciler_steps_total")[0] == 'minik8s_reconciler_steps_total{section="dns"} 2.0'
+    assert lines(metrics, "minik8s_reconciler_steps_total") == [
+        'minik8s_reconciler_steps_total{section="dns"} 2.0',
+        'minik8s_reconciler_steps_total{section="ingress"} 0.0',
+    ]
 
 
 def test_pods_that_policies_isolate_are_counted_by_direction() -> None:
