@@ -193,8 +193,8 @@ class Told(NamedTuple):
     body: bytes
 
 
-class _Answer(io.RawIOBase):
-    """What a kubelet answers, as http.client reads it; TimeoutError once it has taken ``ANSWER_S``."""
+class TimedAnswer(io.RawIOBase):
+    """What a node answers, as http.client reads it; TimeoutError once it has taken ``ANSWER_S``."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._until_s = connection, time.monotonic() + ANSWER_S
@@ -224,7 +224,7 @@ def told(kubelets: Kubelets | None, kubelet: Kubelet, path: str) -> Told:
     """
     connection = connected(kubelets, kubelet, request_bytes("GET", kubelet, Wanted(path)))
     try:
-        answer = http.client.HTTPResponse(_Answer(connection))  # type: ignore[arg-type]  # it asks for no more of it
+        answer = http.client.HTTPResponse(TimedAnswer(connection))  # type: ignore[arg-type]  # it asks for no more of it
         answer.begin()
         body = answer.read(_LARGEST + 1)
     except (OSError, http.client.HTTPException) as error:

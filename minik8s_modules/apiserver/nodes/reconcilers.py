@@ -14,9 +14,12 @@ alone (``foretold``), is known by the name of its serving certificate whatever i
 
 from __future__ import annotations
 
+import http.client
 import logging
+import socket
+import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlsplit
@@ -30,6 +33,7 @@ from minik8s_modules.api.kinds import LEASE
 from minik8s_modules.api.objects import JsonObject, name
 from minik8s_modules.apiserver.access.node_access import SHARDS
 from minik8s_modules.apiserver.http.settings import TlsFiles
+from minik8s_modules.apiserver.nodes.kubelets import TimedAnswer
 from minik8s_modules.apiserver.nodes.plan_view import about
 from minik8s_modules.store.cache import WatchCache
 
@@ -40,8 +44,6 @@ ENDPOINT = "minik8s.io/plan-endpoint"
 ANSWER_S = 45.0
 LEAST_S = 5.0
 CONNECT_S = 5.0
-METRICS_S = 5.0
-"""Less than what a scrape may take, so that the rest of it still arrives."""
 _LARGEST_ANSWER = 16 << 20
 _LARGEST_METRICS = 1 << 20
 _MOST_MESSAGES = 1000
@@ -77,28 +79,6 @@ class HttpsReconcilers:
 
     def ask(self, endpoint: Endpoint, question: JsonObject, within_s: float) -> JsonObject:
         """Return the reconciler's answer; see ``Reconcilers``."""
-        body, headers = orjson.dumps(question), {"Content-Type": "application/json"}
-        return _usable(*self._request(endpoint, "POST", "plan", within_s, _LARGEST_ANSWER, body, headers))
-
-    def metrics(self, endpoint: Endpoint, node: str) -> str | None:
-        """Return what the reconciler counted of a node; see ``Reconcilers``."""
-        status, data = self._request(endpoint, "GET", f"metrics/{quote(node, safe='')}", METRICS_S, _LARGEST_METRICS)
-        if status == 404:  # noqa: PLR2004 - the status
-            return None
-        _check(status, data, _LARGEST_METRICS)
-        return data.decode()
-
-    def _request(
-        self,
-        endpoint: Endpoint,
-        method: str,
-        path: str,
-        within_s: float,
-        largest: int,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> tuple[int, bytes]:
-        """Return the status and at most one byte more than ``largest``. Raises OSError."""
         parts = urlsplit(endpoint.url)
         named = f"{endpoint.node}.node.minik8s.internal" if endpoint.node else None
         pool = urllib3.HTTPSConnectionPool(
@@ -115,13 +95,46 @@ class HttpsReconcilers:
         )
         try:
             response = pool.request(
-                method, f"{parts.path.rstrip('/')}/{path}", body=body, headers=headers, preload_content=False
+                "POST",
+                f"{parts.path.rstrip('/')}/plan",
+                body=orjson.dumps(question),
+                headers={"Content-Type": "application/json"},
+                preload_content=False,
             )
-            return response.status, response.read(largest + 1)
+            data = response.read(_LARGEST_ANSWER + 1)
         except urllib3.exceptions.HTTPError as error:
             raise OSError(str(error)) from error
         finally:
             pool.close()
+        return _usable(response.status, data)
+
+    def metrics(self, endpoint: Endpoint, node: str) -> str | None:
+        """Return what the reconciler counted of a node; see ``Reconcilers``."""
+        status, data = self._get(endpoint, f"metrics/{quote(node, safe='')}")
+        if status == 404:  # noqa: PLR2004 - the status
+            return None
+        _check(status, data, _LARGEST_METRICS)
+        return data.decode()
+
+    def _get(self, endpoint: Endpoint, path: str) -> tuple[int, bytes]:
+        """Return the status and at most a byte more than ``_LARGEST_METRICS``: a node may dribble. Raises OSError."""
+        parts = urlsplit(endpoint.url)
+        host = parts.hostname or ""
+        context = ssl.create_default_context(cafile=str(self._files.ca))
+        context.hostname_checks_common_name = False  # it names a user; a server's names are alternative names
+        context.load_cert_chain(self._files.cert, self._files.key)
+        named = f"{endpoint.node}.node.minik8s.internal" if endpoint.node else host
+        with socket.create_connection((host, parts.port or 443), CONNECT_S) as plain:
+            connection = context.wrap_socket(plain, server_hostname=named)
+            try:
+                connection.sendall(f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+                answer = http.client.HTTPResponse(TimedAnswer(connection))  # type: ignore[arg-type]  # it asks for no more
+                answer.begin()
+                return answer.status, answer.read(_LARGEST_METRICS + 1)
+            except http.client.HTTPException as error:
+                raise OSError(f"it answers no HTTP: {error}") from error
+            finally:
+                connection.close()
 
 
 def _check(status: int, data: bytes, largest: int) -> None:
