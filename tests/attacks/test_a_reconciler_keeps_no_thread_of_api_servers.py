@@ -62,6 +62,6 @@ def test_an_answer_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.M
 
     threading.Thread(target=dribble, daemon=True).start()
     begun_s = time.monotonic()
-    with listener, pytest.raises(OSError, match="was not complete|timed out"):
+    with listener, pytest.raises(OSError, match=r"was not complete|timed out"):
         asker(authority).metrics(Endpoint("l", f"https://127.0.0.1:{listener.getsockname()[1]}", "n1"), "n1")
     assert time.monotonic() - begun_s < GIVEN_UP_S / 2
