@@ -1,9 +1,10 @@
-"""Virtual nodes get a NoSchedule taint for each condition that says so, as Kubernetes gives them to every node.
+"""Nodes get a NoSchedule taint for each condition that says so, and for being cordoned.
 
-Machines need none: the scheduler looks at whether a node is ready or cordoned (``NodeReady``, ``NodeUnschedulable``),
-and the reconciler, which measures pressures, also sets their taints. A virtual node's conditions are its provider's,
-and nobody else turns them into taints. Source: kubernetes ``pkg/controller/nodelifecycle``
-(``doNoScheduleTaintingPass``).
+Whoever schedules by taints reads there what the scheduler here also reads for itself (``NodeReady``,
+``NodeUnschedulable``). A machine's taints of pressure are the reconciler's, which measures it and sets them with the
+condition (reconcile/housekeeping/pressure.py); of a virtual node, whose conditions are its provider's, all are set
+here.
+Source: kubernetes ``pkg/controller/nodelifecycle`` (``doNoScheduleTaintingPass``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 
-_PREFIX = "node.kubernetes.io/"
+_PREFIX, _EFFECT = "node.kubernetes.io/", "NoSchedule"
 _TAINTS = {
     ("Ready", "False"): "not-ready",
     ("Ready", "Unknown"): "unreachable",
@@ -27,25 +28,30 @@ _TAINTS = {
     ("NetworkUnavailable", "True"): "network-unavailable",
 }
 _CORDONED = "unschedulable"
-_OURS = frozenset(f"{_PREFIX}{name}" for name in (*_TAINTS.values(), _CORDONED))
+_MEASURED = frozenset({"memory-pressure", "disk-pressure", "pid-pressure"})
+_OF_MACHINES = frozenset({*_TAINTS.values(), _CORDONED}) - _MEASURED
 
 
 def decide_condition_taints(node: JsonObject) -> list[JsonObject] | None:
     """Return the taints that ``node`` is to have, None where they are right already."""
-    if not is_virtual(node):
-        return None
+    ours = _OF_MACHINES | _MEASURED if is_virtual(node) else _OF_MACHINES
     told = [(str(each.get("type")), str(each.get("status"))) for each in objects.status(node).get("conditions") or []]
-    names = [_TAINTS[each] for each in told if each in _TAINTS]
-    names += [_CORDONED] if objects.spec(node).get("unschedulable") else []
-    wanted = [{"key": f"{_PREFIX}{name}", "effect": "NoSchedule"} for name in names]
+    names = {_TAINTS[each] for each in told if each in _TAINTS} | ({_CORDONED} if _is_cordoned(node) else set())
+    wanted = [{"key": f"{_PREFIX}{name}", "effect": _EFFECT} for name in sorted(names & ours)]
     present = objects.spec(node).get("taints") or []
-    if {each["key"] for each in wanted} == {each.get("key") for each in present if _is_ours(each)}:
+    others = [each for each in present if each.get("effect") != _EFFECT or _name(each) not in ours]
+    if {each["key"] for each in wanted} == {each["key"] for each in present if each not in others}:
         return None
-    return [*(each for each in present if not _is_ours(each)), *wanted]
+    return [*others, *wanted]
 
 
-def _is_ours(taint: JsonObject) -> bool:
-    return taint.get("key") in _OURS and taint.get("effect") == "NoSchedule"
+def _is_cordoned(node: JsonObject) -> bool:
+    return bool(objects.spec(node).get("unschedulable"))
+
+
+def _name(taint: JsonObject) -> str:
+    """Return the taint's name if it is one of Kubernetes' own of nodes, else nothing."""
+    return str(taint.get("key") or "").removeprefix(_PREFIX) if str(taint.get("key")).startswith(_PREFIX) else ""
 
 
 class ConditionTaintController(Looping):

@@ -3,6 +3,7 @@
 A PodCIDR is deleted by whoever knows that the machine runs nothing with addresses of the range any more
 (``playbooks/node_remove.yml``, or an administrator). Until then nobody else gets it, whatever process dies: the claim
 is the memory. Once it is deleted, what else was kept of the node goes: the PodAddresses of its pods and its Lease.
+A virtual node has no machine that could still use its range: its claim says what the Node is, and goes with it.
 Keys are names of nodes. The allocator itself is ``api/nodes/pod_cidrs.py``.
 """
 
@@ -17,7 +18,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import LEASE, NODE, POD_ADDRESS, POD_CIDR
 from minik8s_modules.api.nodes.pod_cidrs import ASSIGNED, QUARANTINED, claim_name, claim_of
-from minik8s_modules.api.nodes.virtual_nodes import is_virtual
+from minik8s_modules.api.nodes.virtual_nodes import TYPE, is_virtual
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.controllers.core.steps import Again, Create, Delete, Step, Tell, WriteStatus
@@ -66,7 +67,7 @@ def _of_a_node(node: JsonObject, found: NodeRanges) -> list[Step]:
         return []
     steps: list[Step] = []
     if found.holder is None:
-        steps.append(Create(POD_CIDR, claim_of(cidr, name)))
+        steps.append(Create(POD_CIDR, _claim_for(node, cidr)))
     elif objects.spec(found.holder).get("nodeName") != name:
         other = objects.spec(found.holder).get("nodeName")
         text = f"its range {cidr} is claimed for node {other}: remove and add one of the two nodes"
@@ -74,6 +75,13 @@ def _of_a_node(node: JsonObject, found: NodeRanges) -> list[Step]:
     for claim in found.claims:
         steps += _claimed(claim, cidr, name)
     return steps
+
+
+def _claim_for(node: JsonObject, cidr: str) -> JsonObject:
+    claim = claim_of(cidr, objects.name(node))
+    if is_virtual(node):
+        claim["metadata"]["labels"] = {TYPE: objects.labels(node)[TYPE]}
+    return claim
 
 
 def _claimed(claim: JsonObject, cidr: str, node: str) -> list[Step]:
@@ -86,6 +94,8 @@ def _claimed(claim: JsonObject, cidr: str, node: str) -> list[Step]:
 
 
 def _without_node(claim: JsonObject, node: str, now: datetime) -> list[Step]:
+    if is_virtual(claim):
+        return [Delete(POD_CIDR, claim)]
     made = str((claim.get("metadata") or {}).get("creationTimestamp") or "")
     age_s = (now - parse_rfc3339(made)).total_seconds() if made else FRESH_S
     if not objects.status(claim).get("phase") and age_s < FRESH_S:

@@ -1,4 +1,4 @@
-"""Virtual nodes have a NoSchedule taint for each condition that says so; machines are left alone."""
+"""Nodes have a NoSchedule taint for each condition that says so; a machine's taints of pressure are left alone."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.support.waiting import until
 
 FOREIGN = {"key": "virtual-kubelet.io/provider", "value": "mock", "effect": "NoSchedule"}
 EVICTING = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+MEASURED = {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}
 
 
 def _node(*taints: dict[str, str], type_: str = "virtual-kubelet", cordoned: bool = False, **told: str) -> Any:
@@ -47,7 +48,11 @@ def _names(taints: list[Any] | None) -> list[str] | None:
         (_node(Ready="True", cordoned=True), ["unschedulable:NoSchedule"]),
         (_node({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}, Ready="True"), []),
         (_node(Ready="Unknown", type_="kwok"), ["unreachable:NoSchedule"]),
-        (_node(Ready="Unknown", type_="worker"), None),
+        (_node(Ready="Unknown", type_="worker"), ["unreachable:NoSchedule"]),
+        (_node(Ready="True", type_="worker", cordoned=True), ["unschedulable:NoSchedule"]),
+        (_node(Ready="True", MemoryPressure="True", type_="worker"), None),
+        (_node(MEASURED, Ready="True", type_="worker"), None),
+        (_node({"key": "not-ready", "effect": "NoSchedule"}, Ready="True", type_="worker"), None),
     ],
 )  # fmt: skip
 def test_conditions_become_taints(node: Any, wanted: list[str] | None) -> None:

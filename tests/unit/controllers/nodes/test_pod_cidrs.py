@@ -195,3 +195,5 @@ def test_a_virtual_node_takes_no_range_unless_it_says_which(api: FakeApi):
     api.create(NODE, node("n2"))
     until(lambda: phase(api, "10.244.1.0/24") == "Assigned")
     assert len(api.list(POD_CIDR).items) == 3
+    api.delete(NODE, "asks")  # no machine can still use it
+    until(lambda: phase(api, "10.250.0.0/24") == "free")
