@@ -116,9 +116,9 @@ def main() -> None:
             module.fail_json(msg=f"{certificate}: {error}")
     except OSError as error:
         module.fail_json(msg=f"cannot exchange the authority in {certificate}: {error}")
-    told: list[dict[str, Any]] = [{"action": step.action, "reason": step.reason} for step in steps]
+    reported: list[dict[str, Any]] = [{"action": step.action, "reason": step.reason} for step in steps]
     lines = "".join(f"{certificate}: {step.reason}\n" for step in steps)
-    module.exit_json(changed=bool(steps), stage=stage(found), steps=told, diff={"before": "", "after": lines})
+    module.exit_json(changed=bool(steps), stage=stage(found), steps=reported, diff={"before": "", "after": lines})
 
 
 if __name__ == "__main__":

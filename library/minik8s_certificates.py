@@ -378,19 +378,19 @@ def main() -> None:
     if MISSING:
         module.fail_json(msg=missing_required_lib("cryptography and PyYAML"), reason=MISSING)
     steps: list[CertificateStep] = []
-    told: dict[str, str] = {}
+    shown: dict[str, str] = {}
     try:
         entries = {entry.wanted.place: entry for entry in declared_set(module.params)}
         found = {place: observe(entry, entries) for place, entry in entries.items()}
         wanted = {place: entry.wanted for place, entry in entries.items()}
         steps = plan_certificates([*wanted.values()], found, time.time(), module.params["renew_days"] * 86400.0)
-        told = diff(steps, wanted, found, module.params["validity_days"])
+        shown = diff(steps, wanted, found, module.params["validity_days"])
         if not module.check_mode:
             for step in steps:
                 apply(step, entries, module.params["validity_days"])
     except (ValueError, KeyError, OSError) as error:
         module.fail_json(msg=f"cannot provide the certificates: {error}")
-    module.exit_json(changed=bool(steps), steps=[step._asdict() for step in steps], diff=told)
+    module.exit_json(changed=bool(steps), steps=[step._asdict() for step in steps], diff=shown)
 
 
 if __name__ == "__main__":

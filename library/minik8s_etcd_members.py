@@ -209,13 +209,13 @@ def main() -> None:
             module.fail_json(msg=f"cannot change the members of etcd at {params['endpoint']}: {error}")
     lines = "".join(f"{step.action} {step.peer}: {step.reason}\n" for step in steps)
     peers = [url for member in members for url in member.peers]
-    told = {"initial_cluster": initial_cluster(members, params["name"], params["peer"])} if params["name"] else {}
+    membership = {"initial_cluster": initial_cluster(members, params["name"], params["peer"])} if params["name"] else {}
     module.exit_json(
         changed=bool(steps),
         peers=peers,
         steps=[step._asdict() for step in steps],
         diff={"before": "", "after": lines},
-        **told,
+        **membership,
     )
 
 

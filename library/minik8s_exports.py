@@ -133,8 +133,8 @@ def main() -> None:
     if not module.check_mode:
         for step in steps:
             apply(module, step, text)
-    told = [step._asdict() for step in steps]
-    module.exit_json(changed=bool(steps), steps=told, diff={"before": seen.text, "after": text})
+    reported = [step._asdict() for step in steps]
+    module.exit_json(changed=bool(steps), steps=reported, diff={"before": seen.text, "after": text})
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def carry_out(place: Place, params: dict[str, Any], now: Now, *, check_mode: boo
     return decision
 
 
-def told(claim: Claim | None, now: Now) -> dict[str, Any]:
+def shown(claim: Claim | None, now: Now) -> dict[str, Any]:
     """Return a claim as people read it."""
     if claim is None:
         return {}
@@ -121,7 +121,7 @@ def main() -> None:
     except OSError as error:
         module.fail_json(msg=f"cannot use the lock {module.params['path']}: {error}")
     else:
-        holder = told(decision.claim, now)
+        holder = shown(decision.claim, now)
         module.exit_json(changed=False, granted=decision.granted, reason=decision.reason, holder=holder)
 
 

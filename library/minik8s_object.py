@@ -229,12 +229,12 @@ def main() -> None:
         if module.params["wait"] and not module.check_mode:
             conditions = [Condition(**each) for each in module.params["wait_conditions"]]
             if lack := declared.wait_all(client, wanted, manner, conditions, module.params["wait_timeout_s"]):
-                module.fail_json(msg=lack, **declared.told(done))
+                module.fail_json(msg=lack, **declared.result_of(done))
         objects = declared.outcome(client, wanted, done if module.check_mode else [])
-        module.exit_json(**declared.told(done), objects=objects)
+        module.exit_json(**declared.result_of(done), objects=objects)
     except (Minik8sError, OSError, UnicodeDecodeError) as error:
         hint = "; `force: true` takes the fields over" if isinstance(error, Conflict) else ""
-        module.fail_json(msg=f"{at}: {error}{hint}", **declared.told(done))
+        module.fail_json(msg=f"{at}: {error}{hint}", **declared.result_of(done))
 
 
 def _need_the_client(module: AnsibleModule) -> None:

@@ -94,8 +94,8 @@ def main() -> None:
     try:
         volumes = volumes_used(params["state_dir"], params["run_dir"], params["volumes"])
         containers = containers_used(docker, params["node"], params["pods"])
-        told = rooms(params["state_dir"], params["run_dir"], params["mounted"])
-        module.exit_json(changed=False, volumes=volumes, containers=containers, rooms=told)
+        reported_rooms = rooms(params["state_dir"], params["run_dir"], params["mounted"])
+        module.exit_json(changed=False, volumes=volumes, containers=containers, rooms=reported_rooms)
     except NodeFault as fault:
         module.fail_json(msg=str(fault))
     finally:

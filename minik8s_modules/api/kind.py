@@ -56,7 +56,7 @@ class PrinterColumn(NamedTuple):
 Warn = Callable[[str], None]
 
 
-def nobody(_told: str) -> None:
+def nobody(_warning: str) -> None:
     """Take warnings that nobody is told."""
 
 

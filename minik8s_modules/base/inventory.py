@@ -52,7 +52,11 @@ def hosts_of(data: Mapping[str, Any], where: str, shard: str = DEFAULT_SHARD) ->
         variables.setdefault(host, {}).update(inherited)
         own.setdefault(host, {}).update(given)
     merged = {host: {**variables[host], **own[host]} for host in sorted(members.get(NODES_GROUP, set(own)))}
-    return {host: told for host, told in merged.items() if str(told.get("minik8s_shard", DEFAULT_SHARD)) == shard}
+    return {
+        host: settings
+        for host, settings in merged.items()
+        if str(settings.get("minik8s_shard", DEFAULT_SHARD)) == shard
+    }
 
 
 def _walk(

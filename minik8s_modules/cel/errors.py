@@ -37,10 +37,10 @@ class CompileError(CelError):
     def __init__(self, source: str, issues: list[Issue]) -> None:
         self.issues = sorted(issues, key=lambda issue: (issue.line, issue.column))
         lines = source.split("\n")
-        told = [_display(issue, lines) for issue in self.issues[:MOST_ISSUES]]
+        shown = [_display(issue, lines) for issue in self.issues[:MOST_ISSUES]]
         if len(self.issues) > MOST_ISSUES:
-            told.append(f"{len(self.issues) - MOST_ISSUES} more errors were truncated")
-        super().__init__("\n".join(told))
+            shown.append(f"{len(self.issues) - MOST_ISSUES} more errors were truncated")
+        super().__init__("\n".join(shown))
 
 
 class CelSyntaxError(CompileError):

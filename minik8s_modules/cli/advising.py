@@ -106,12 +106,12 @@ def rows(seen: SampledPods, workloads: Mapping[str, Workload]) -> list[Row]:
 def _row(workload: Workload, container: str, pods: Sequence[JsonObject], samples: Sequence[Sample]) -> Row:
     newest = max(pods, key=lambda pod: (objects.metadata(pod).get("creationTimestamp") or "", objects.name(pod)))
     requests = _requests(newest, container)
-    told = {}
+    resources = {}
     for resource, written in _WRITTEN.items():
         values = sorted(one.used[resource] for one in samples if resource in one.used)
         ranks = {name: written(values[math.ceil(share * len(values)) - 1]) for name, share in _RANKS.items() if values}
-        told[resource] = {"request": requests.get(resource, ""), **ranks}
-    return Row(workload, container, len(pods), len(samples), told)
+        resources[resource] = {"request": requests.get(resource, ""), **ranks}
+    return Row(workload, container, len(pods), len(samples), resources)
 
 
 def _requests(pod: JsonObject, container: str) -> dict[str, str]:
@@ -232,7 +232,7 @@ def as_json(found: Sequence[Row], seen: SampledPods) -> JsonObject:
             "container": one.container,
             "pods": one.pods,
             "samples": one.samples,
-            "resources": {name: dict(told) for name, told in one.resources.items()},
+            "resources": {name: dict(ranks) for name, ranks in one.resources.items()},
         }
         for one in found
     ]
@@ -246,9 +246,9 @@ def table(found: Sequence[Row], seen: SampledPods) -> str:
     header = ["NAMESPACE", "WORKLOAD", "CONTAINER", "RESOURCE", "REQUEST", "P50", "P90", "PEAK", "PODS", "SAMPLES"]
     lines = [
         [one.workload.namespace, f"{one.workload.kind.lower()}/{one.workload.name}", one.container, resource,
-         told["request"] or "<none>", *(told.get(rank, "<unknown>") for rank in _RANKS), str(one.pods),
+         ranks["request"] or "<none>", *(ranks.get(rank, "<unknown>") for rank in _RANKS), str(one.pods),
          str(one.samples)]
-        for one in found for resource, told in one.resources.items()
+        for one in found for resource, ranks in one.resources.items()
     ]  # fmt: skip
     since, until = seen.window
     return f"{output.aligned(header, lines, output.Paint())}\n\nmeasured from {since} to {until}"

@@ -43,16 +43,16 @@ def drift(client: ApiClient, given: argparse.Namespace) -> int:
 
 def why(client: ApiClient, given: argparse.Namespace) -> int:
     """Tell causes; its module says more."""
-    from minik8s_modules.cli.causes.why import why as told  # noqa: PLC0415 - see plan
+    from minik8s_modules.cli.causes.why import why as command  # noqa: PLC0415 - see plan
 
-    return told(client, given)
+    return command(client, given)
 
 
 def trace(client: ApiClient, given: argparse.Namespace) -> int:
     """Tell where a request goes; its module says more."""
-    from minik8s_modules.cli.causes.trace import trace as told  # noqa: PLC0415 - see plan
+    from minik8s_modules.cli.causes.trace import trace as command  # noqa: PLC0415 - see plan
 
-    return told(client, given)
+    return command(client, given)
 
 
 def advise(client: ApiClient, given: argparse.Namespace) -> int:

@@ -115,10 +115,10 @@ def output_of(argv: Sequence[str], timeout_s: float) -> str:
     """
     words = [find(), *argv]
     process = subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    told: list[bytes] = []
+    error_output: list[bytes] = []
 
     def hear(errors: BinaryIO) -> None:
-        told.append(errors.read(_MOST_ERROR_BYTES))
+        error_output.append(errors.read(_MOST_ERROR_BYTES))
         while errors.read(_MOST_ERROR_BYTES):
             continue
 
@@ -142,7 +142,7 @@ def output_of(argv: Sequence[str], timeout_s: float) -> str:
     if len(found) > MOST_BYTES:
         raise ValueError(f"its answer has more than {MOST_BYTES} bytes")
     if code:
-        raise ValueError(told[0].decode(errors="replace").strip() or f"no answer within {timeout_s:g} s")
+        raise ValueError(error_output[0].decode(errors="replace").strip() or f"no answer within {timeout_s:g} s")
     return found.decode(errors="replace")
 
 

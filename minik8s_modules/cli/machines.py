@@ -249,8 +249,8 @@ def inventory_for(machine: Machine, variables: Mapping[str, Any], *, accept: boo
         "ansible_ssh_common_args": "-o StrictHostKeyChecking=accept-new" if accept else "",
         "ansible_python_interpreter": "/usr/bin/python3",
     }
-    told = {name: value for name, value in ways.items() if value}
-    return {"all": {"children": {"nodes": {"hosts": {machine.name: {**told, **variables}}}}}}
+    access = {name: value for name, value in ways.items() if value}
+    return {"all": {"children": {"nodes": {"hosts": {machine.name: {**access, **variables}}}}}}
 
 
 def inventory_of(given: str) -> Path:

@@ -13,12 +13,12 @@ from minik8s_modules.api.errors import StatusError
 
 RED, GREEN, YELLOW, CYAN, BOLD = "31", "32", "33", "36", "1"
 # words of status columns by what they tell; what is not here keeps the terminal's colour
-_TOLD = {
+_WORDS = {
     GREEN: {"Running", "Ready", "Active", "Bound", "Available", "Approved", "Approved,Issued", "Complete", "Succeeded"},
     YELLOW: {"Pending", "ContainerCreating", "PodInitializing", "Terminating", "Released", "Suspended", "Completed"},
     RED: {"Failed", "Error", "Unknown", "NotReady", "Lost", "Denied", "Evicted", "OOMKilled"},
 }
-_COLOURS = {word: colour for colour, words in _TOLD.items() for word in words}
+_COLOURS = {word: colour for colour, words in _WORDS.items() for word in words}
 _FAULTS = ("BackOff", "Err", "Failed", "Invalid", "Error")
 
 

@@ -109,8 +109,8 @@ def total(status: JsonObject) -> str:
     words = {"create": "to create", "update": "to change", "delete": "to delete", "refuse": "refused"}
     parts = []
     for what in ("objects", "pods"):
-        told = [f"{counts[what][action]} {word}" for action, word in words.items() if action in counts[what]]
-        parts += [f"{what}: {', '.join(told)}"] if told else []
+        phrases = [f"{counts[what][action]} {word}" for action, word in words.items() if action in counts[what]]
+        parts += [f"{what}: {', '.join(phrases)}"] if phrases else []
     return "; ".join(
         [*parts, f"{counted(counts['steps'], 'step')} on {counts['nodes']} of {counts['nodesAsked']} nodes"]
     )

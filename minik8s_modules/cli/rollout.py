@@ -63,10 +63,10 @@ class _Drawing:
     def until_over(self, argv: Sequence[str]) -> int:
         """Draw until kubectl ends; print its last word and return its exit code."""
         process = kubectl.start(argv)
-        told: list[str] = []
+        outputs: list[str] = []
 
         def hear() -> None:
-            told.extend(process.communicate())
+            outputs.extend(process.communicate())
             self._over.set()
             self._changed.set()
 
@@ -81,8 +81,8 @@ class _Drawing:
             for informer in informers:
                 informer.stop()
         self._draw(troubles=process.returncode != 0)
-        sys.stdout.write("".join(told[0].splitlines(keepends=True)[-1:]))
-        sys.stderr.write(told[1])
+        sys.stdout.write("".join(outputs[0].splitlines(keepends=True)[-1:]))
+        sys.stderr.write(outputs[1])
         return process.returncode
 
     def _draw_changes(self) -> None:

@@ -52,8 +52,8 @@ def picture(
     name = paint(f"{kind.singular_name}/{objects.name(obj)}", BOLD)
     lines = [f"{name}  {bar(able, updated, total, paint)} {able}/{total} new pods available"]
     if new is not None:
-        told = [_set_line("new", new), *(_set_line("old", each) for each in old if _count(each, "replicas"))]
-        lines += [line[:width] for line in told]
+        rows = [_set_line("new", new), *(_set_line("old", each) for each in old if _count(each, "replicas"))]
+        lines += [line[:width] for line in rows]
     lines += [paint(f"  ! {trouble}"[:width], RED) for trouble in troubles[:_SHOWN_TROUBLES]]
     if len(troubles) > _SHOWN_TROUBLES:
         lines.append(paint(f"  ! and {len(troubles) - _SHOWN_TROUBLES} pods more", RED))

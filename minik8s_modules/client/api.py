@@ -241,8 +241,8 @@ class ApiClient:
         if response.status >= HTTPStatus.BAD_REQUEST:
             raise error_of(response)
         if self._warn is not None:
-            for told in _warnings(response):
-                self._warn(told)
+            for warning in _warnings(response):
+                self._warn(warning)
         return _decode(response.data, method, path)
 
 

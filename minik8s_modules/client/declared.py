@@ -188,8 +188,8 @@ def plan(
 
 def _for_people(before: JsonObject | None, after: JsonObject) -> tuple[JsonObject | None, JsonObject]:
     """Return both without who owns which field, unless nothing else changes."""
-    told = None if before is None else _unowned(before), _unowned(after)
-    return (before, after) if told[0] == told[1] else told
+    pair = None if before is None else _unowned(before), _unowned(after)
+    return (before, after) if pair[0] == pair[1] else pair
 
 
 def _unowned(obj: JsonObject) -> JsonObject:
@@ -221,7 +221,7 @@ def _write(client: ApiClient, wanted: DeclaredObject, manner: Manner, *, dry_run
     )
 
 
-def told(done: Sequence[DeclaredWrite]) -> dict[str, Any]:
+def result_of(done: Sequence[DeclaredWrite]) -> dict[str, Any]:
     """Return ``changed``, ``steps`` and ``diff`` as Ansible is told them."""
     before = {step.wanted.key: step.before for step in done if step.before is not None}
     after = {step.wanted.key: step.after for step in done if step.after is not None}

@@ -60,8 +60,8 @@ def _pod(obj: JsonObject, status: Mapping[str, Any]) -> Unready | None:
     if phase == "Succeeded":
         return None
     if phase == "Failed":
-        told = status.get("message") or status.get("reason") or "see its containers"
-        return Unready(f"the pod has failed: {told}", hopeless=True)
+        reason = status.get("message") or status.get("reason") or "see its containers"
+        return Unready(f"the pod has failed: {reason}", hopeless=True)
     return _lacks(obj, Condition("Ready"))
 
 

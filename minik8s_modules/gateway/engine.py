@@ -181,8 +181,8 @@ class Engine:
             connection.close()
         if status != HTTPStatus.OK:
             raise DockerUnavailable(f"docker ping: status {status}")
-        told = parsedate_tz(date)
-        return float(mktime_tz(told)) if told else None
+        parsed = parsedate_tz(date)
+        return float(mktime_tz(parsed)) if parsed else None
 
     def containers(self) -> list[JsonObject]:
         """Return the observations of all the node's containers, running or not."""

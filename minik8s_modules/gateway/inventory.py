@@ -48,7 +48,7 @@ def nodes_of(hosts: Hosts, where: str, run_dir: str = RUN_DIR) -> tuple[NodeAddr
     Raises:
         ConfigurationError: a node cannot be reached as described.
     """
-    return tuple(_node(host, {"minik8s_run_dir": run_dir, **told}, where) for host, told in hosts.items())
+    return tuple(_node(host, {"minik8s_run_dir": run_dir, **variables}, where) for host, variables in hosts.items())
 
 
 def _node(name: str, values: Mapping[str, Any], where: str) -> NodeAddress:

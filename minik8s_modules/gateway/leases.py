@@ -28,7 +28,7 @@ DURATION_S = 40
 # longer than one ping interval and one ping's timeout: a single slow ping costs no renewal
 FRESH_S = 25.0
 STREAM_ENDPOINT = "minik8s.io/stream-endpoint"
-CLOCK_TOLD_S = 3.0
+CLOCK_REPORTED_S = 3.0
 """Smaller differences are as good as none: Docker tells its time in whole seconds."""
 
 
@@ -93,15 +93,15 @@ class NodeLeases:
     def _renew(self, node: str) -> None:
         now = rfc3339_micro(self._clock.now())
         spec = {"holderIdentity": node, "leaseDurationSeconds": DURATION_S, "renewTime": now}
-        told = self._told(node)
+        published = self._annotations_to_write(node)
         try:
             self._client.patch(
-                LEASE, node, NAMESPACE, {"metadata": {"annotations": told} if told else {}, "spec": spec}
+                LEASE, node, NAMESPACE, {"metadata": {"annotations": published} if published else {}, "spec": spec}
             )
-            if told.get(CLOCK_AHEAD) is None:
+            if published.get(CLOCK_AHEAD) is None:
                 self._unmarked.add(node)
         except NotFound:
-            kept = {name: value for name, value in told.items() if value is not None}
+            kept = {name: value for name, value in published.items() if value is not None}
             metadata = {"name": node, "namespace": NAMESPACE, **({"annotations": kept} if kept else {})}
             self._client.create(
                 LEASE,
@@ -113,10 +113,10 @@ class NodeLeases:
                 },
             )
 
-    def _told(self, node: str) -> dict[str, str | None]:
+    def _annotations_to_write(self, node: str) -> dict[str, str | None]:
         """Return the Lease's annotations to write; None removes one."""
         ahead_s = self._ahead_s(node)
-        if abs(ahead_s) >= CLOCK_TOLD_S:
+        if abs(ahead_s) >= CLOCK_REPORTED_S:
             self._unmarked.discard(node)
             return {**self._annotations, CLOCK_AHEAD: f"{ahead_s:.0f}"}
         if node in self._unmarked:

@@ -48,7 +48,7 @@ class Gateway:
         self._lock = threading.Lock()
         self._using = threading.RLock()
         self._standby = standby or Standby(led_only=False)
-        self._told: tuple[NodeAddress, ...] = ()
+        self._addresses: tuple[NodeAddress, ...] = ()
         self._nodes: dict[str, tuple[NodeAddress, NodeWatcher]] = {}
         self._samplers: dict[str, Sampler] = {}
         self._server = SocketServer(socket_path, self.handle, self._greet)
@@ -73,14 +73,14 @@ class Gateway:
     def use(self, addresses: Sequence[NodeAddress]) -> None:
         """Watch exactly the nodes of ``addresses``, while this gateway is to attend any."""
         with self._using:
-            self._told = tuple(addresses)
+            self._addresses = tuple(addresses)
             self.attend()
 
     def attend(self) -> None:
         """Take up or leave the nodes as clients have come and gone."""
         with self._using:
             attends = self._standby.attends(self._server.count())
-            self._watch(self._told if attends else ())
+            self._watch(self._addresses if attends else ())
 
     def _watch(self, addresses: Sequence[NodeAddress]) -> None:
         """Watch exactly these nodes; one that is watched already with the same address goes on."""

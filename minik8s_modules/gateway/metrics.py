@@ -133,7 +133,7 @@ class NodeMetrics:
             return usage
         return {**usage, "disk": machine.disk._asdict()}
 
-    def told(self, node: str) -> JsonObject | None:
+    def signals_message(self, node: str) -> JsonObject | None:
         """Return the message the reconciler gets: signals of the machine, working sets of containers."""
         reading = self._reading
         if reading is None:

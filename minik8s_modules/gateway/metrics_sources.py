@@ -119,7 +119,7 @@ class Source:
         self._cadvisor = Http(cadvisor) if cadvisor else None
         self._files = files
         self._root = ""
-        self._told = False
+        self._has_warned = False
 
     def read(self) -> Reading:
         """Return everything at once.
@@ -166,13 +166,13 @@ class Source:
         except DockerUnavailable as error:
             self._warn(f"cAdvisor does not answer, so Docker's stats are read: {error}")
             return None
-        self._told = False
+        self._has_warned = False
         usage = cadvisor_usage(answer if isinstance(answer, dict) else {})
         return {one: sample for one, sample in usage.items() if one in marks}
 
     def _warn(self, text: str) -> None:
-        log.log(logging.DEBUG if self._told else logging.WARNING, "%s: %s", self._node, text)
-        self._told = True
+        log.log(logging.DEBUG if self._has_warned else logging.WARNING, "%s: %s", self._node, text)
+        self._has_warned = True
 
     def _from_docker(self, marks: Mapping[str, Marks]) -> dict[str, Usage]:
         found = {}

@@ -64,7 +64,7 @@ class Sampler:
 
     def tell(self, publish: Callable[[JsonObject], None]) -> None:
         """Give ``publish`` what is known."""
-        for message in (self._images, self.metrics.told(self.name)):
+        for message in (self._images, self.metrics.signals_message(self.name)):
             if message is not None:
                 publish(message)
 
@@ -79,9 +79,9 @@ class Sampler:
             self._images = {"op": "image-list", "node": self.name, "images": self._source.images()}
             self._publish(self._images)
         self._number += 1
-        told = self.metrics.told(self.name)
-        if told is not None:
-            self._publish(told)
+        usage = self.metrics.signals_message(self.name)
+        if usage is not None:
+            self._publish(usage)
 
     def _run(self) -> None:
         while not self._stop.is_set():

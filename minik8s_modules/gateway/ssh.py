@@ -144,12 +144,12 @@ class SshMaster:
             path.unlink(missing_ok=True)
         try:
             # a file, not a pipe: the master outlives a killed gateway and may still have something to say
-            with os.fdopen(_private(self._paths.log), "wb") as told:
+            with os.fdopen(_private(self._paths.log), "wb") as log_file:
                 process = subprocess.Popen(
                     master_argv(self._address, self._paths),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=told,
+                    stderr=log_file,
                     start_new_session=True,
                 )
         except OSError as error:
@@ -167,8 +167,8 @@ class SshMaster:
         process.kill()
         process.wait()
         self._process = None
-        told = self._paths.log.read_text(encoding="utf-8", errors="replace").strip()
-        return told[-500:] or f"no connection within {START_TIMEOUT_S:.0f} s"
+        error = self._paths.log.read_text(encoding="utf-8", errors="replace").strip()
+        return error[-500:] or f"no connection within {START_TIMEOUT_S:.0f} s"
 
     def _record(self, pid: int) -> None:
         with os.fdopen(_private(self._paths.record), "w", encoding="ascii") as file:

@@ -32,10 +32,10 @@ def sidecar_of(api: Api, authorization: str) -> Sidecar | None:
     kind, _, token = authorization.partition(" ")
     if kind.lower() != "bearer" or not token.strip():
         return None
-    told = objects.status(api.create(TOKEN_REVIEW, {"spec": {"token": token.strip()}}))
-    user = told.get("user") or {}
+    review = objects.status(api.create(TOKEN_REVIEW, {"spec": {"token": token.strip()}}))
+    user = review.get("user") or {}
     pods = (user.get("extra") or {}).get(_POD) or []
     name = str(user.get("username", ""))
-    if not told.get("authenticated") or not name.startswith(_ACCOUNT) or len(pods) != 1:
+    if not review.get("authenticated") or not name.startswith(_ACCOUNT) or len(pods) != 1:
         return None
     return Sidecar(name.removeprefix(_ACCOUNT).partition(":")[0], pods[0])

@@ -171,10 +171,10 @@ class _Namespace:
 
     def _ready_pods(self, service: str) -> set[str]:
         return {
-            _pod_of(told)
+            _pod_of(endpoint)
             for one in self._slices[service]
-            for told in one.get("endpoints") or []
-            if (told.get("conditions") or {}).get("ready") is not False
+            for endpoint in one.get("endpoints") or []
+            if (endpoint.get("conditions") or {}).get("ready") is not False
         }
 
     def _judge(self, virtual: JsonObject) -> Verdict:
@@ -278,23 +278,23 @@ class _Namespace:
             if one.get("addressType") != family:
                 continue  # a name is no address: sidecars would refuse all that came with it
             for number in _numbers(one, port.get("name") or ""):
-                for told in one.get("endpoints") or []:
-                    into = _usable(told, ready, ending)
-                    if into is not None and told.get("addresses") and _pod_of(told) not in self._withheld:
-                        place = (told["addresses"][0], number)
-                        into.setdefault(place, Endpoint(_pod_of(told), *place))
+                for endpoint in one.get("endpoints") or []:
+                    into = _usable(endpoint, ready, ending)
+                    if into is not None and endpoint.get("addresses") and _pod_of(endpoint) not in self._withheld:
+                        place = (endpoint["addresses"][0], number)
+                        into.setdefault(place, Endpoint(_pod_of(endpoint), *place))
         return tuple(sorted((ready or ending).values()))
 
 
-def _usable(told: JsonObject, ready: _Found, ending: _Found) -> _Found | None:
-    conditions = told.get("conditions") or {}
+def _usable(endpoint: JsonObject, ready: _Found, ending: _Found) -> _Found | None:
+    conditions = endpoint.get("conditions") or {}
     if conditions.get("ready") is not False:
         return ready
     return ending if conditions.get("serving") else None
 
 
-def _pod_of(told: JsonObject) -> str:
-    target = told.get("targetRef") or {}
+def _pod_of(endpoint: JsonObject) -> str:
+    target = endpoint.get("targetRef") or {}
     return str(target.get("name", "")) if target.get("kind") == "Pod" else ""
 
 

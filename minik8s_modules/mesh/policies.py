@@ -21,15 +21,15 @@ def seconds(text: str) -> str:
 def retry_policy(policy: JsonObject) -> JsonObject:
     """Return which requests are sent again, and to whom: another Pod than before."""
     declared = policy.get("retries") or {}
-    told: JsonObject = {
+    converted: JsonObject = {
         "retry_on": ",".join([_ALWAYS, *(declared.get("retryOn") or ())]),
         "num_retries": declared.get("attempts", _TRIES),
         "host_selection_retry_max_attempts": "5",
         "retry_host_predicate": [{"name": "previous_hosts", "typed_config": {"@type": _PREDICATE}}],
     }
     if declared.get("perTryTimeout"):
-        told["per_try_timeout"] = seconds(declared["perTryTimeout"])
-    return told
+        converted["per_try_timeout"] = seconds(declared["perTryTimeout"])
+    return converted
 
 
 def route_timeout(policy: JsonObject) -> str:
@@ -48,14 +48,14 @@ def mirror_policies(policy: JsonObject, cluster: str) -> JsonObject:
 def fault_filters(policy: JsonObject) -> list[JsonObject]:
     """Return the filters that delay and abort requests, none where nobody asks for any."""
     declared = policy.get("fault") or {}
-    told: JsonObject = {"@type": _FAULT}
+    fault: JsonObject = {"@type": _FAULT}
     if declared.get("delay"):
         delay = declared["delay"]
-        told["delay"] = {"fixed_delay": seconds(delay["fixed"]), "percentage": _share(delay)}
+        fault["delay"] = {"fixed_delay": seconds(delay["fixed"]), "percentage": _share(delay)}
     if declared.get("abort"):
         abort = declared["abort"]
-        told["abort"] = {"http_status": abort["httpStatus"], "percentage": _share(abort)}
-    return [{"name": "fault", "typed_config": told}] if declared else []
+        fault["abort"] = {"http_status": abort["httpStatus"], "percentage": _share(abort)}
+    return [{"name": "fault", "typed_config": fault}] if declared else []
 
 
 def _share(declared: JsonObject) -> JsonObject:

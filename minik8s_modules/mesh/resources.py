@@ -99,8 +99,8 @@ def _assignment(name: str, branch: Branch) -> JsonObject:
     weights: dict[tuple[str, int], int] = {}
     for each in branch.endpoints:  # a Pod of two subsets has both shares
         weights[each.ip, each.port] = weights.get((each.ip, each.port), 0) + each.weight
-    told = [_endpoint(*place, weight) for place, weight in weights.items() if weight]
-    return {"cluster_name": name, "endpoints": [{"lb_endpoints": told}] if told else []}
+    endpoints = [_endpoint(*place, weight) for place, weight in weights.items() if weight]
+    return {"cluster_name": name, "endpoints": [{"lb_endpoints": endpoints}] if endpoints else []}
 
 
 def _endpoint(ip: str, port: int, weight: int) -> JsonObject:
@@ -186,11 +186,11 @@ def _access_log() -> JsonObject:
 
 
 def _routes(name: str, port: Port) -> JsonObject:
-    told = [_route(name, branch, port) for branch in port.branches]
+    routes = [_route(name, branch, port) for branch in port.branches]
     if all(branch.subset for branch in port.branches):
-        told.append(_nowhere(name))
+        routes.append(_nowhere(name))
     again = retry_policy(port.policy or {})
-    return {"name": name, "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": told, "retry_policy": again}]}
+    return {"name": name, "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes, "retry_policy": again}]}
 
 
 def _route(name: str, branch: Branch, port: Port) -> JsonObject:

@@ -64,10 +64,10 @@ class TargetFiles:
         self._workers = Workers(self._queue, self.sync, "targets", 1)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._compare, name="targets-compare", daemon=True)
-        told = "Target files there are, by directory."
-        registry.gauge("monitoring_target_files", told, ("directory",), self._counted)
-        told = "Pods that ask to be scraped in a way that cannot be."
-        registry.gauge("monitoring_refused_targets", told, (), lambda: {(): float(len(self._problems))})
+        help_text = "Target files there are, by directory."
+        registry.gauge("monitoring_target_files", help_text, ("directory",), self._counted)
+        help_text = "Pods that ask to be scraped in a way that cannot be."
+        registry.gauge("monitoring_refused_targets", help_text, (), lambda: {(): float(len(self._problems))})
 
     def start(self) -> None:
         """Begin once all objects are known; returns at once."""

@@ -55,10 +55,10 @@ class MetricsReaders:
             return HTTPStatus.SERVICE_UNAVAILABLE
 
     def _reviewed(self, token: str) -> HTTPStatus:
-        told = objects.status(self._api.create(TOKEN_REVIEW, {"spec": {"token": token}}))
-        if not told.get("authenticated"):
+        review = objects.status(self._api.create(TOKEN_REVIEW, {"spec": {"token": token}}))
+        if not review.get("authenticated"):
             return HTTPStatus.UNAUTHORIZED
-        user = told.get("user") or {}
+        user = review.get("user") or {}
         asked = {"user": user.get("username", ""), "nonResourceAttributes": {"verb": "get", "path": "/metrics"}}
         about = {name: user[name] for name in ("groups", "uid", "extra") if user.get(name)}
         answer = self._api.create(SUBJECT_ACCESS_REVIEW, {"spec": {**asked, **about}})

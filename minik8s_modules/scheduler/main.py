@@ -68,11 +68,11 @@ def settings_of(configuration: Configuration) -> Settings:
         configuration.mapping("configuration")
         if policy:
             raise ConfigurationError("policy and configuration exclude each other: a configuration says it all")
-        told = read(Path(configuration.file)).at("configuration")
-        connection = told.at("clientConnection").at("kubeconfig")
+        located = read(Path(configuration.file)).at("configuration")
+        connection = located.at("clientConnection").at("kubeconfig")
         if connection.value is not None:
             raise connection.wrong("kubeconfig stands beside configuration, in the daemon's own configuration file")
-        return settings(told)
+        return settings(located)
     if policy and policy not in POLICIES:
         raise ConfigurationError(f"policy must be {', '.join(POLICIES)} or left out, not {policy!r}")
     return policy_settings(policy)

@@ -74,21 +74,21 @@ async def _converse(
     except StatusError as error:
         await console.finish(_failure(error))
         return
-    told = asyncio.create_task(_feed(console, process, talk, ends=ends))
+    feeding = asyncio.create_task(_feed(console, process, talk, ends=ends))
     output = asyncio.create_task(_copy_output(process, console, tty=tty))
     try:
-        done, _ = await asyncio.wait({told, output}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({feeding, output}, return_when=asyncio.FIRST_COMPLETED)
         if output in done and output.exception() is None:
-            told.cancel()
+            feeding.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await told
+                await feeding
             await console.finish(await _status(ended))
     finally:
-        told.cancel()
+        feeding.cancel()
         output.cancel()
         process.close()
         console.close()
-        await asyncio.gather(told, output, return_exceptions=True)
+        await asyncio.gather(feeding, output, return_exceptions=True)
 
 
 async def _status(ended: Callable[[], Awaitable[JsonObject]]) -> JsonObject:

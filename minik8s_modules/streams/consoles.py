@@ -103,17 +103,17 @@ def _resize(request: StreamRequest) -> list[str]:
 
 async def accept_spdy(client: Connection, request: StreamRequest, protocol: str) -> None:
     """Answer an upgrade to SPDY. Raises StatusError when the client does not speak ``protocol``."""
-    told = [each.strip() for each in request.headers.get("x-stream-protocol-version", "").split(",")]
-    if protocol not in told:
-        raise StatusError(_FORBIDDEN, "Forbidden", f"unable to upgrade: none of {told} is supported; use {protocol}")
+    offered = [each.strip() for each in request.headers.get("x-stream-protocol-version", "").split(",")]
+    if protocol not in offered:
+        raise StatusError(_FORBIDDEN, "Forbidden", f"unable to upgrade: none of {offered} is supported; use {protocol}")
     await client.write(_UPGRADED % protocol.encode())
 
 
 def size_of(data: bytes) -> Resize | None:
     """Return the size a resize message tells, None when it tells none."""
     try:
-        told = json.loads(data)
-        return Resize(int(told["Height"]), int(told["Width"]))
+        size = json.loads(data)
+        return Resize(int(size["Height"]), int(size["Width"]))
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -143,8 +143,8 @@ class WebSocketConsole:
 
     async def finish(self, status: dict[str, Any]) -> None:
         """Send how it ended and say goodbye."""
-        if told := json.dumps(status) if self._with_status else status.get("message", ""):
-            await self._socket.write(bytes([ERROR]) + told.encode())
+        if message := json.dumps(status) if self._with_status else status.get("message", ""):
+            await self._socket.write(bytes([ERROR]) + message.encode())
         await self._socket.finish()
         try:
             async with asyncio.timeout(GOODBYE_S):

@@ -172,7 +172,8 @@ async def _serve_channels(socket: WebSocket, pod: Pod, ports: list[int]) -> None
     for channel in (*data, *errors):
         await channel.begin()
     forwards = [
-        asyncio.create_task(_forward(out, told, pod, port)) for out, told, port in zip(data, errors, ports, strict=True)
+        asyncio.create_task(_forward(out, error, pod, port))
+        for out, error, port in zip(data, errors, ports, strict=True)
     ]
     reading = asyncio.create_task(_distribute(socket, data))
     try:

@@ -83,8 +83,8 @@ async def serve(client: Connection, request: StreamRequest, talk: Conversation, 
         pod = await _secured(reached) if request.text("scheme") == "https" else reached
         await _carry(Wire(h11.Connection(h11.SERVER, HEAD_BYTES), client.read, client.write), pod, reached, request)
     except h11.RemoteProtocolError as error:
-        told = await _failure(reached) or f"its answer is no HTTP: {error}"
-        raise _unreachable(told) from error
+        failure = await _failure(reached) or f"its answer is no HTTP: {error}"
+        raise _unreachable(failure) from error
     except (OSError, h11.LocalProtocolError) as error:
         if client.started:
             raise ConnectionAbortedError(f"an answer was cut: {error}") from error
@@ -157,9 +157,9 @@ async def _answer(ours: Wire, theirs: Wire, asked: h11.Request, answer: h11.Resp
     hosts = dict(asked.headers)
     proxy = Proxy(request.text("prefix"), hosts.get(b"host", b"").decode("latin-1"), request.text("host"))
     head = client_head(answer.headers.raw_items(), proxy)
-    told = {name: value.lower().strip() for name, value in answer.headers}
-    encoding = told.get(b"content-encoding", b"")
-    page = is_page(told) and asked.method != b"HEAD"
+    headers = {name: value.lower().strip() for name, value in answer.headers}
+    encoding = headers.get(b"content-encoding", b"")
+    page = is_page(headers) and asked.method != b"HEAD"
     if page:
         head = [each for each in head if each[0].lower() not in {b"content-length", b"content-encoding", b"etag"}]
     await ours.send(h11.Response(status_code=answer.status_code, headers=head, reason=answer.reason))
@@ -171,9 +171,9 @@ async def _answer(ours: Wire, theirs: Wire, asked: h11.Request, answer: h11.Resp
 
 def client_head(headers: Head, proxy: Proxy) -> Head:
     """Return what of the pod's head goes to the client, with a Location that leads through the proxy."""
-    told = [(name.lower(), value) for name, value in headers]
-    own = {each.strip().lower() for name, value in told if name == b"connection" for each in value.split(b",")}
-    own |= {b"content-length"} if any(name == b"transfer-encoding" for name, _ in told) else set()
+    lowered = [(name.lower(), value) for name, value in headers]
+    own = {each.strip().lower() for name, value in lowered if name == b"connection" for each in value.split(b",")}
+    own |= {b"content-length"} if any(name == b"transfer-encoding" for name, _ in lowered) else set()
     kept = [
         (name, location(value.decode("latin-1"), proxy).encode("latin-1") if name.lower() == b"location" else value)
         for name, value in headers
@@ -182,10 +182,10 @@ def client_head(headers: Head, proxy: Proxy) -> Head:
     return [*kept, (b"Connection", b"close")]
 
 
-def is_page(told: dict[bytes, bytes]) -> bool:
+def is_page(headers: dict[bytes, bytes]) -> bool:
     """Return whether what these headers belong to is HTML whose links are changed."""
-    media = told.get(b"content-type", b"").partition(b";")[0].strip()
-    return media == b"text/html" and b"location" not in told and told.get(b"content-encoding", b"") in _ENCODINGS
+    media = headers.get(b"content-type", b"").partition(b";")[0].strip()
+    return media == b"text/html" and b"location" not in headers and headers.get(b"content-encoding", b"") in _ENCODINGS
 
 
 async def _body(theirs: Wire) -> AsyncIterator[bytes]:

@@ -152,8 +152,8 @@ class ProviderContract:
         pod = self.created(provider)
         self.until(lambda: self._phase(provider, "one") in {"Running", *TERMINAL}, "phase Running")
         status = provider.get_pod_status("default", "one")
-        told = {each["name"] for each in status.get("containerStatuses") or []}
-        must(told == set(_names(pod)), f"containerStatuses names {told}, the Pod {set(_names(pod))}")
+        reported = {each["name"] for each in status.get("containerStatuses") or []}
+        must(reported == set(_names(pod)), f"containerStatuses names {reported}, the Pod {set(_names(pod))}")
         must(bool(status.get("startTime")), "status.startTime is missing")
 
     def test_creating_a_pod_twice_makes_one(self, tmp_path: Path) -> None:
@@ -178,12 +178,12 @@ class ProviderContract:
     def test_a_deleted_pod_ends(self, tmp_path: Path) -> None:
         """Its phase and every container become terminal, or it is not found any more; deleting again is no error."""
         provider = self.provider(tmp_path)
-        told = self._notified(provider)
+        notified = self._notified(provider)
         pod = self.created(provider)
         self.until(lambda: self._phase(provider, "one") in {"Running", *TERMINAL}, "phase Running")
         provider.delete_pod(copy.deepcopy(pod))
         if isinstance(provider, PodNotifier):
-            self.until(lambda: any(is_over(each) for each in told), "a notification of the end")
+            self.until(lambda: any(is_over(each) for each in notified), "a notification of the end")
         else:
             self.until(lambda: self._ended(provider, "one"), "the end of the Pod")
         try:
@@ -221,12 +221,14 @@ class ProviderContract:
     def test_whole_pods_are_notified(self, tmp_path: Path) -> None:
         """A notification has name, namespace, uid and status: the Pod, not only what changed."""
         provider = self.provider(tmp_path)
-        told = self._notified(provider)
+        notified = self._notified(provider)
         if not isinstance(provider, PodNotifier):
             return
         pod = self.created(provider)
-        self.until(lambda: any(_phase_of(each) in {"Running", *TERMINAL} for each in told), "a notification of the run")
-        for each in told:
+        self.until(
+            lambda: any(_phase_of(each) in {"Running", *TERMINAL} for each in notified), "a notification of the run"
+        )
+        for each in notified:
             must(objects.key(each) == objects.key(pod), f"a notification names {objects.key(each)}")
             must(objects.uid(each) == objects.uid(pod), f"a notification has the uid {objects.uid(each)!r}")
 
@@ -282,10 +284,10 @@ class ProviderContract:
     # ------------------------------------------------------------------ parts of the above
 
     def _notified(self, provider: Provider) -> list[JsonObject]:
-        told: list[JsonObject] = []
+        notified: list[JsonObject] = []
         if isinstance(provider, PodNotifier):
-            provider.notify_pods(told.append)
-        return told
+            provider.notify_pods(notified.append)
+        return notified
 
     def _phase(self, provider: Provider, name: str) -> str:
         return str(provider.get_pod_status("default", name).get("phase") or "")
@@ -311,8 +313,8 @@ def new_pod(name: str, **spec: Any) -> JsonObject:
 
 def is_over(pod: JsonObject) -> bool:
     """Return whether phase and every container of ``pod`` are terminal."""
-    told = objects.status(pod).get("containerStatuses") or []
-    return _phase_of(pod) in TERMINAL and all("terminated" in (each.get("state") or {}) for each in told)
+    containers = objects.status(pod).get("containerStatuses") or []
+    return _phase_of(pod) in TERMINAL and all("terminated" in (each.get("state") or {}) for each in containers)
 
 
 def must(holds: bool, why: str) -> None:  # noqa: FBT001 - reads as assert does

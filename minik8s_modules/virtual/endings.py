@@ -20,21 +20,21 @@ def is_over(pod: JsonObject) -> bool:
 def lost_status(pod: JsonObject, now: str) -> JsonObject:
     """Return the status of a Pod that ran and that its provider does not know any more: Failed, containers ended."""
     before = objects.status(pod)
-    told = [_ended(each, now) for each in before.get("containerStatuses") or []]
+    ended = [_ended(each, now) for each in before.get("containerStatuses") or []]
     status = {**before, "phase": "Failed", "reason": REASON_NOT_FOUND, "message": LOST_MESSAGE}
-    return {**status, "containerStatuses": told} if told else status
+    return {**status, "containerStatuses": ended} if ended else status
 
 
-def _ended(told: JsonObject, now: str) -> JsonObject:
-    running = (told.get("state") or {}).get("running")
+def _ended(container_status: JsonObject, now: str) -> JsonObject:
+    running = (container_status.get("state") or {}).get("running")
     if running is None:
-        return told
+        return container_status
     terminated = {
         "exitCode": LOST_EXIT_CODE,
         "reason": REASON_NOT_FOUND,
         "message": "container was terminated and cleaned up from the provider",
         "startedAt": running.get("startedAt"),
         "finishedAt": now,
-        **({"containerID": told["containerID"]} if told.get("containerID") else {}),
+        **({"containerID": container_status["containerID"]} if container_status.get("containerID") else {}),
     }
-    return {**told, "ready": False, "started": False, "state": {"terminated": terminated}}
+    return {**container_status, "ready": False, "started": False, "state": {"terminated": terminated}}

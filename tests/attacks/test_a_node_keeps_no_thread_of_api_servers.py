@@ -70,7 +70,7 @@ def test_an_answer_without_end_is_given_up(text: bytes) -> None:
     begun_s = time.monotonic()
     try:
         with pytest.raises(ServiceUnavailable, match="did not answer /stats/summary"):
-            kubelets.told(node, FAR, "/stats/summary")
+            kubelets.get(node, FAR, "/stats/summary")
     finally:
         node.close()
     assert time.monotonic() - begun_s < GIVEN_UP_S / 2
@@ -95,4 +95,4 @@ def _once(answer: bytes) -> Callable[[socket.socket], None]:
 )
 def test_no_page_of_a_node_is_shown_as_the_api_servers(media: bytes, passed_on: str) -> None:
     node = _Node(_once(b"HTTP/1.1 200 OK\r\nContent-Type: " + media + b"\r\nContent-Length: 2\r\n\r\nhi"))
-    assert kubelets.told(node, FAR, "/pods") == (passed_on, b"hi")
+    assert kubelets.get(node, FAR, "/pods") == (passed_on, b"hi")

@@ -120,7 +120,7 @@ def _of_metadata(
                 yield f"{at}: the prefix {DOMAIN} is reserved, and this key is unknown; use a prefix of your own"
         elif rule.kind in {None, kind} and key not in _KEPT:
             if party not in rule.setters:
-                yield f"{at}: may be set by {_told(rule)} only"
+                yield f"{at}: may be set by {_setters_of(rule)} only"
             elif rule.when == "creation" and old is not None and not template:
                 yield f"{at}: may be set only when the object is created"
 
@@ -136,5 +136,5 @@ def _changed(new: JsonObject, old: JsonObject) -> Iterator[tuple[str, str, bool]
     yield from (("finalizers", key, key in kept) for key in sorted(kept ^ known))
 
 
-def _told(rule: Rule) -> str:
+def _setters_of(rule: Rule) -> str:
     return " and ".join(party_name for party, party_name in _NAMES.items() if party in rule.setters)

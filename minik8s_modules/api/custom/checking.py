@@ -30,13 +30,13 @@ def checker(schema: JsonObject) -> Callable[[JsonObject, JsonObject | None], lis
     """Return what tells the faults of a new object, given the old one (None on create)."""
     check, keys = _compiled(schema), schema
 
-    def told(new: JsonObject, old: JsonObject | None) -> list[Cause]:
+    def causes_of(new: JsonObject, old: JsonObject | None) -> list[Cause]:
         faults = check(new)
         if faults and old is not None:
             faults = [fault for fault in faults if not unchanged(fault, new, old, keys)]
         return [fault.tell(_named(fault.path)) for fault in faults[:MOST_TOLD]]
 
-    return told
+    return causes_of
 
 
 def _named(path: Path) -> str:
@@ -201,12 +201,12 @@ def _enum(schema: JsonObject) -> Iterator[Check]:
     if not allowed:
         return
     known = {orjson.dumps(each, option=orjson.OPT_SORT_KEYS) for each in allowed}
-    told = [each if isinstance(each, str) else orjson.dumps(each).decode() for each in allowed]
+    accepted = [each if isinstance(each, str) else orjson.dumps(each).decode() for each in allowed]
 
     def check(value: Any) -> list[Fault]:
         if orjson.dumps(value, option=orjson.OPT_SORT_KEYS) in known:
             return _NOTHING
-        return _fault(lambda at: cause.not_supported(at, value, told, in_order=True))
+        return _fault(lambda at: cause.not_supported(at, value, accepted, in_order=True))
 
     yield check
 

@@ -76,8 +76,8 @@ def _accepted(definition: JsonObject, having: Taken) -> tuple[JsonObject, tuple[
     short = wanted.get("shortNames") or []
     clashing = [each for each in short if each not in (present.get("shortNames") or []) and each in having.resources]
     if clashing:
-        told = [f'"{each}" is already in use' for each in clashing]
-        conflict = ("ShortNamesConflict", told[0] if len(told) == 1 else f"[{', '.join(told)}]")
+        messages = [f'"{each}" is already in use' for each in clashing]
+        conflict = ("ShortNamesConflict", messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]")
     else:
         names["shortNames"] = short
     conflict = _take(_KINDS, wanted, names, having.kinds) or conflict

@@ -61,18 +61,18 @@ def _has_rules(schema: Any) -> bool:
     return "x-kubernetes-validations" in schema or any(map(_has_rules, schema.values()))
 
 
-def cause_of(type_: str, path: str, value: Any, told: str) -> Cause:
+def cause_of(type_: str, path: str, value: Any, message: str) -> Cause:
     """Return the cause that Kubernetes tells for an error of CEL: Required, Invalid, Forbidden, Duplicate and so on."""
     at = path or "<nil>"
     match type_:
         case "Required":
-            return cause.required(at, told)
+            return cause.required(at, message)
         case "Forbidden":
-            return cause.forbidden(at, told)
+            return cause.forbidden(at, message)
         case "Duplicate":
             return cause.duplicate(at, value)
         case "NotSupported":
-            return Cause("FieldValueNotSupported", f"Unsupported value: {orjson.dumps(value).decode()}: {told}", at)
+            return Cause("FieldValueNotSupported", f"Unsupported value: {orjson.dumps(value).decode()}: {message}", at)
         case "InternalError":
-            return Cause("InternalError", f"Internal error: {told}", at)
-    return cause.invalid(at, value, told)
+            return Cause("InternalError", f"Internal error: {message}", at)
+    return cause.invalid(at, value, message)

@@ -268,7 +268,7 @@ _FORBIDDEN = (
 def _nested(schema: JsonObject, at: str, *, skip_either: bool = False) -> list[Cause]:
     bare = {name: value for name, value in schema.items() if not (skip_either and name == "anyOf")}
     causes = _values(bare, at)
-    causes += [cause.forbidden(f"{at}.{name}", told) for name, told in _FORBIDDEN if schema.get(name)]
+    causes += [cause.forbidden(f"{at}.{name}", why) for name, why in _FORBIDDEN if schema.get(name)]
     if schema.get("additionalProperties") is not None:
         causes.append(cause.forbidden(f"{at}.additionalProperties", "must be undefined to be structural"))
     if isinstance(schema.get("items"), dict):
@@ -276,8 +276,8 @@ def _nested(schema: JsonObject, at: str, *, skip_either: bool = False) -> list[C
     for name, inner in (schema.get("properties") or {}).items():
         causes += _nested(inner, f"{at}.properties[{name}]")
         if name == "metadata":
-            told = "must not be specified in a nested context"
-            causes.append(cause.forbidden(f"{at}.properties[metadata]", told))
+            message = "must not be specified in a nested context"
+            causes.append(cause.forbidden(f"{at}.properties[metadata]", message))
     return causes
 
 

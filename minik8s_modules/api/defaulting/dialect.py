@@ -81,9 +81,9 @@ def explanation(kind: Kind) -> str:
 
 def is_original(kind: Kind, obj: JsonObject) -> bool:
     """Return whether the object is written in the original's dialect."""
-    told = dig(obj, "metadata", "annotations", ANNOTATION)
-    if kind.id in _OWN or told in (ORIGINAL, KUBERNETES):  # a tuple: it may not be hashable
-        return kind.id in _OWN or told == ORIGINAL
+    declared = dig(obj, "metadata", "annotations", ANNOTATION)
+    if kind.id in _OWN or declared in (ORIGINAL, KUBERNETES):  # a tuple: it may not be hashable
+        return kind.id in _OWN or declared == ORIGINAL
     if any(port["protocol"] in _PROTOCOLS for port in _ports(kind, obj)) or _has_scalar_size(kind, obj):
         return True
     return _miscased(structural.kind_shape(kind), obj)

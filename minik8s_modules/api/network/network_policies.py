@@ -32,8 +32,8 @@ class Pods(NamedTuple):
 
     def canonical(self) -> str:
         """Return the same text for all selectors that say the same in the same words."""
-        told = [self.namespace, *(sorted(map(_row, each.requirements)) for each in (self.namespaces, self.pods))]
-        return json.dumps(told)
+        parts = [self.namespace, *(sorted(map(_row, each.requirements)) for each in (self.namespaces, self.pods))]
+        return json.dumps(parts)
 
     def matches(self, pod: Pod, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
         """Return whether a Pod is one of them, given the labels of namespaces."""

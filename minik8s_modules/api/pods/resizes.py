@@ -21,20 +21,20 @@ RESTART = "RestartContainer"
 
 def recorded(pod: JsonObject) -> dict[str, JsonObject]:
     """Return by container the ``allocatedResources`` and ``resources`` that the pod's status tells."""
-    told = status(pod)
+    known = status(pod)
     return {
         str(one.get("name")): one
         for field in ("initContainerStatuses", "containerStatuses")
-        for one in told.get(field) or []
+        for one in known.get(field) or []
         if "resources" in one
     }
 
 
-def allocated_of(container: JsonObject, told: JsonObject | None) -> JsonObject:
+def allocated_of(container: JsonObject, reported: JsonObject | None) -> JsonObject:
     """Return the resources the container was given last; its own where nothing is told of it."""
-    if told is None:
+    if reported is None:
         return dict(container.get("resources") or {})
-    return given(told.get("allocatedResources") or {}, (told.get("resources") or {}).get("limits") or {})
+    return given(reported.get("allocatedResources") or {}, (reported.get("resources") or {}).get("limits") or {})
 
 
 def given(requests: Mapping[str, Any], limits: Mapping[str, Any]) -> JsonObject:
@@ -66,9 +66,9 @@ def _names(*found: JsonObject) -> Iterator[str]:
 
 def is_asked(pod: JsonObject) -> bool:
     """Return whether a container of the pod wants other resources than it was given."""
-    told = recorded(pod)
-    return bool(told) and any(
-        one["name"] in told and not same(one.get("resources") or {}, allocated_of(one, told[one["name"]]))
+    reported = recorded(pod)
+    return bool(reported) and any(
+        one["name"] in reported and not same(one.get("resources") or {}, allocated_of(one, reported[one["name"]]))
         for one in lasting_containers(pod)
     )
 
@@ -87,8 +87,8 @@ def with_resources(pod: JsonObject, of: Callable[[JsonObject], JsonObject]) -> J
 
 def as_allocated(pod: JsonObject) -> JsonObject:
     """Return the pod as its node has made room for it."""
-    told = recorded(pod)
-    return with_resources(pod, lambda one: allocated_of(one, told.get(one["name"]))) if told else pod
+    reported = recorded(pod)
+    return with_resources(pod, lambda one: allocated_of(one, reported.get(one["name"]))) if reported else pod
 
 
 def as_counted(pod: JsonObject) -> JsonObject:
@@ -98,11 +98,11 @@ def as_counted(pod: JsonObject) -> JsonObject:
     """
     if not is_asked(pod) and condition(pod, IN_PROGRESS) is None:
         return pod
-    told = recorded(pod)
+    reported = recorded(pod)
     wants = (condition(pod, PENDING) or {}).get("reason") != INFEASIBLE
 
     def most(container: JsonObject) -> JsonObject:
-        mine = told.get(container["name"])
+        mine = reported.get(container["name"])
         runs = (mine or {}).get("resources") or {}
         found = [allocated_of(container, mine), runs, *([container.get("resources") or {}] if wants else [])]
         return largest(found)

@@ -35,8 +35,8 @@ def _node(node: JsonObject, now: datetime) -> list[Any]:
 def _attachment(attachment: JsonObject, now: datetime) -> list[Any]:
     declared = spec(attachment)
     volume = str(dig(attachment, "spec", "source", "persistentVolumeName") or "")
-    told = [declared.get("attacher") or "", volume, declared.get("nodeName") or ""]
-    return [name(attachment), *told, _said(status(attachment).get("attached")), age(attachment, now)]
+    cells = [declared.get("attacher") or "", volume, declared.get("nodeName") or ""]
+    return [name(attachment), *cells, _said(status(attachment).get("attached")), age(attachment, now)]
 
 
 def _capacity(capacity: JsonObject, now: datetime) -> list[Any]:

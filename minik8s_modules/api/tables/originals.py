@@ -65,10 +65,10 @@ def _legacy_autoscaler(obj: JsonObject, now: datetime) -> list[Any]:
 
 
 def _legacy_job(obj: JsonObject, now: datetime) -> list[Any]:
-    told = status(obj)
-    says = " ".join(str(told.get("result") or told.get("message") or "").split())
+    reported = status(obj)
+    says = " ".join(str(reported.get("result") or reported.get("message") or "").split())
     shown = says if len(says) <= _SHOWN else f"{says[: _SHOWN - 1]}…"
-    return [name(obj), spec(obj).get("partition", ""), told.get("phase", ""), shown or NONE, age(obj, now)]
+    return [name(obj), spec(obj).get("partition", ""), reported.get("phase", ""), shown or NONE, age(obj, now)]
 
 
 TABLES: dict[tuple[str, str], tuple[Sequence[Column], Callable[[JsonObject, datetime], list[Any]]]] = {

@@ -137,12 +137,12 @@ _ATTACHMENT = check.of_spec(
 
 
 def _message(at: str, error: JsonObject | None) -> list[Cause]:
-    told = str((error or {}).get("message") or "")
-    return [cause.too_long(f"{at}.message", _MESSAGE_LENGTH)] if len(told) > _MESSAGE_LENGTH else []
+    message = str((error or {}).get("message") or "")
+    return [cause.too_long(f"{at}.message", _MESSAGE_LENGTH)] if len(message) > _MESSAGE_LENGTH else []
 
 
-def _metadata(at: str, told: dict[str, Any] | None) -> list[Cause]:
-    size = sum(len(key.encode()) + len(str(value).encode()) for key, value in (told or {}).items())
+def _metadata(at: str, metadata: dict[str, Any] | None) -> list[Cause]:
+    size = sum(len(key.encode()) + len(str(value).encode()) for key, value in (metadata or {}).items())
     return [cause.too_long(at, _METADATA_BYTES)] if size > _METADATA_BYTES else []
 
 

@@ -114,9 +114,9 @@ _NAMESPACE_SPEC = check.of_spec(
 
 def validate_namespace(namespace: JsonObject) -> list[Cause]:
     """Return why the namespace may not be kept."""
-    told, known = labels(namespace).get(dialect.ANNOTATION), (dialect.KUBERNETES, dialect.ORIGINAL)
+    label, known = labels(namespace).get(dialect.ANNOTATION), (dialect.KUBERNETES, dialect.ORIGINAL)
     at = f"metadata.labels[{dialect.ANNOTATION}]"
-    wrong = [] if told is None or told in known else [cause.not_supported(at, told, known)]
+    wrong = [] if label is None or label in known else [cause.not_supported(at, label, known)]
     return [*_NAMESPACE_SPEC(namespace), *wrong]
 
 
@@ -171,15 +171,15 @@ _NODE_STATUS = check.fields(("addresses", check.each(_address)), (("capacity", "
 
 def validate_node_status(node: JsonObject) -> list[Cause]:
     """Return why the node's status may not be kept."""
-    return [*_NODE_STATUS("status", status(node)), *_volumes_told(status(node))]
+    return [*_NODE_STATUS("status", status(node)), *_volumes(status(node))]
 
 
-def _volumes_told(told: JsonObject) -> list[Cause]:
+def _volumes(node_status: JsonObject) -> list[Cause]:
     """Look at the volumes a node uses and has attached: ``<plugin>/<name>`` each, and once."""
-    rows = [(f"status.volumesInUse[{index}]", each) for index, each in enumerate(told.get("volumesInUse") or ())]
+    rows = [(f"status.volumesInUse[{index}]", each) for index, each in enumerate(node_status.get("volumesInUse") or ())]
     rows += [
         (f"status.volumesAttached[{index}].name", each.get("name") or "")
-        for index, each in enumerate(told.get("volumesAttached") or ())
+        for index, each in enumerate(node_status.get("volumesAttached") or ())
     ]
     seen: set[tuple[str, str]] = set()
     causes = []

@@ -16,15 +16,15 @@ _TOKEN = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,256}", re.ASCII)
 _LOWEST_ERROR, _HIGHEST_ERROR = 400, 599
 
 
-def headers(at: str, told: JsonObject | None) -> list[Cause]:
+def headers(at: str, declared: JsonObject | None) -> list[Cause]:
     """Return what is wrong with the headers that lead requests to a subset."""
-    if told is None:
+    if declared is None:
         return []
-    if not told:
+    if not declared:
         return [cause.required(at, "at least one header")]
-    if len(told) > MOST_HEADERS:
-        return [cause.too_many(at, len(told), MOST_HEADERS)]
-    return [one for name, value in told.items() for one in _header(at, name, value)]
+    if len(declared) > MOST_HEADERS:
+        return [cause.too_many(at, len(declared), MOST_HEADERS)]
+    return [one for name, value in declared.items() for one in _header(at, name, value)]
 
 
 def _header(at: str, name: str, value: str) -> list[Cause]:

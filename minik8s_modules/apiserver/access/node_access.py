@@ -111,12 +111,12 @@ class NodeAuthorizer:
         node = node_of(user)
         if not node or asked.path:
             return ""
-        told = _WHY.format(node)
+        reason = _WHY.format(node)
         if any(rule.allows(asked.verb, asked.group, asked.resource, asked.name) for rule in _STATIC):
-            return told
+            return reason
         allowed = self._lease(node, asked) or self._own(node, asked) or self._named(node, asked)
         allowed = allowed or self._range(node, asked) or self._attachment(node, asked)
-        return told if allowed else ""
+        return reason if allowed else ""
 
     @staticmethod
     def _lease(node: str, asked: Attributes) -> bool:
@@ -177,8 +177,8 @@ class NodeAuthorizer:
             return True
         if self._index.names(node, asked.namespace, Reference(plural, wanted)):
             return True
-        told = self._is_for_hosts, partial(self._is_for_drivers, node)
-        return plural == "secrets" and any(each(asked.namespace, wanted) for each in told)
+        checks = self._is_for_hosts, partial(self._is_for_drivers, node)
+        return plural == "secrets" and any(each(asked.namespace, wanted) for each in checks)
 
     def _is_held(self, node: str, volume: str) -> bool:
         """Return whether a claim that the node's pods name holds the volume."""

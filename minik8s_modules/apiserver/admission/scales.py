@@ -38,16 +38,16 @@ def _scale(obj: JsonObject, replicas: int, shown: JsonObject) -> JsonObject:
 def check_said(kind: Kind, obj: JsonObject) -> None:
     """Raise InternalError when an object of a custom kind says no number: its Scale cannot be read."""
     if kind.custom is not None and dig(obj, *_paths(kind.custom).replicas) is None:
-        raise InternalError(f"the spec replicas field {_told(kind.custom)} does not exist")
+        raise InternalError(f"the spec replicas field {_path_shown(kind.custom)} does not exist")
 
 
 def check_asked(kind: Kind, scale: JsonObject) -> None:
     """Raise BadRequest when a change leaves open a number that was never set."""
     if kind.custom is not None and spec(scale).get("replicas") == NEVER_SET:
-        raise BadRequest(f"the spec replicas field {_told(kind.custom)} cannot be empty")
+        raise BadRequest(f"the spec replicas field {_path_shown(kind.custom)} cannot be empty")
 
 
-def _told(declared: Declaration) -> str:
+def _path_shown(declared: Declaration) -> str:
     return '"' + ".".join(("", *_paths(declared).replicas)) + '"'
 
 

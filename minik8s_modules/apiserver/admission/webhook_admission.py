@@ -180,8 +180,8 @@ class _Turns:
                 raise outcome.verdict.refusal
             if outcome.verdict.patch:
                 changed = _patched(write, match, outcome.verdict.patch)
-        told = {"configuration": match.hook.configuration, "webhook": match.hook.name, "mutated": changed}
-        write.requester.notes[f"mutation.webhook.admission.k8s.io/{place}"] = orjson.dumps(told).decode()
+        note = {"configuration": match.hook.configuration, "webhook": match.hook.name, "mutated": changed}
+        write.requester.notes[f"mutation.webhook.admission.k8s.io/{place}"] = orjson.dumps(note).decode()
         return changed
 
 

@@ -28,10 +28,10 @@ class Body:
 
 
 class Outcome:
-    """What becomes of a request: ``told`` learns, once, the code of its answer, 0 when there was none."""
+    """What becomes of a request: ``on_end`` learns, once, the code of its answer, 0 when there was none."""
 
-    def __init__(self, told: Callable[[int], None] | None = None) -> None:
-        self._code, self._told = 0, told
+    def __init__(self, on_end: Callable[[int], None] | None = None) -> None:
+        self._code, self._on_end = 0, on_end
 
     def begun(self, code: int) -> None:
         """Note the code of the answer that begins now."""
@@ -39,9 +39,9 @@ class Outcome:
 
     def tell(self) -> None:
         """Tell how it went, if nobody has yet."""
-        told, self._told = self._told, None
-        if told is not None:
-            told(self._code)
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end(self._code)
 
 
 class Exchange(NamedTuple):

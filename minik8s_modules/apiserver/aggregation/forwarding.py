@@ -62,7 +62,7 @@ class Aggregation:
         upgrade = proxying.is_upgrade(headers)
         charged = len(body)
         held = Body(body, lambda: self._tunnels.charge(holder, -charged))
-        outcome = Outcome(lambda code: carried.told(code))  # noqa: PLW0108 - made below, and told to whom later still
+        outcome = Outcome(lambda code: carried.on_end(code))  # noqa: PLW0108 - made below, and told to whom later still
         exchange = Exchange(remote, request.method, target, head, held, outcome, version, endless, upgrade)
         carried = Carried(self._tunnels, holder, lambda client: self._extensions.carry(exchange, client), charged)
         return carried
@@ -74,14 +74,14 @@ class Carried(Response):
     def __init__(self, tunnels: Tunnels, holder: Holder, carry: Callable[[socket.socket], None], charged: int) -> None:
         super().__init__()
         self._tunnels, self._holder, self._carry, self._charged = tunnels, holder, carry, charged
-        self.told: Callable[[int], None] = lambda _: None
+        self.on_end: Callable[[int], None] = lambda _: None
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:  # noqa: ARG002 - WSGI
         """Hand over; StopIteration is how the server is told that there is nothing left to answer."""
         try:
             self._hand_over(environ)
         except Exception:
-            self.told(0)
+            self.on_end(0)
             raise
         raise StopIteration
 

@@ -72,8 +72,8 @@ def request(headers: Mapping[str, str], user: User, remote: Remote, client: str,
         *([("Content-Length", str(length))] if length is not None else []),
     ]
     kept = [each for each in proxying.passed_on(headers) if each[0].lower() not in _NOT_FOR_EXTENSIONS]
-    told = [*own, *kept]
-    return [*((key.encode("latin-1"), value.encode("latin-1")) for key, value in told if value), *identity(user)]
+    pairs = [*own, *kept]
+    return [*((key.encode("latin-1"), value.encode("latin-1")) for key, value in pairs if value), *identity(user)]
 
 
 def answer(headers: Iterable[tuple[bytes, bytes]], *, switching: bool = False) -> Head:

@@ -249,14 +249,14 @@ class Keeping(Rounds):
             self._failed.labels(objects.name(item.object), found.reason).inc()
         now = rfc3339(self._backend.clock.now())
 
-        def told(present: JsonObject) -> JsonObject:
+        def published(present: JsonObject) -> JsonObject:
             if present.get("spec") != item.object.get("spec"):
                 return present  # found out about something older: the next look tells
             status = api_services.with_condition(objects.status(present), found, now)
             return {**present, "status": status}
 
         target = Target(API_SERVICE, "", objects.name(item.object), "status")
-        _ignoring(lambda: writing.change(self._backend, target, told, _options()))
+        _ignoring(lambda: writing.change(self._backend, target, published, _options()))
 
     def _is_first(self) -> bool:
         """Return whether this server writes conditions: the one of all whose Lease has the least name."""

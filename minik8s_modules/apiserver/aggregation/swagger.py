@@ -62,15 +62,15 @@ def _needed(paths: JsonObject, definitions: JsonObject) -> dict[str, JsonObject]
     return found
 
 
-def _references(told: Any) -> Iterator[str]:
-    if isinstance(told, dict):
-        reference = told.get("$ref")
+def _references(document: Any) -> Iterator[str]:
+    if isinstance(document, dict):
+        reference = document.get("$ref")
         if isinstance(reference, str) and reference.startswith(_REFERENCE):
             yield reference.removeprefix(_REFERENCE)
-        told = told.values()
-    elif not isinstance(told, list):
+        document = document.values()
+    elif not isinstance(document, list):
         return
-    for each in told:
+    for each in document:
         yield from _references(each)
 
 
@@ -112,13 +112,13 @@ def _renamed(new: Mapping[str, JsonObject], known: Mapping[str, JsonObject]) -> 
             yield name, f"{name}_v{number}"
 
 
-def _named(told: Any, names: Mapping[str, str]) -> Any:
+def _named(document: Any, names: Mapping[str, str]) -> Any:
     """Return what was told with references to renamed definitions."""
-    if isinstance(told, list):
-        return [_named(each, names) for each in told]
-    if not isinstance(told, dict):
-        return told
-    found = {key: _named(value, names) for key, value in told.items()}
+    if isinstance(document, list):
+        return [_named(each, names) for each in document]
+    if not isinstance(document, dict):
+        return document
+    found = {key: _named(value, names) for key, value in document.items()}
     reference = found.get("$ref")
     if isinstance(reference, str) and (name := names.get(reference.removeprefix(_REFERENCE))):
         found["$ref"] = f"{_REFERENCE}{name}"

@@ -34,7 +34,7 @@ QUEUED = 2_000
 _FLUSH_S = 5.0
 # how often old files are looked for where nothing happens, and how often losses are told in the server's log
 _TIDY_S = 600.0
-_TELL_S = 60.0
+_REPORT_EVERY_S = 60.0
 # events are written together: a wake-up for each cost every request two switches between threads
 _GATHER_S = 0.01
 _MOST_NAMED = 10  # users that one event about lost events names
@@ -121,10 +121,10 @@ class _Losses:
             if not self._users:
                 return None
             named = ", ".join(f"{user or 'unknown'}: {count}" for user, count in self._users.most_common(_MOST_NAMED))
-            told = _event_of_losses(self._users.total(), named, self._reason, self._since, self._clock)
+            record = _event_of_losses(self._users.total(), named, self._reason, self._since, self._clock)
             self._users.clear()
             self._since = ""
-            return told
+            return record
 
 
 def _event_of_losses(count: int, users: str, reason: str, since: str, clock: Clock) -> JsonObject:
@@ -170,7 +170,7 @@ class AuditLog:
         self._losses = _Losses(clock)
         self._thread = threading.Thread(target=self._run, name="audit-log", daemon=True)
         self._ending = threading.Event()
-        self._told_s = self._tidied_s = float("-inf")
+        self._reported_s = self._tidied_s = float("-inf")
 
     def start(self) -> None:
         """Start the writer."""
@@ -223,8 +223,8 @@ class AuditLog:
 
     def _alarm(self, error: Exception) -> None:
         now_s = self._clock.monotonic()
-        if now_s - self._told_s >= _TELL_S:
-            self._told_s = now_s
+        if now_s - self._reported_s >= _REPORT_EVERY_S:
+            self._reported_s = now_s
             log.error("audit events are lost (apiserver_audit_error_total counts them)", exc_info=error)
 
 

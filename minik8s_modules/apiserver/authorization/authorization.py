@@ -35,9 +35,9 @@ class Access:
         if MASTERS in user.groups:
             return f"{MASTERS} may do everything"
         for authorizer in self._chain:
-            told = authorizer.why(user, asked)
-            if told:
-                return told
+            reason = authorizer.why(user, asked)
+            if reason:
+                return reason
         return ""
 
     def allowed(self, user: User, asked: Attributes) -> bool:

@@ -76,9 +76,9 @@ def of_kinds(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
     return named({"paths": paths, "components": _shared(names, schemas, kinds)})
 
 
-def named(told: JsonObject) -> tuple[bytes, str]:
+def named(content: JsonObject) -> tuple[bytes, str]:
     """Return a document as bytes, and the digest of it."""
-    body = orjson.dumps({"openapi": "3.0.0", "info": {"title": "minik8s", "version": __version__}, **told})
+    body = orjson.dumps({"openapi": "3.0.0", "info": {"title": "minik8s", "version": __version__}, **content})
     return body, hashlib.sha512(body).hexdigest()[:64].upper()
 
 

@@ -30,9 +30,9 @@ def document(kinds: Registry = KINDS) -> bytes:
     definitions: JsonObject = {}
     for group, versions in kinds.groups().items():
         for version in versions:
-            told = orjson.loads(openapi.document(group, version, kinds)[0])
-            shared = told["components"]
-            paths.update({path: _path(served, shared) for path, served in told["paths"].items()})
+            v3 = orjson.loads(openapi.document(group, version, kinds)[0])
+            shared = v3["components"]
+            paths.update({path: _path(served, shared) for path, served in v3["paths"].items()})
             for name, schema in shared["schemas"].items():
                 _define(definitions, name, _older(schema))
     info = {"title": "minik8s", "version": __version__}
@@ -74,16 +74,16 @@ def _answer(answer: JsonObject) -> JsonObject:
     return {"description": answer["description"], "schema": _older(content["schema"])}
 
 
-def _parameter(told: JsonObject, shared: JsonObject) -> JsonObject:
-    parameter = _followed(told, shared)
+def _parameter(parameter_or_reference: JsonObject, shared: JsonObject) -> JsonObject:
+    parameter = _followed(parameter_or_reference, shared)
     return {**{field: value for field, value in parameter.items() if field != "schema"}, **parameter["schema"]}
 
 
-def _followed(told: JsonObject, shared: JsonObject) -> JsonObject:
+def _followed(parameter: JsonObject, shared: JsonObject) -> JsonObject:
     """Return what a reference within the components leads to, or what stands here itself."""
-    if "$ref" not in told:
-        return told
-    group, name = told["$ref"].split("/")[2:]
+    if "$ref" not in parameter:
+        return parameter
+    group, name = parameter["$ref"].split("/")[2:]
     found: JsonObject = shared[group][name]
     return found
 

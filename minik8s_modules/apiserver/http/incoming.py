@@ -88,11 +88,11 @@ def dialect_around(backend: Backend, target: Target) -> str:
     if not target.namespace or target.subresource:
         return ""
     namespace = backend.cache.get(NAMESPACE.key("", target.namespace))
-    told = namespace.labels.get(ANNOTATION, "") if namespace is not None else ""
-    if not told or not target.name:
-        return told
+    declared = namespace.labels.get(ANNOTATION, "") if namespace is not None else ""
+    if not declared or not target.name:
+        return declared
     live = backend.cache.get(target.kind.key(target.namespace, target.name))
-    return told if live is None or objects.annotations(live.object).get(ANNOTATION) == told else ""
+    return declared if live is None or objects.annotations(live.object).get(ANNOTATION) == declared else ""
 
 
 def readable(kind: Kind, obj: JsonObject, options: Options, around: str = "") -> JsonObject:
@@ -112,10 +112,10 @@ def readable(kind: Kind, obj: JsonObject, options: Options, around: str = "") ->
 def refuse_or_warn(kind: Kind, found: list[str], options: Options) -> None:
     """Treat unknown or duplicate fields as fieldValidation says: Strict raises BadRequest, Warn warns."""
     if found and options.validation == "Strict":
-        told = f"strict decoding error: {', '.join(found)}"
-        raise structural.undecodable(kind, [Cause("FieldValueInvalid", told, "")])
-    for told in found:
-        options.warn(told)
+        message = f"strict decoding error: {', '.join(found)}"
+        raise structural.undecodable(kind, [Cause("FieldValueInvalid", message, "")])
+    for warning in found:
+        options.warn(warning)
 
 
 def check_types(kind: Kind, obj: JsonObject) -> None:

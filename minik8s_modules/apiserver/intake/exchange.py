@@ -52,8 +52,8 @@ class Exchange:
     def _head(self, length: int) -> bytes:
         lines = [f"HTTP/1.1 {self._status}", f"Date: {_date(int(time.time()))}"]
         lines += [f"{name}: {value}" for name, value in self._headers]
-        told = any(name.lower() == "content-length" for name, _ in self._headers)
-        if not told and not self._status.startswith(_NO_LENGTH):
+        has_length = any(name.lower() == "content-length" for name, _ in self._headers)
+        if not has_length and not self._status.startswith(_NO_LENGTH):
             lines.append(f"Content-Length: {length}")
         if self.close:
             lines.append("Connection: close")

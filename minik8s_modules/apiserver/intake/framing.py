@@ -77,20 +77,20 @@ def _half_a_break(data: bytes) -> bool:
 
 
 def _length(found: dict[bytes, bytes], version: bytes) -> int | None:
-    told, coding = found.get(b"content-length"), found.get(b"transfer-encoding")
+    length, coding = found.get(b"content-length"), found.get(b"transfer-encoding")
     if b"host" not in found and version == b"1":
         raise BadRequest("the request has no Host header")
     if coding is not None:
-        if coding != b"chunked" or told is not None or version == b"0":
+        if coding != b"chunked" or length is not None or version == b"0":
             raise BadRequest("Transfer-Encoding must be chunked, with HTTP/1.1 and without Content-Length")
         return None
-    if told is None:
+    if length is None:
         return 0
-    if not _LENGTH.fullmatch(told):
+    if not _LENGTH.fullmatch(length):
         raise BadRequest("Content-Length must be one decimal number")
-    if int(told) > MAX_BODY_BYTES:
+    if int(length) > MAX_BODY_BYTES:
         raise RequestEntityTooLarge(MAX_BODY_BYTES)
-    return int(told)
+    return int(length)
 
 
 def _asks(found: dict[bytes, bytes], version: bytes) -> bool:

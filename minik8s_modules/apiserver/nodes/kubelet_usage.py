@@ -35,8 +35,8 @@ def of_kubelets(cache: WatchCache, kubelets: Kubelets | None) -> dict[str, JsonO
     if not found:
         return {}
     with ThreadPoolExecutor(min(len(found), _AT_ONCE), thread_name_prefix="kubelet-usage") as pool:
-        told = pool.map(lambda each: _asked(kubelets, each), found)
-        return {each.node: usage for each, usage in zip(found, told, strict=True) if usage}
+        usages = pool.map(lambda each: _asked(kubelets, each), found)
+        return {each.node: usage for each, usage in zip(found, usages, strict=True) if usage}
 
 
 def _all(cache: WatchCache, kubelets: Kubelets | None) -> Iterator[Kubelet | None]:
@@ -53,7 +53,7 @@ def _all(cache: WatchCache, kubelets: Kubelets | None) -> Iterator[Kubelet | Non
 
 def _asked(kubelets: Kubelets | None, kubelet: Kubelet) -> JsonObject:
     try:
-        return usage_of(orjson.loads(asking.told(kubelets, kubelet, "/stats/summary").body))
+        return usage_of(orjson.loads(asking.get(kubelets, kubelet, "/stats/summary").body))
     except (ServiceUnavailable, orjson.JSONDecodeError) as error:
         log.warning("node %s reports no metrics: %s", kubelet.node, error)
         return {}
@@ -81,14 +81,14 @@ def _containers(pod: Mapping[str, Any]) -> Iterator[JsonObject]:
             yield {**whose, "container": objects.dig(each, "name"), "usage": usage}
 
 
-def _usage(told: Any) -> JsonObject | None:
+def _usage(measured: Any) -> JsonObject | None:
     try:
         return {
-            "timestamp_s": parse_rfc3339(str(told["cpu"]["time"])).timestamp(),
+            "timestamp_s": parse_rfc3339(str(measured["cpu"]["time"])).timestamp(),
             "window_s": _WINDOW_S,
-            "cpu_nanocores": int(told["cpu"]["usageNanoCores"]),
-            "cpu_nanoseconds": int(told["cpu"].get("usageCoreNanoSeconds") or 0),
-            "memory_bytes": int(told["memory"]["workingSetBytes"]),
+            "cpu_nanocores": int(measured["cpu"]["usageNanoCores"]),
+            "cpu_nanoseconds": int(measured["cpu"].get("usageCoreNanoSeconds") or 0),
+            "memory_bytes": int(measured["memory"]["workingSetBytes"]),
         }
     except (KeyError, TypeError, ValueError, OverflowError):
         return None

@@ -131,9 +131,9 @@ def check_names(certificate: Mapping[str, object], kubelet: Kubelet) -> None:
     names = {(str(kind), str(value)) for kind, value in given} if isinstance(given, tuple) else set()
     wanted = {("IP Address", kubelet.address), ("DNS", kubelet.node), ("DNS", f"{kubelet.node}{NODE_DOMAIN}")}
     if not names & wanted:
-        told = ", ".join(sorted(value for _, value in names)) or "nobody"
+        subjects = ", ".join(sorted(value for _, value in names)) or "nobody"
         raise ConnectionAbortedError(
-            f"its certificate is for {told}; it must be for {kubelet.address} or {kubelet.node}"
+            f"its certificate is for {subjects}; it must be for {kubelet.address} or {kubelet.node}"
         )
 
 
@@ -186,7 +186,7 @@ def connected(kubelets: Kubelets | None, kubelet: Kubelet, request: bytes) -> so
     return connection
 
 
-class Told(NamedTuple):
+class KubeletAnswer(NamedTuple):
     """A whole answer."""
 
     media: str
@@ -216,7 +216,7 @@ class TimedAnswer(io.RawIOBase):
         return io.BufferedReader(self)
 
 
-def told(kubelets: Kubelets | None, kubelet: Kubelet, path: str) -> Told:
+def get(kubelets: Kubelets | None, kubelet: Kubelet, path: str) -> KubeletAnswer:
     """Return what the kubelet answers to a GET of ``path``, all of it.
 
     Raises:
@@ -234,7 +234,7 @@ def told(kubelets: Kubelets | None, kubelet: Kubelet, path: str) -> Told:
     if answer.status != HTTPStatus.OK or len(body) > _LARGEST:
         raise ServiceUnavailable(f"the kubelet of node {kubelet.node} answers {path} with {answer.status}")
     media = answer.headers.get("Content-Type", _TEXT)
-    return Told(media if _MEDIA.fullmatch(media) else _TEXT, body)
+    return KubeletAnswer(media if _MEDIA.fullmatch(media) else _TEXT, body)
 
 
 # --- what is asked -----------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def collected(backend: Backend, reach: Gateways | None, kubelets: Kubelets | Non
     def ask(url: str) -> None:
         try:
             # of its own nodes only: one may be the gateway of a single node, which cannot speak for others
-            usage.update({node: told for node, told in _asked(reach, url).items() if node in nodes_of[url]})
+            usage.update({node: reported for node, reported in _asked(reach, url).items() if node in nodes_of[url]})
         except (OSError, ValueError) as error:
             log.warning("gateway %s reports no metrics: %s", url, error)
             failures.append(error)
@@ -173,8 +173,8 @@ def _pods(backend: Backend, usage: Mapping[str, JsonObject]) -> list[CachedObjec
 def by_pod(usage: Mapping[str, JsonObject]) -> dict[tuple[str, ...], dict[str, JsonObject]]:
     """Return what containers use by their names, by the ``marks`` of their pods."""
     found: dict[tuple[str, ...], dict[str, JsonObject]] = {}
-    for node, told in usage.items():
-        for each in told.get("containers") or []:
+    for node, reported in usage.items():
+        for each in reported.get("containers") or []:
             if each.get("container") and each.get("usage"):
                 whose = (node, *(str(each.get(mark) or "") for mark in ("namespace", "pod", "pod_uid")))
                 found.setdefault(whose, {})[str(each["container"])] = each["usage"]

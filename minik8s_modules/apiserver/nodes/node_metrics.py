@@ -49,8 +49,8 @@ class _Sample(NamedTuple):
     at_s: float
 
 
-def _family(name: str, kind: str, told: str, samples: Iterable[_Sample]) -> Iterator[str]:
-    yield f"# HELP {name} {told}\n# TYPE {name} {kind}\n"
+def _family(name: str, kind: str, help_text: str, samples: Iterable[_Sample]) -> Iterator[str]:
+    yield f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
     for each in samples:
         labels = ",".join(f'{key}="{_escaped(value)}"' for key, value in each.labels.items())
         shown = f"{{{labels}}}" if labels else ""
@@ -109,10 +109,10 @@ def resource_lines(node: Node) -> Iterator[str]:
         yield from _family(
             f"{what}_memory_working_set_bytes", "gauge", f"[STABLE] {memory.format(what)}", of(node, _memory)
         )
-    told = "[STABLE] Start time of the container since unix epoch in seconds"
-    yield from _family("container_start_time_seconds", "gauge", told, _starts(node))
-    told = "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise"
-    yield f"# HELP resource_scrape_error {told}\n# TYPE resource_scrape_error gauge\n"
+    help_text = "[STABLE] Start time of the container since unix epoch in seconds"
+    yield from _family("container_start_time_seconds", "gauge", help_text, _starts(node))
+    help_text = "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise"
+    yield f"# HELP resource_scrape_error {help_text}\n# TYPE resource_scrape_error gauge\n"
     yield f"resource_scrape_error {0 if node.machine else 1}\n"
 
 
@@ -125,13 +125,13 @@ def kubelet_lines(node: str, pods: Iterable[JsonObject], now_s: float) -> Iterat
         for container in objects.status(each).get("containerStatuses") or []:
             states.update({"terminated": "exited"}.get(state, state) for state in container.get("state") or {})
     del states["waiting"]  # for its container, which is not there
-    told = "[ALPHA] The node's name. The count is always 1."
-    yield from _family("kubelet_node_name", "gauge", told, [_Sample({"node": node}, 1.0, now_s)])
-    told = "[ALPHA] Number of pods that have a running pod sandbox"
-    yield from _family("kubelet_running_pods", "gauge", told, [_Sample({}, float(running), now_s)])
-    told = "[ALPHA] Number of containers currently running"
+    help_text = "[ALPHA] The node's name. The count is always 1."
+    yield from _family("kubelet_node_name", "gauge", help_text, [_Sample({"node": node}, 1.0, now_s)])
+    help_text = "[ALPHA] Number of pods that have a running pod sandbox"
+    yield from _family("kubelet_running_pods", "gauge", help_text, [_Sample({}, float(running), now_s)])
+    help_text = "[ALPHA] Number of containers currently running"
     samples = (_Sample({"container_state": state}, float(count), now_s) for state, count in sorted(states.items()))
-    yield from _family("kubelet_running_containers", "gauge", told, samples)
+    yield from _family("kubelet_running_containers", "gauge", help_text, samples)
 
 
 class _Counted(NamedTuple):
@@ -144,10 +144,10 @@ class _Counted(NamedTuple):
         return iter(self.families)
 
 
-def reconciler_text(told: str) -> str:
+def reconciler_text(exposed: str) -> str:
     """Return what a reconciler counted of a node, "" of what is none: a node's own may tell nothing else by it."""
     try:
-        families = tuple(each for each in text_string_to_metric_families(told) if each.name.startswith(COUNTED))
+        families = tuple(each for each in text_string_to_metric_families(exposed) if each.name.startswith(COUNTED))
         return generate_latest(_Counted(families)).decode()
     except ValueError as error:
         log.warning("what a reconciler counted cannot be read: %s", error)
@@ -156,16 +156,16 @@ def reconciler_text(told: str) -> str:
 
 def cadvisor_lines(node: Node) -> Iterator[str]:
     """Yield what of ``/metrics/cadvisor`` is measured here; ``id="/"`` is the machine."""
-    for name, kind, told, value in (
+    for name, kind, help_text, value in (
         ("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.", _cpu_s),
         ("container_memory_working_set_bytes", "gauge", "Current working set in bytes.", _memory),
     ):
         machine = (each._replace(labels=_MACHINE) for each in _of_node(node, value))
         containers = (each._replace(labels=_cadvisor_labels(node, each.labels)) for each in _of_containers(node, value))
-        yield from _family(name, kind, told, [*machine, *containers])
-    told = "Start time of the container since unix epoch in seconds."
+        yield from _family(name, kind, help_text, [*machine, *containers])
+    help_text = "Start time of the container since unix epoch in seconds."
     starts = (each._replace(labels=_cadvisor_labels(node, each.labels)) for each in _starts(node))
-    yield from _family("container_start_time_seconds", "gauge", told, starts)
+    yield from _family("container_start_time_seconds", "gauge", help_text, starts)
     yield from _disk_lines(node)
     yield from _machine_lines(node)
 
@@ -183,22 +183,22 @@ def _cadvisor_labels(node: Node, labels: Mapping[str, str]) -> Mapping[str, str]
 def _disk_lines(node: Node) -> Iterator[str]:
     disk = node.machine.get("disk") or {}
     at_s = float(node.machine.get("timestamp_s") or 0.0)
-    for name, told, value in (
+    for name, help_text, value in (
         ("container_fs_limit_bytes", "Number of bytes that can be consumed by the container on this filesystem.", 0),
         ("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", 1),
     ):
         figures = (disk["capacity_bytes"], disk["capacity_bytes"] - disk["available_bytes"]) if disk else ()
         samples = [_Sample(_MACHINE, float(figures[value]), at_s)] if figures else []
-        yield from _family(name, "gauge", told, samples)
+        yield from _family(name, "gauge", help_text, samples)
 
 
 def _machine_lines(node: Node) -> Iterator[str]:
     has = objects.status(node.object).get("capacity") or {}
-    for name, told, resource in (
+    for name, help_text, resource in (
         ("machine_cpu_cores", "Number of logical CPU cores.", "cpu"),
         ("machine_memory_bytes", "Amount of memory installed on the machine.", "memory"),
     ):
-        yield f"# HELP {name} {told}\n# TYPE {name} gauge\n"
+        yield f"# HELP {name} {help_text}\n# TYPE {name} gauge\n"
         if resource in has:
             yield f"{name} {quantities.to_milli(str(has[resource])) / 1000!r}\n"
 

@@ -84,8 +84,8 @@ def answer(
         return answers.log(streams, backend, pod, arguments, request, holder)
     kubelet = streams.kubelets.of(backend.cache, name.name) if streams.kubelets is not None else None
     if kubelet is not None and path in kubelets.FIGURES:
-        told = kubelets.told(streams.kubelets, kubelet, path)
-        return responses.raw(told.body, media=told.media)
+        reply = kubelets.get(streams.kubelets, kubelet, path)
+        return responses.raw(reply.body, media=reply.media)
     return PATHS[path](backend, Reach(streams.gateways, reconcilers), node)
 
 
@@ -159,11 +159,11 @@ def _pod_of(backend: Backend, node: str, space: str, name: str) -> JsonObject:
 
 def _measured(backend: Backend, reach: Reach, node: JsonObject) -> Node:
     name = objects.name(node)
-    told = metrics_api.of_node(backend, reach.gateways, name)
-    used = metrics_api.by_pod({name: told})
+    reported = metrics_api.of_node(backend, reach.gateways, name)
+    used = metrics_api.by_pod({name: reported})
     pods = _pods_of(backend, name)
     measured = (Measured(each, used.get(metrics_api.marks(each), {})) for each in pods)
-    return Node(name, node, told.get("machine") or {}, tuple(each for each in measured if each.usage))
+    return Node(name, node, reported.get("machine") or {}, tuple(each for each in measured if each.usage))
 
 
 # --- configz ---------------------------------------------------------------------------------------

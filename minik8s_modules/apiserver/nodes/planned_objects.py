@@ -41,7 +41,7 @@ from minik8s_modules.store.cached import CachedObject
 _RETRY = frozenset({429})
 _SERVERS_FAULT = 500
 # pods are told in their order, on their nodes; events are no content that anybody would miss
-_UNTOLD = frozenset({EVENT, POD})
+_WITHOUT_PLAN = frozenset({EVENT, POD})
 
 
 class PlannedObject(NamedTuple):
@@ -84,7 +84,7 @@ class PlannedObjects:
             step = self._created(target, readable) if item is None else self._changed(target, item, readable)
             if target.kind == CUSTOM_RESOURCE_DEFINITION:
                 self._define(target)
-            return _told_to_reconcilers(target, step)
+            return _for_reconcilers(target, step)
         except StatusError as error:
             return _refused(target, self._cache.stored(item.key) if item else None, error)
 
@@ -116,7 +116,7 @@ class PlannedObjects:
             pair_shown(target.kind, None, from_storage(target.kind, item.object))[1],
         )
         row |= {"message": f"it goes when its finalizers are done: {', '.join(held)}"} if held else {}
-        return _told_to_reconcilers(target, PlannedObject(row, {"operation": operation, "object": found}))
+        return _for_reconcilers(target, PlannedObject(row, {"operation": operation, "object": found}))
 
     def _target_of(self, obj: JsonObject) -> Target:
         try:
@@ -151,14 +151,14 @@ class PlannedObjects:
 
     def taken_along(self) -> Iterator[JsonObject]:
         """Yield the rows of what goes because of the deletions: the content of namespaces, and what is owned."""
-        told = {objects.uid(obj) for _, obj in self._gone}
+        owners = {objects.uid(obj) for _, obj in self._gone}
         waiting = [*self._gone]
         while waiting:
             kind, owner = waiting.pop(0)
             for below, item in self._below(kind, owner):
-                if objects.uid(item.object) in told:
+                if objects.uid(item.object) in owners:
                     continue
-                told.add(objects.uid(item.object))
+                owners.add(objects.uid(item.object))
                 waiting.append((below, item.object))
                 place = Target(below, objects.namespace(item.object), objects.name(item.object))
                 row = _row("delete", place, item, pair_shown(below, None, from_storage(below, item.object))[1])
@@ -172,7 +172,7 @@ class PlannedObjects:
         if not space:
             return
         for below in self.kinds.all():
-            if not below.stored or not below.namespaced or below in _UNTOLD or stored_kind(below) is not below:
+            if not below.stored or not below.namespaced or below in _WITHOUT_PLAN or stored_kind(below) is not below:
                 continue
             for item in self._cache.list(below.key(space, "")).items:
                 owners = objects.owner_references(item.object)
@@ -211,7 +211,7 @@ class PlannedObjects:
         )
 
 
-def _told_to_reconcilers(target: Target, step: PlannedObject) -> PlannedObject:
+def _for_reconcilers(target: Target, step: PlannedObject) -> PlannedObject:
     """Return a step without what reconcilers need not know: no node has anything of a custom kind."""
     custom = target.kind.custom is not None or target.kind == CUSTOM_RESOURCE_DEFINITION
     return step._replace(operation=None) if custom else step

@@ -62,10 +62,10 @@ def _unseen(backend: Backend, asked: Sequence[str], found: JsonObject) -> list[J
     """Return a message for each node whose drift nobody told: no inventory of a running reconciler has it."""
     nodes, _ = backend.cache.list(NODE.prefix)
     names = {name(node.object) for node in nodes}
-    told = {each.get("node") for each in found["messages"]} | found["nodes"].keys()
+    answered = {each.get("node") for each in found["messages"]} | found["nodes"].keys()
     why = "was not planned: no reconciler that answered has it in its inventory"
     return [
         {"text": f"node {node} {why}", "about": []}
         for node in sorted(names & set(asked) if asked else names)
-        if node not in told
+        if node not in answered
     ]

@@ -165,8 +165,8 @@ def _status_of(pod: JsonObject, container: str) -> JsonObject:
     return {}
 
 
-def _id(told: Mapping[str, str]) -> str:
-    return told.get("containerID", "").removeprefix(_DOCKER)
+def _id(container_status: Mapping[str, str]) -> str:
+    return container_status.get("containerID", "").removeprefix(_DOCKER)
 
 
 def _log_options(arguments: Arguments, now: datetime) -> list[tuple[str, str]]:

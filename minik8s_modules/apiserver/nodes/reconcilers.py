@@ -193,14 +193,14 @@ def ask_all(cache: WatchCache, reconcilers: Reconcilers | None, question: JsonOb
         return _merged(_ask_each(reconcilers, [(each, question) for each in (*shards, *alone)], ANSWER_S), [])
     others = {"others": [each.node for each in alone]} if alone else {}
     answers = _ask_each(reconcilers, [(each, question | others) for each in shards], ANSWER_S)
-    told: JsonObject = next((each["others"] for each in answers if isinstance(each.get("others"), dict)), {})
+    forwarded: JsonObject = next((each["others"] for each in answers if isinstance(each.get("others"), dict)), {})
     second = [
-        (each, {"objects": [], "nodes": [each.node], "foretold": told[each.node]})
+        (each, {"objects": [], "nodes": [each.node], "foretold": forwarded[each.node]})
         for each in alone
-        if each.node in told
+        if each.node in forwarded
     ]
     left_s = max(LEAST_S, ANSWER_S - (time.monotonic() - begun_s))
-    unknown = [each.node for each in alone if each.node not in told]
+    unknown = [each.node for each in alone if each.node not in forwarded]
     told_nothing = "no reconciler of the control plane answered what would change there"
     messages = [_note(f"node {node}: {told_nothing}", node=node) for node in unknown]
     return _merged([*answers, *_ask_each(reconcilers, second, left_s)], messages)
@@ -221,8 +221,10 @@ def _ask(reconcilers: Reconcilers, endpoint: Endpoint, question: JsonObject, wit
         why = f"reconciler {endpoint.lease} at {endpoint.url} did not answer: {error}"
         return {"nodes": {}, "messages": [_note(why, about(LEASE, SHARDS[0], endpoint.lease))]}
     if endpoint.node:
-        own, told = answer["nodes"].get(endpoint.node), answer.get("messages")
-        messages = [_of_own(row, endpoint.node) for row in told[:_MOST_MESSAGES]] if isinstance(told, list) else []
+        own, reported = answer["nodes"].get(endpoint.node), answer.get("messages")
+        messages = (
+            [_of_own(row, endpoint.node) for row in reported[:_MOST_MESSAGES]] if isinstance(reported, list) else []
+        )
         return {"nodes": {endpoint.node: own}, "messages": messages}
     return answer
 
@@ -258,11 +260,11 @@ def _is_facets(found: object) -> bool:
 
 def _merged(answers: Sequence[JsonObject], messages: list[JsonObject]) -> JsonObject:
     nodes: JsonObject = {}
-    told = list(messages)
+    merged = list(messages)
     for each in answers:
         nodes.update({name: part for name, part in each["nodes"].items() if _is_plan(part)})
         # shards see the same cluster: what all tell is told once
         rows = each.get("messages")
-        told += [row for row in rows if _is_note(row) and row not in told] if isinstance(rows, list) else []
+        merged += [row for row in rows if _is_note(row) and row not in merged] if isinstance(rows, list) else []
     order = next((each["order"] for each in answers if isinstance(each.get("order"), list) and each["order"]), None)
-    return {"nodes": nodes, "messages": told, **({"order": order} if order else {})}
+    return {"nodes": nodes, "messages": merged, **({"order": order} if order else {})}

@@ -133,7 +133,7 @@ class Tunnel:
             self.up.refused = True
             return self.up.move()
 
-    def told_all(self) -> bool:
+    def has_sent_all(self) -> bool:
         """Return whether the gateway is done and the client has it all."""
         return self.down.ended and not self.down.held
 
@@ -273,7 +273,7 @@ class Tunnels:
                 return
             if not tunnel.up.held:
                 self._uncharge(tunnel)
-            if tunnel.told_all() and not tunnel.lingering:
+            if tunnel.has_sent_all() and not tunnel.lingering:
                 self._linger(tunnel)
             self._watch(tunnel)
             if more:

@@ -147,8 +147,8 @@ def _act(policy: str, binding: Binding, action: str, denial: Denial, outcome: Ou
     if action == "Deny":
         outcome.denied.append(Denied(policy, binding.name, denial))
     elif action == "Warn":
-        told = f"Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding.name}'"
-        outcome.warnings.append(f"{told}: {denial.message}")
+        denied = f"Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding.name}'"
+        outcome.warnings.append(f"{denied}: {denial.message}")
     else:
         failure = {
             "message": denial.message,
@@ -157,8 +157,8 @@ def _act(policy: str, binding: Binding, action: str, denial: Denial, outcome: Ou
             "expressionIndex": denial.place,
             "validationActions": list(binding.actions),
         }
-        told = orjson.dumps([failure]).decode()
-        outcome.annotations.setdefault("validation.policy.admission.k8s.io/validation_failure", told)
+        failures = orjson.dumps([failure]).decode()
+        outcome.annotations.setdefault("validation.policy.admission.k8s.io/validation_failure", failures)
 
 
 def _variables(one: Concerned, looking: Looking) -> Mapping[str, Any]:

@@ -44,11 +44,11 @@ def warnings_of(policy: JsonObject, kinds: Registry) -> list[JsonObject]:
         for field in ("expression", "messageExpression"):
             place, source = f"spec.validations[{index}].{field}", validation.get(field)
             try:
-                told = [wrong for each in checks if source and (wrong := each.wrong(source))]
+                warnings = [wrong for each in checks if source and (wrong := each.wrong(source))]
             except _SpentError:
                 return [*found, {"fieldRef": place, "warning": _UNCHECKED}]
-            if told:
-                found.append({"fieldRef": place, "warning": "\n".join(told)})
+            if warnings:
+                found.append({"fieldRef": place, "warning": "\n".join(warnings)})
     return found
 
 
@@ -121,9 +121,9 @@ class _Check:
         """Return why an expression does not compile, "" if it does. Raises _SpentError."""
         variables = self._variables
         self._budget.spend(source, variables)
-        _, told = _checked(source, self._object, self._params, variables)
+        _, message = _checked(source, self._object, self._params, variables)
         kind = self._kind
-        return f"{kind.group}/{kind.version}, Kind={kind.kind}: compilation failed: {told}\n" if told else ""
+        return f"{kind.group}/{kind.version}, Kind={kind.kind}: compilation failed: {message}\n" if message else ""
 
     @cached_property
     def _variables(self) -> Mapping[str, Type]:

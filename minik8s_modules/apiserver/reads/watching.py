@@ -99,8 +99,8 @@ class EventStream:
     @staticmethod
     def failed(error: Exception) -> bytes:
         """Return the ERROR event for what could not be converted."""
-        told = error if isinstance(error, StatusError) else InternalError(type(error).__name__)
-        return orjson.dumps({"type": "ERROR", "object": told.status()}) + b"\n"
+        shown = error if isinstance(error, StatusError) else InternalError(type(error).__name__)
+        return orjson.dumps({"type": "ERROR", "object": shown.status()}) + b"\n"
 
 
 class Start(NamedTuple):

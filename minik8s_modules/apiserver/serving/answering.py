@@ -95,8 +95,8 @@ class Answering:
         """Answer a request."""
         request = Request(environ, populate_request=False)  # a cycle would keep the answer until a collection
         if request.method not in METHODS or "HTTP_UPGRADE" in environ or not self._names_resource(request.path):
-            told: Iterable[bytes] = self._others(environ, start_response)
-            return told
+            body: Iterable[bytes] = self._others(environ, start_response)
+            return body
         try:
             self.guard(request)
             response = self.resource(request)
@@ -183,7 +183,7 @@ class Answering:
         """Count and record an answer, once its code is known, and give it the id that it has in the audit log."""
         response.headers["Audit-Id"] = request.environ.get(AUDIT_ID, "")
         if isinstance(response, Carried):
-            response.told = lambda code: self._note(request, code, response)
+            response.on_end = lambda code: self._note(request, code, response)
         else:
             self._note(request, response.status_code, response)
         return response
@@ -212,7 +212,7 @@ class Answering:
             case RecursionError():
                 return responses.failure(BadRequest("the request's body is nested too deeply"))
             case HTTPException():
-                return responses.failure(_told(request, error))
+                return responses.failure(_status_error(request, error))
         log.error("%s %s failed", request.method, request.path, exc_info=error)
         return responses.failure(InternalError(f"{type(error).__name__}; the server's log has the details"))
 
@@ -245,7 +245,7 @@ def _authorize(request: Request, access: Access, user: User, asked: Attributes, 
         raise refusal(user, asked, kind)
 
 
-def _told(request: Request, error: HTTPException) -> StatusError:
+def _status_error(request: Request, error: HTTPException) -> StatusError:
     match error.code:
         case 405:
             return MethodNotAllowed(None, request.method)

@@ -220,8 +220,8 @@ def _openapi_routes(app: Flask, kinds: Kinds, aggregation: Aggregation | None) -
         found = _elsewhere(aggregation, group, version)
         if found is not None:
             return found
-        told = openapi_patches if request.args.get("only") == "patch" else openapi
-        body, digest = told.document(group, version, kinds.registry)
+        source = openapi_patches if request.args.get("only") == "patch" else openapi
+        body, digest = source.document(group, version, kinds.registry)
         response = responses.raw(body)
         response.headers["Etag"] = f'"{digest}"'
         response.headers["Cache-Control"] = "public, immutable" if request.args.get("hash") else "no-cache, private"

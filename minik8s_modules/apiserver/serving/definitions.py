@@ -88,10 +88,10 @@ class Definitions(Rounds):
         leases = self._others()
         if leases:
             self._say(revision, max(item.revision for item in items))
-        told = min((_revision(lease) for lease in leases), default=revision)
+        acknowledged = min((_revision(lease) for lease in leases), default=revision)
         for item in items:
             if self._settled.get(item.key) != item.revision:
-                self._decide(item, items, served=told >= item.revision)
+                self._decide(item, items, served=acknowledged >= item.revision)
         return any(conditions.is_ending(item.object) for item in items)
 
     # --- the registry -------------------------------------------------------------------------------
@@ -136,8 +136,8 @@ class Definitions(Rounds):
             return
 
         def said(lease: JsonObject) -> JsonObject:
-            told = {**objects.annotations(lease), TAKEN_OVER: str(revision)}
-            return {**lease, "metadata": {**objects.metadata(lease), "annotations": told}}
+            published = {**objects.annotations(lease), TAKEN_OVER: str(revision)}
+            return {**lease, "metadata": {**objects.metadata(lease), "annotations": published}}
 
         _ignoring_absence(self._backend, Target(LEASE, presence.NAMESPACE, self._own.rpartition("/")[2]), said)
 

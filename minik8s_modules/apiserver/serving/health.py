@@ -26,9 +26,9 @@ def report(name: str, checks: Mapping[str, Check], remarks: Mapping[str, Check],
     healthy = not any(failures.values())
     if healthy and not verbose:
         return "ok", True
-    told = {label: remarks[label]() for label, why in failures.items() if not why and label in remarks}
+    notes = {label: remarks[label]() for label, why in failures.items() if not why and label in remarks}
     lines = [
-        f"[-]{label} failed: {why}" if why else f"[+]{label} ok{f': {told[label]}' if told.get(label) else ''}"
+        f"[-]{label} failed: {why}" if why else f"[+]{label} ok{f': {notes[label]}' if notes.get(label) else ''}"
         for label, why in failures.items()
     ]
     lines.append(f"{name} check {'passed' if healthy else 'failed'}")

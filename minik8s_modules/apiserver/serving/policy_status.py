@@ -62,8 +62,8 @@ class PolicyStatus(Rounds):
     def _write(self, name: str) -> None:
         def checked(policy: JsonObject) -> JsonObject:
             found = warnings_of(policy, self._backend.kinds.registry)
-            told = {"expressionWarnings": found} if found else {}
-            seen = {"observedGeneration": objects.generation(policy), "typeChecking": told}
+            type_checking = {"expressionWarnings": found} if found else {}
+            seen = {"observedGeneration": objects.generation(policy), "typeChecking": type_checking}
             return {**policy, "status": {**objects.status(policy), **seen}}
 
         options = Options(dry_run=False, validation="Ignore", warnings=[])

@@ -95,8 +95,8 @@ def admitted(backend: Backend, target: Target, obj: JsonObject, options: Options
     chain.run("mutate", backend, "create", target, obj, None, options)
     _refuse(target.kind, obj, validate_create(kind, obj))
     chain.run("validate", backend, "create", target, obj, None, options)
-    for told in warnings(kind, obj):
-        options.warn(told)
+    for warning in warnings(kind, obj):
+        options.warn(warning)
     return obj
 
 
@@ -287,8 +287,8 @@ def _completed(backend: Backend, target: Target, new: JsonObject, old: JsonObjec
     if same:
         return old
     if not target.subresource:
-        for told in warnings(kind, new):
-            options.warn(told)
+        for warning in warnings(kind, new):
+            options.warn(warning)
     return new
 
 

@@ -20,7 +20,7 @@ GROUP = "apiextensions.k8s.io"
 VERSIONS = ("v1", "v1beta1")
 _FAILURES = ("call", "malformed_response", "partial_response", "invalid_converted_object")
 CALL, MALFORMED, PARTIAL, INVALID = (f"conversion_webhook_{why}_failure" for why in _FAILURES)
-_MOST_TOLD = 8
+_MOST_CAUSES = 8
 _SAME = (("name", "name"), ("namespace", "namespace"), ("uid", "UID"))
 _GO_TYPES = {dict: "map[string]interface {}", list: "[]interface {}", bool: "bool", int: "int64", float: "float64"}
 
@@ -113,26 +113,26 @@ def _checked(new: Any, old: JsonObject, wanted: str, place: str) -> JsonObject:
     try:
         return {**new, "metadata": _metadata(meta, before)}
     except _BadMetadata as error:
-        told = "invalid metadata" if place == "object" else place.replace("converted", "invalid metadata in")
-        raise BadConversion(INVALID, f"returned {told}: {error}") from error
+        fault = "invalid metadata" if place == "object" else place.replace("converted", "invalid metadata in")
+        raise BadConversion(INVALID, f"returned {fault}: {error}") from error
 
 
 def _difference(new: Any, old: JsonObject, wanted: str) -> str:
     """Return why ``new`` is no object of the kind of ``old`` in the version ``wanted``, "" if it is."""
     if not isinstance(new, dict):
         return f"it must be an object, but is {_type(new)}"
-    for field, expected, told in (("apiVersion", wanted, "groupVersion"), ("kind", old.get("kind"), "kind")):
+    for field, expected, label in (("apiVersion", wanted, "groupVersion"), ("kind", old.get("kind"), "kind")):
         if new.get(field) != expected:
-            return f"invalid {told} (expected {expected}, received {_text(new.get(field))})"
+            return f"invalid {label} (expected {expected}, received {_text(new.get(field))})"
     return ""
 
 
 def _other_object(new: JsonObject, old: JsonObject) -> str:
     """Return why metadata is that of another object, "" if it is not."""
-    for field, told in _SAME:
+    for field, label in _SAME:
         before, after = old.get(field) or "", new.get(field) or ""
         if before != after:
-            return f"must have the same {told}: {before} != {_text(after)}"
+            return f"must have the same {label}: {before} != {_text(after)}"
     return ""
 
 
@@ -146,7 +146,7 @@ def _metadata(new: JsonObject, old: JsonObject) -> JsonObject:
         _check_texts(field, found)
         causes = check(f"metadata.{field}", found) if found != old.get(field) else []
         if causes:
-            raise _BadMetadata(", ".join(f"{one.field}: {one.message}" for one in causes[:_MOST_TOLD]))
+            raise _BadMetadata(", ".join(f"{one.field}: {one.message}" for one in causes[:_MOST_CAUSES]))
         kept[field] = found
     return kept
 

@@ -22,8 +22,8 @@ from minik8s_modules.apiserver.webhooks.rules import Operation
 GROUP = "admission.k8s.io"
 VERSIONS = ("v1", "v1beta1")
 _REFUSED, _MOST_CODE = 400, 599
-_MOST_TOLD = 100
-_LONGEST_TOLD = 4096
+_MOST_ENTRIES = 100
+_LONGEST_TEXT = 4096
 
 
 class Asked(NamedTuple):
@@ -190,7 +190,7 @@ def _texts(values: Any) -> list[str]:
         return []
     if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
         raise BadAnswer("response.warnings must be a list of strings")
-    return values[:_MOST_TOLD]
+    return values[:_MOST_ENTRIES]
 
 
 def _annotations(values: Any) -> dict[str, str]:
@@ -198,7 +198,7 @@ def _annotations(values: Any) -> dict[str, str]:
         return {}
     if not isinstance(values, dict) or not all(isinstance(each, str) for each in values.values()):
         raise BadAnswer("response.auditAnnotations must be an object of strings")
-    return {key[:_LONGEST_TOLD]: text[:_LONGEST_TOLD] for key, text in list(values.items())[:_MOST_TOLD]}
+    return {key[:_LONGEST_TEXT]: text[:_LONGEST_TEXT] for key, text in list(values.items())[:_MOST_ENTRIES]}
 
 
 def refusal(hook: str, status: Any) -> StatusError:
@@ -213,7 +213,7 @@ def refusal(hook: str, status: Any) -> StatusError:
     text = f"{denied}: {message or reason}" if message or reason else f"{denied} without explanation"
     details = found.get("details")
     kept = _details(details) if isinstance(details, dict) else {}
-    return StatusError(min(max(code, _REFUSED), _MOST_CODE), reason[:_LONGEST_TOLD], text, kept)
+    return StatusError(min(max(code, _REFUSED), _MOST_CODE), reason[:_LONGEST_TEXT], text, kept)
 
 
 def _details(details: JsonObject) -> JsonObject:
@@ -227,7 +227,7 @@ def _details(details: JsonObject) -> JsonObject:
         fields = ("reason", "message", "field")
         kept["causes"] = [
             {field: str(each.get(field) or "") for field in fields}
-            for each in causes[:_MOST_TOLD]
+            for each in causes[:_MOST_ENTRIES]
             if isinstance(each, dict)
         ]
     return kept

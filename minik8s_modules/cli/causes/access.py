@@ -60,9 +60,9 @@ def request_faults(request: JsonObject, around: Around) -> Iterator[Fault]:
 def secret_faults(secret: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield what is wrong with a certificate in a Secret; other Secrets are data."""
     if secret.get("type") == _TLS:
-        told = certificate_fault(secret, around)
-        if told:
-            yield Fault(told, replace_certificate(objects.namespace(secret), objects.name(secret)))
+        fault = certificate_fault(secret, around)
+        if fault:
+            yield Fault(fault, replace_certificate(objects.namespace(secret), objects.name(secret)))
 
 
 def replace_certificate(namespace: str, name: str) -> str:

@@ -39,11 +39,11 @@ def attachment_faults(attachment: JsonObject, around: Around) -> Iterator[Fault]
     node, driver = str(declared.get("nodeName") or ""), str(declared.get("attacher") or "")
     lead = kubectl("", "describe", VOLUME_ATTACHMENT.singular_name, objects.name(attachment))
     if objects.is_deleting(attachment):
-        if told := _words(status.get("detachError")):
-            yield Fault(f"CSI driver {driver} does not detach it from node {node}: {told}", lead)
+        if error := _words(status.get("detachError")):
+            yield Fault(f"CSI driver {driver} does not detach it from node {node}: {error}", lead)
         yield from deletion(attachment)
-    elif told := _words(status.get("attachError")):
-        yield Fault(f"CSI driver {driver} does not attach it to node {node}: {told}", lead)
+    elif error := _words(status.get("attachError")):
+        yield Fault(f"CSI driver {driver} does not attach it to node {node}: {error}", lead)
     elif not status.get("attached"):
         if around.lacks(NODE, node):
             yield Fault(f"node {node} does not exist", "kubectl get nodes")
@@ -132,8 +132,8 @@ def _unregistered(driver: str, node: str, around: Around) -> Iterator[Fault]:
     if driver in names or CSI_NODE.plural in around.unread:
         return
     there = around.get(NODE, node)
-    told = [one for one in around.events(there) if one.get("reason") == "FailedDriverRegistration"] if there else []
-    said = f": {' '.join(str(told[-1].get('message')).split())}" if told else ": does its Pod run there?"
+    failures = [one for one in around.events(there) if one.get("reason") == "FailedDriverRegistration"] if there else []
+    said = f": {' '.join(str(failures[-1].get('message')).split())}" if failures else ": does its Pod run there?"
     lead = kubectl("", "get", POD.plural, "-A", "--field-selector", f"spec.nodeName={node}")
     yield Fault(f"CSI driver {driver} is not registered on node {node}{said}", lead)
 

@@ -22,17 +22,17 @@ _TOLERANCE = 0.1
 _SHOWN = 5
 _CALM = ("ReadyForNewScale", "SucceededRescale", "SucceededGetScale", "DesiredWithinRange")
 _FAILED = ("FailedGetScale", "FailedUpdateScale")
-_TOLD = ("SuccessfulRescale", "FailedRescale")
+_SCALED = ("SuccessfulRescale", "FailedRescale")
 
 
 def autoscaler_faults(autoscaler: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield why a HorizontalPodAutoscaler scales nothing."""
     namespace = objects.namespace(autoscaler)
     for kind in ("AbleToScale", "ScalingActive"):
-        told = objects.condition(autoscaler, kind) or {}
-        if told.get("status") == "False":
-            lead = _next(autoscaler, str(told.get("reason")), around)
-            yield Fault(f"{told.get('reason')}: {told.get('message')}", lead)
+        condition = objects.condition(autoscaler, kind) or {}
+        if condition.get("status") == "False":
+            lead = _next(autoscaler, str(condition.get("reason")), around)
+            yield Fault(f"{condition.get('reason')}: {condition.get('message')}", lead)
     if not objects.status(autoscaler).get("conditions"):
         yield Fault("nothing has been decided yet", kubectl(namespace, "describe", resource(autoscaler)))
 
@@ -81,11 +81,11 @@ def decisions(autoscaler: JsonObject, around: Around) -> Iterator[str]:
         exactly = objects.status(target).get("readyReplicas") == len(samples) == current
         for metric, shown in zip(declared.get("metrics") or [], status.get("currentMetrics") or [], strict=False):
             yield _line("Metric", _asked(metric, shown, current, "" if exactly else "about "))
-        for told in status.get("conditions") or []:
-            if told.get("reason") in _FAILED:
+        for condition in status.get("conditions") or []:
+            if condition.get("reason") in _FAILED:
                 continue  # which is the cause, and damps nothing
-            if told.get("type") in {"AbleToScale", "ScalingLimited"} and told.get("reason") not in _CALM:
-                yield _line("Damped", f"{told.get('reason')}: {told.get('message')}")
+            if condition.get("type") in {"AbleToScale", "ScalingLimited"} and condition.get("reason") not in _CALM:
+                yield _line("Damped", f"{condition.get('reason')}: {condition.get('message')}")
         bounds = f"at least {declared.get('minReplicas', 1)}, at most {declared.get('maxReplicas')}"
         yield _line("Replicas", f"{current}, wanted: {status.get('desiredReplicas') or 0}; {bounds}")
         declares = objects.spec(target).get("replicas")
@@ -96,7 +96,7 @@ def decisions(autoscaler: JsonObject, around: Around) -> Iterator[str]:
         ):
             yield _line("Since", f"the target was given {declares} replicas; the autoscaler decides on them next")
     changes = [f"{each.get('lastTimestamp')} {each.get('message')}" for each in around.events(autoscaler)
-               if each.get("reason") in _TOLD]  # fmt: skip
+               if each.get("reason") in _SCALED]  # fmt: skip
     yield from _shown("Changed", changes[-_SHOWN:], len(changes), "changes, the last ones")
 
 

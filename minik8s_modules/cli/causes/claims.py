@@ -22,16 +22,16 @@ _NAMED = 5
 
 def claim_faults(claim: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield that a claim is not bound, and which pods wait for it; one that waits for its first pod does no harm."""
-    told = unbound(claim, around)
-    waiting = _waiting(claim, around) if told else []
-    if not told:
+    reason = unbound(claim, around)
+    waiting = _waiting(claim, around) if reason else []
+    if not reason:
         yield from _bound_faults(claim, around)
-    if not told or not (waiting or _is_stuck(claim, around)):
+    if not reason or not (waiting or _is_stuck(claim, around)):
         return
     more = f" and {len(waiting) - _NAMED} more" if waiting[_NAMED:] else ""
     for_whom = f", and pods wait for it: {', '.join(waiting[:_NAMED])}{more}" if waiting else ""
     lead = kubectl(objects.namespace(claim), "describe", PERSISTENT_VOLUME_CLAIM.singular_name, objects.name(claim))
-    yield Fault(f"{told}{for_whom}", lead)
+    yield Fault(f"{reason}{for_whom}", lead)
 
 
 def _bound_faults(claim: JsonObject, around: Around) -> Iterator[Fault]:

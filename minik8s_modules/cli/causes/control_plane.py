@@ -58,13 +58,13 @@ def _log_of(daemon: str) -> str:
 
 def _slow(lines: list[str]) -> list[Fault]:
     """Return what the checks that pass remark (apiserver/serving/health.py)."""
-    told = [line.removeprefix("[+]").partition(" ok: ") for line in lines if line.startswith("[+]")]
-    return [Fault(f"{check} is {remark}", _log_of(f"minik8s-{check}")) for check, _, remark in told if remark]
+    remarks = [line.removeprefix("[+]").partition(" ok: ") for line in lines if line.startswith("[+]")]
+    return [Fault(f"{check} is {remark}", _log_of(f"minik8s-{check}")) for check, _, remark in remarks if remark]
 
 
 def _time_of(date: str) -> datetime | None:
-    told = parsedate_tz(date)
-    return datetime.fromtimestamp(mktime_tz(told), UTC) if told else None
+    parsed = parsedate_tz(date)
+    return datetime.fromtimestamp(mktime_tz(parsed), UTC) if parsed else None
 
 
 def _own_clock(began: datetime, now: datetime) -> list[Fault]:

@@ -52,11 +52,11 @@ def _leads_nowhere(around: Around, namespace: str, name: str) -> str:
     return leads_nowhere(service, behind(around, service), lambda pod: pod_cause(pod, around)) if service else ""
 
 
-def _look(api_service: JsonObject, reason: str, told: str) -> str:
+def _look(api_service: JsonObject, reason: str, message: str) -> str:
     """Return the command to run next."""
     service = objects.spec(api_service)["service"]
     space, name = service.get("namespace", ""), service.get("name", "")
-    if reason == "FailedDiscoveryCheck" and _UNTRUSTED not in told:
+    if reason == "FailedDiscoveryCheck" and _UNTRUSTED not in message:
         return f"minik8s trace {resource(api_service)}"
     look = {
         "ServiceNotFound": kubectl(space, "get", "services"),

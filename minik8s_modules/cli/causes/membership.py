@@ -28,11 +28,11 @@ def lock_faults(path: Path = LOCK) -> list[Fault]:
         left_s = claim["renewed_s"] + claim["lasts_s"] - time.clock_gettime(time.CLOCK_BOOTTIME)
         if claim["boot"] == _boot() and left_s > 0:
             since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(claim["since_day_s"]))
-            return [_told(claim["holder"], since, round(left_s / 60))]
+            return [_fault(claim["holder"], since, round(left_s / 60))]
     return []
 
 
-def _told(holder: Mapping[str, Any], since: str, left_min: int) -> Fault:
+def _fault(holder: Mapping[str, Any], since: str, left_min: int) -> Fault:
     who, what = f"{holder['user']}@{holder['host']}", f"{holder['playbook']} (process {holder['pid']})"
     way_out = f"-e membership_lock_break={holder['id']}"
     if _has_ended(holder):

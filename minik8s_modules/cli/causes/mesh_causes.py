@@ -16,13 +16,13 @@ def virtual_service_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield what the pilot says against it, or that none has said anything."""
     conditions = objects.status(obj).get("conditions") or []
     if not conditions:
-        told = "no pilot has decided on it: the cluster has no mesh (minik8s_mesh), or its pilot does not run"
-        yield Fault(told, "kubectl -n kube-system get lease/minik8s-pilot")
+        message = "no pilot has decided on it: the cluster has no mesh (minik8s_mesh), or its pilot does not run"
+        yield Fault(message, "kubectl -n kube-system get lease/minik8s-pilot")
         return
     for one in conditions:
         if one.get("status") != "True":
-            told = f"{one.get('reason')}: {one.get('message')}"
-            yield Fault(told, kubectl(objects.namespace(obj), "edit", resource(obj)))
+            message = f"{one.get('reason')}: {one.get('message')}"
+            yield Fault(message, kubectl(objects.namespace(obj), "edit", resource(obj)))
     yield from unrecovered(around.events(obj), around.now)
 
 
@@ -51,17 +51,17 @@ def rolling_update_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
     if condition is None:
         yield Fault("no controller has decided on it", "kubectl -n kube-system get lease/minik8s-controllers")
         return
-    reason, told = condition.get("reason"), f"{condition.get('reason')}: {condition.get('message')}"
+    reason, message = condition.get("reason"), f"{condition.get('reason')}: {condition.get('message')}"
     if status.get("phase") == "Pending":
-        yield Fault(told, kubectl(namespace, "edit", resource(obj)))
+        yield Fault(message, kubectl(namespace, "edit", resource(obj)))
     elif reason == "WaitsForSidecars":
-        yield Fault(told, kubectl("kube-system", "get", "lease/minik8s-pilot"))
+        yield Fault(message, kubectl("kube-system", "get", "lease/minik8s-pilot"))
     elif reason in {"PodsNotReady", "MinimumAlive"}:
         names = {each.get("name") for each in status.get("pods") or []}
         pods = [pod for pod in around.all(POD, namespace) if objects.name(pod) in names]
         found = [(objects.name(pod), pod_cause(pod, around)) for pod in pods]
-        causes = [Fault(f"{told}: {cause}", why(POD, name, namespace)) for name, cause in found if cause]
-        yield from causes or [Fault(told, kubectl(namespace, "get", "pods"))]
+        causes = [Fault(f"{message}: {cause}", why(POD, name, namespace)) for name, cause in found if cause]
+        yield from causes or [Fault(message, kubectl(namespace, "get", "pods"))]
 
 
 def _names(virtual: JsonObject, subset: str) -> bool:

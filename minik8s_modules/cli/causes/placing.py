@@ -44,7 +44,7 @@ def placing(pod: JsonObject, around: Around) -> Iterator[str]:
         return
     if not judged:
         return
-    rows = [[one.node, _told(one)] for one in judged[:_ONE_SCREEN]]
+    rows = [[one.node, _verdict(one)] for one in judged[:_ONE_SCREEN]]
     yield from output.aligned(["NODE", "FOR THIS POD"], rows, output.Paint()).splitlines()
     if judged[_ONE_SCREEN:]:
         yield f"… and {len(judged) - _ONE_SCREEN} nodes more"
@@ -75,7 +75,7 @@ def _storage(pod: JsonObject, around: Around) -> Storage | None:
     return None if any(kind.plural in around.unread for kind in _STORAGE) else Storage.of(*found)
 
 
-def _told(judged: Judged) -> str:
+def _verdict(judged: Judged) -> str:
     if judged.status is not None:
         return f"{judged.status.plugin or 'PreFilter'}: {judged.status.message}"
     scores = (f"{plugin} {score} x {weight}" for plugin, (score, weight) in judged.scores.items())

@@ -83,7 +83,7 @@ def status_cause(pod: JsonObject) -> str:
     """Return in one line what a pod's status alone says is wrong, "" for nothing."""
     for fault in (*_containers(pod), *_ended(pod)):
         return fault.cause
-    return next((_told(condition) for condition in _bad_conditions(pod)), "")
+    return next((_message(condition) for condition in _bad_conditions(pod)), "")
 
 
 def _node(pod: JsonObject, around: Around) -> Iterator[Fault]:
@@ -151,12 +151,14 @@ def _missing(pod: JsonObject, around: Around) -> Iterator[Fault]:
             and around.lacks(kind, wanted.name, namespace)
         ):
             waiting = next((f"; {fault.cause}" for fault in _containers(pod)), "")
-            told = f"there is no {kind.kind} {wanted.name} in namespace {namespace}{waiting}"
-            yield Fault(told, kubectl(namespace, "get", kind.plural))
+            message = f"there is no {kind.kind} {wanted.name} in namespace {namespace}{waiting}"
+            yield Fault(message, kubectl(namespace, "get", kind.plural))
         elif kind is PERSISTENT_VOLUME_CLAIM and (
-            told := unbound(around.get(kind, wanted.name, namespace) or _BOUND, around)
+            unbound_reason := unbound(around.get(kind, wanted.name, namespace) or _BOUND, around)
         ):
-            yield Fault(f"it waits for PersistentVolumeClaim {wanted.name}: {told}", why(kind, wanted.name, namespace))
+            yield Fault(
+                f"it waits for PersistentVolumeClaim {wanted.name}: {unbound_reason}", why(kind, wanted.name, namespace)
+            )
 
 
 def _is_optional(pod: JsonObject, name: str) -> bool:
@@ -191,8 +193,8 @@ def _waits_for_sidecar(pod: JsonObject) -> Iterator[Fault]:
     name = sidecar_of(objects.spec(pod))
     for entry in objects.status(pod).get("initContainerStatuses") or []:
         if entry.get("name") == name and "running" in (entry.get("state") or {}) and not entry.get("started"):
-            told = f"its containers wait for the sidecar {name}, which runs and does not answer yet"
-            yield Fault(told, kubectl(objects.namespace(pod), "logs", objects.name(pod), "-c", name))
+            message = f"its containers wait for the sidecar {name}, which runs and does not answer yet"
+            yield Fault(message, kubectl(objects.namespace(pod), "logs", objects.name(pod), "-c", name))
 
 
 def _without_sidecar(pod: JsonObject, around: Around) -> Iterator[Fault]:
@@ -263,7 +265,7 @@ def _probe_that_killed(pod: JsonObject, container: str, before: JsonObject, arou
     """Return what a liveness probe or a hook said last of a container that was killed."""
     if before.get("exitCode") not in _KILLED:
         return ""
-    return next((fault.cause for fault in _told_by_node(pod, around.events(pod), container)), "")
+    return next((fault.cause for fault in _reported_by_node(pod, around.events(pod), container)), "")
 
 
 def _more_memory(pod: JsonObject, container: str) -> str:
@@ -301,7 +303,7 @@ def _ended(pod: JsonObject) -> Iterator[Fault]:
         yield Fault(text, lead)
 
 
-def _told_by_node(pod: JsonObject, events: list[JsonObject], container: str = "") -> Iterator[Fault]:
+def _reported_by_node(pod: JsonObject, events: list[JsonObject], container: str = "") -> Iterator[Fault]:
     """Yield what probes and hooks of a pod said last, the newest first."""
     namespace, name = objects.namespace(pod), objects.name(pod)
     for event in reversed(events):
@@ -317,7 +319,7 @@ def _probes(pod: JsonObject, events: list[JsonObject]) -> Iterator[Fault]:
     """Yield what a probe said of a pod that runs and is not ready."""
     ready = objects.condition(pod, "Ready") or {}
     if objects.status(pod).get("phase") == "Running" and ready.get("status") == "False":
-        yield from _told_by_node(pod, events)
+        yield from _reported_by_node(pod, events)
 
 
 def _bad_conditions(pod: JsonObject) -> Iterator[JsonObject]:
@@ -327,22 +329,22 @@ def _bad_conditions(pod: JsonObject) -> Iterator[JsonObject]:
             yield condition
 
 
-def _told(condition: JsonObject) -> str:
+def _message(condition: JsonObject) -> str:
     return f"{condition['type']}: {condition.get('reason', '')}: {condition['message']}"
 
 
 def _conditions(pod: JsonObject, around: Around) -> Iterator[Fault]:
     for condition in _bad_conditions(pod):
         if condition["type"] == "PodScheduled":
-            yield Fault(_told(condition), _of_nodes(pod, around))
+            yield Fault(_message(condition), _of_nodes(pod, around))
         elif condition.get("reason") == "NetworkNotReady":
-            yield Fault(_told(condition), f"minik8s drift {objects.spec(pod).get('nodeName') or ''}".strip())
+            yield Fault(_message(condition), f"minik8s drift {objects.spec(pod).get('nodeName') or ''}".strip())
         else:
-            yield Fault(_told(condition), kubectl(objects.namespace(pod), "describe", "pod", objects.name(pod)))
+            yield Fault(_message(condition), kubectl(objects.namespace(pod), "describe", "pod", objects.name(pod)))
     for condition in filter(None, (objects.condition(pod, kind) for kind in (PENDING, IN_PROGRESS))):
         if condition.get("message"):
             node = objects.spec(pod).get("nodeName") or ""
-            yield Fault(_told(condition), f"kubectl describe node {node}".strip())
+            yield Fault(_message(condition), f"kubectl describe node {node}".strip())
     spec, since = objects.spec(pod), moment(objects.metadata(pod).get("creationTimestamp"))
     unheard = objects.condition(pod, "PodScheduled") is None and not spec.get("nodeName")
     if unheard and since is not None and around.now - since > PATIENCE:

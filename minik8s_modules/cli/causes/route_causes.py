@@ -45,15 +45,15 @@ def route_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
         if not objects.is_deleting(obj):
             yield Fault(_foreign(obj, {objects.name(one) for one in classes}), "kubectl get ingressclasses")
         return
-    found = [Fault(told, kubectl(namespace, "edit", resource(obj))) for told in (*refused, *_pathless(obj))]
+    found = [Fault(reason, kubectl(namespace, "edit", resource(obj))) for reason in (*refused, *_pathless(obj))]
     confined = confinement(namespace, routes.confined.get(owner, ()))
-    found += [Fault(f"{NOT_GRANTED}: {told}", "kubectl get hostgrants") for told in confined]
+    found += [Fault(f"{NOT_GRANTED}: {reason}", "kubectl get hostgrants") for reason in confined]
     found += _certificates(around, routes, obj)
     found += _endpoints(around, routes, owner, services)
     found += unrecovered(around.events(obj), around.now)
     if not found and not has_place(obj):
-        told = "no node that is ready has an address to answer at, or the controllers have not looked yet"
-        found.append(Fault(told, "kubectl get nodes -o wide"))
+        message = "no node that is ready has an address to answer at, or the controllers have not looked yet"
+        found.append(Fault(message, "kubectl get nodes -o wide"))
     yield from found
 
 

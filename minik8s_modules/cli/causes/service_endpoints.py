@@ -41,8 +41,10 @@ def _probes(around: Around, namespace: str, pods: AbstractSet[str]) -> dict[str,
     """Return what failing probes said last, by the UID of the pod."""
     events = around.all(EVENT, namespace, fields="involvedObject.kind=Pod,reason=Unhealthy")
     ordered = sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
-    told = ((str(objects.dig(event, "involvedObject", "uid") or ""), str(event.get("message"))) for event in ordered)
-    return {uid: " ".join(message.split()) for uid, message in told if uid in pods}
+    messages = (
+        (str(objects.dig(event, "involvedObject", "uid") or ""), str(event.get("message"))) for event in ordered
+    )
+    return {uid: " ".join(message.split()) for uid, message in messages if uid in pods}
 
 
 def endpoints(found: Behind) -> Iterator[tuple[str, str]]:
@@ -54,9 +56,13 @@ def endpoints(found: Behind) -> Iterator[tuple[str, str]]:
 
 
 def _about(endpoint: JsonObject) -> str:
-    told = endpoint.get("conditions") or {}
+    conditions = endpoint.get("conditions") or {}
     state = (
-        "ready" if told.get("ready") is not False else "serving while it ends" if told.get("serving") else "not ready"
+        "ready"
+        if conditions.get("ready") is not False
+        else "serving while it ends"
+        if conditions.get("serving")
+        else "not ready"
     )
     target = endpoint.get("targetRef") or {}
     who = f"{target.get('kind', '').lower()} {target.get('name')}, " if target else ""
@@ -146,13 +152,13 @@ def service_faults(service: JsonObject, around: Around) -> Iterator[Fault]:
     lacking = [pod for pod in ready if _unknown_ports(service, pod)]
     for pod in lacking[:1]:
         several = f"{len(lacking)} of {len(ready)} pods are not behind all of its ports; " if lacking[1:] else ""
-        told = f"{several}pod {objects.name(pod)}: {_unknown_ports(service, pod)}"
-        yield Fault(told, kubectl(namespace, "edit", resource(service)))
+        message = f"{several}pod {objects.name(pod)}: {_unknown_ports(service, pod)}"
+        yield Fault(message, kubectl(namespace, "edit", resource(service)))
     if cause := leads_nowhere(service, found, lambda pod: pod_cause(pod, around)):
         yield Fault(cause, kubectl(namespace, "get", "pods", *show))
     yield from unrecovered(around.events(service), around.now)
-    if told := _pending(service):
-        yield Fault(told, kubectl(namespace, "get", resource(service), "-o", "wide"))
+    if message := _pending(service):
+        yield Fault(message, kubectl(namespace, "get", resource(service), "-o", "wide"))
 
 
 def slice_faults(one: JsonObject, around: Around) -> Iterator[Fault]:

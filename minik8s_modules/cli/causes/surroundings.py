@@ -118,8 +118,8 @@ class Around:
         except (StatusError, TemporaryError):
             return ""
         lines = answer.data.decode("utf-8", "replace").split("\n") if answer.status == _OK else []
-        told = next((line for line in reversed(lines) if line.strip()), "")
-        return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in told)[:_LINE_LIMIT]
+        last = next((line for line in reversed(lines) if line.strip()), "")
+        return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in last)[:_LINE_LIMIT]
 
 
 def _ordered(events: Sequence[JsonObject]) -> list[JsonObject]:

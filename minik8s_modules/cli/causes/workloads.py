@@ -156,9 +156,9 @@ def quota_faults(quota: JsonObject, around: Around) -> Iterator[Fault]:
 def budget_faults(budget: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield why a PodDisruptionBudget allows no eviction."""
     status, namespace = objects.status(budget), objects.namespace(budget)
-    told = objects.condition(budget, "DisruptionAllowed") or {}
-    if told.get("reason") == "SyncFailed":
-        yield Fault(f"SyncFailed: {told.get('message', '')}", kubectl(namespace, "describe", resource(budget)))
+    condition = objects.condition(budget, "DisruptionAllowed") or {}
+    if condition.get("reason") == "SyncFailed":
+        yield Fault(f"SyncFailed: {condition.get('message', '')}", kubectl(namespace, "describe", resource(budget)))
         return
     labels = selector_text(objects.spec(budget).get("selector"))
     if not status.get("expectedPods"):

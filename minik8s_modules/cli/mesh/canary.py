@@ -119,8 +119,8 @@ def weights_for(subsets: Sequence[JsonObject], to: str, percent: int) -> list[Js
     found = {name: weight // common for name, weight in found.items()}
     most = max(*found.values(), MOST)
     found = {name: weight * MOST // most for name, weight in found.items()}
-    told = [*subsets, *([] if to in {one["name"] for one in subsets} else [{"name": to}])]
-    return [{**one, "weight": found[one["name"]]} if one["name"] in found else dict(one) for one in told]
+    listed = [*subsets, *([] if to in {one["name"] for one in subsets} else [{"name": to}])]
+    return [{**one, "weight": found[one["name"]]} if one["name"] in found else dict(one) for one in listed]
 
 
 class Leading:
@@ -284,11 +284,11 @@ def _too_many(watching: Watching, limit: Fraction | None, *, is_last: bool) -> s
     if limit is None:
         return ""
     counts = watching.counted()
-    told = f"{counts.errors} of {counts.requests} requests failed"
+    failed_share = f"{counts.errors} of {counts.requests} requests failed"
     if exceeds(counts, limit, is_last=is_last):
-        return told
+        return failed_share
     if is_last:
-        _tell(f"{told}" if counts.requests else "no request came: nothing is known of errors")
+        _tell(f"{failed_share}" if counts.requests else "no request came: nothing is known of errors")
     return ""
 
 

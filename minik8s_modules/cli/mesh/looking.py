@@ -137,15 +137,15 @@ def expected(client: Lister, namespace: str) -> Expected:
                 endpoints[one.name] = _weights(one.body)
             else:
                 # of listeners, Envoy does not tell the version that it has (sidecars.py)
-                told = "" if one.type_url == LISTENER else version_of(one.body)
-                versions[_KINDS[one.type_url], one.name] = told
+                version = "" if one.type_url == LISTENER else version_of(one.body)
+                versions[_KINDS[one.type_url], one.name] = version
     return Expected(versions, endpoints)
 
 
 def _weights(assignment: JsonObject) -> dict[Address, int]:
     found = [each for group in assignment["endpoints"] for each in group["lb_endpoints"]]
-    told = [(each["endpoint"]["address"]["socket_address"], each["load_balancing_weight"]) for each in found]
-    return {Address(at["address"], at["port_value"]): weight for at, weight in told}
+    pairs = [(each["endpoint"]["address"]["socket_address"], each["load_balancing_weight"]) for each in found]
+    return {Address(at["address"], at["port_value"]): weight for at, weight in pairs}
 
 
 def _age(text: str, now: datetime) -> str:

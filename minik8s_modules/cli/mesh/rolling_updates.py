@@ -60,7 +60,7 @@ def _name(words: Sequence[str]) -> str:
     return name
 
 
-def told(update: JsonObject) -> str:
+def progress_line(update: JsonObject) -> str:
     """Return how far an update is, in a line."""
     status = objects.status(update)
     why = objects.condition(update, "Progressing") or {}
@@ -84,7 +84,7 @@ class _Watch:
         self._informer.start()
         try:
             while update is not None:
-                line = told(update)
+                line = progress_line(update)
                 if line != before:
                     sys.stdout.write(f"{line}\n")
                     sys.stdout.flush()

@@ -81,8 +81,8 @@ class Configuration(NamedTuple):
     def version(self) -> str:
         """A digest of all of it: sidecars with the same one have the same."""
         endpoints = {name: {str(at): weight for at, weight in of.items()} for name, of in self.endpoints.items()}
-        told = [sorted((*key, version) for key, version in self.versions.items()), endpoints]
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:8]
+        content = [sorted((*key, version) for key, version in self.versions.items()), endpoints]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def container_of(pod: JsonObject) -> str:
@@ -151,9 +151,11 @@ def read_counts(answer: Any) -> dict[Address, Counts]:
         for cluster in answer["cluster_statuses"]:
             for host in cluster.get("host_statuses") or ():
                 at = _address(host["address"])
-                told = {each["name"]: int(each.get("value") or 0) for each in host["stats"]}
+                counters = {each["name"]: int(each.get("value") or 0) for each in host["stats"]}
                 before = found.get(at, Counts(0, 0))
-                found[at] = Counts(before.requests + told.get("rq_total", 0), before.errors + told.get("rq_error", 0))
+                found[at] = Counts(
+                    before.requests + counters.get("rq_total", 0), before.errors + counters.get("rq_error", 0)
+                )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Unanswered(f"what a sidecar says of its clusters cannot be read: {error!r}") from error
     return found
@@ -199,5 +201,5 @@ def _endpoints(assignment: JsonObject) -> tuple[str, dict[Address, int]]:
 
 
 def _address(address: JsonObject) -> Address:
-    told = address["socket_address"]
-    return Address(str(told["address"]), int(told["port_value"]))
+    socket = address["socket_address"]
+    return Address(str(socket["address"]), int(socket["port_value"]))

@@ -145,7 +145,7 @@ def _by_metrics(
         reason = trouble.reason.replace("SelectorRequired", "InvalidSelector")
         _set(status, now, "ScalingActive", "False", reason, trouble.error)
         return _failed(
-            status, scale, history, (AutoscalerEvent("Warning", trouble.reason, trouble.told),), trouble.told
+            status, scale, history, (AutoscalerEvent("Warning", trouble.reason, trouble.message),), trouble.message
         )
     case = Case(objects.namespace(autoscaler), scale.replicas, scale.status_replicas, seen.pods, now, tuning)
     metrics = objects.spec(autoscaler).get("metrics") or []
@@ -185,8 +185,8 @@ def _failed(
     proposals: tuple[Proposal | Trouble, ...] = (),
 ) -> Decision:
     shown = _counted(status, scale.replicas, status.get("desiredReplicas") or 0, _statuses(proposals))
-    told = (*events, AutoscalerEvent("Warning", "FailedComputeMetricsReplicas", error))
-    return Decision(shown, told, history, proposals=proposals, error=error)
+    published = (*events, AutoscalerEvent("Warning", "FailedComputeMetricsReplicas", error))
+    return Decision(shown, published, history, proposals=proposals, error=error)
 
 
 def _statuses(proposals: Sequence[Proposal | Trouble]) -> list[JsonObject]:
@@ -212,7 +212,7 @@ def _trouble_of_selector(scale: Scale, others: Sequence[Key]) -> Trouble | None:
 def _invalid(troubles: Sequence[Trouble], count: int) -> str:
     if not troubles:
         return ""
-    return f"invalid metrics ({len(troubles)} invalid out of {count}), first error is: {troubles[0].told}"
+    return f"invalid metrics ({len(troubles)} invalid out of {count}), first error is: {troubles[0].message}"
 
 
 def _largest(proposals: Sequence[Proposal | Trouble]) -> Proposal | None:

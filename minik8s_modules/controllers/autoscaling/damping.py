@@ -102,15 +102,15 @@ def stabilized(
     lowest = min([desired, *_since(history, now - timedelta(seconds=up_s))])
     highest = max([desired, *_since(history, now - timedelta(seconds=down_s))])
     replicas = min(max(current, lowest), highest)
-    told = _READY if replicas == desired else _LOWER if desired >= current else _HIGHER
-    return Verdict(replicas, *told), _recorded(history, desired, now, max(up_s, down_s))
+    explanation = _READY if replicas == desired else _LOWER if desired >= current else _HIGHER
+    return Verdict(replicas, *explanation), _recorded(history, desired, now, max(up_s, down_s))
 
 
 def _highest(history: History, desired: int, now: datetime, window_s: float) -> tuple[Verdict, History]:
     cutoff = now - timedelta(seconds=window_s)
     highest = max([desired, *(each.replicas for each in history.recommendations if each.at >= cutoff)])
-    told = _READY if highest == desired else _HIGHER
-    return Verdict(highest, *told), _recorded(history, desired, now, window_s)
+    explanation = _READY if highest == desired else _HIGHER
+    return Verdict(highest, *explanation), _recorded(history, desired, now, window_s)
 
 
 def _since(history: History, cutoff: datetime) -> Iterable[int]:
@@ -136,23 +136,23 @@ def limited(behavior: JsonObject | None, history: History, bounds: Bounds, desir
         return _without_policies(bounds, desired)
     if desired > bounds.current:
         fastest = max(bounds.current, fastest_up(behavior["scaleUp"], history, bounds.current, now))
-        most, told = (fastest, _TOO_FAST_UP) if bounds.most > fastest else (bounds.most, _TOO_MANY)
+        most, explanation = (fastest, _TOO_FAST_UP) if bounds.most > fastest else (bounds.most, _TOO_MANY)
         if desired > most:
-            return Verdict(most, *told)
+            return Verdict(most, *explanation)
     elif desired < bounds.current:
         fastest = min(bounds.current, fastest_down(behavior["scaleDown"], history, bounds.current, now))
-        least, told = (fastest, _TOO_FAST_DOWN) if bounds.least < fastest else (bounds.least, _TOO_FEW)
+        least, explanation = (fastest, _TOO_FAST_DOWN) if bounds.least < fastest else (bounds.least, _TOO_FEW)
         if desired < least:
-            return Verdict(least, *told)
+            return Verdict(least, *explanation)
     return Verdict(desired, *_WITHIN)
 
 
 def _without_policies(bounds: Bounds, desired: int) -> Verdict:
     fastest = max(_UP_FACTOR * bounds.current, _UP_LEAST)
-    most, told = (fastest, _TOO_FAST_UP) if bounds.most > fastest else (bounds.most, _TOO_MANY)
+    most, explanation = (fastest, _TOO_FAST_UP) if bounds.most > fastest else (bounds.most, _TOO_MANY)
     if desired < bounds.least:
         return Verdict(bounds.least, *_TOO_FEW)
-    return Verdict(most, *told) if desired > most else Verdict(desired, *_WITHIN)
+    return Verdict(most, *explanation) if desired > most else Verdict(desired, *_WITHIN)
 
 
 def fastest_up(rules: JsonObject, history: History, current: int, now: datetime) -> int:

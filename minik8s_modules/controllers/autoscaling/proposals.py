@@ -48,7 +48,7 @@ class Trouble(NamedTuple):
 
     reason: str
     error: str
-    told: str
+    message: str
 
 
 class Case(NamedTuple):

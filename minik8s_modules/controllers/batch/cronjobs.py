@@ -67,8 +67,8 @@ def decide_cron_job(cron_job: JsonObject, jobs: Sequence[JsonObject], now: datet
         schedule, zone = parse(str(objects.spec(cron_job).get("schedule"))), _zone(cron_job)
     except BadSchedule as error:
         # only what was stored before it was checked
-        told = Tell(cron_job, "Warning", "UnparseableSchedule", f"unparseable schedule: {error}")
-        return [*steps, told, *_written(cron_job, status), *history]
+        warning = Tell(cron_job, "Warning", "UnparseableSchedule", f"unparseable schedule: {error}")
+        return [*steps, warning, *_written(cron_job, status), *history]
     due = latest_due(cron_job, schedule, zone, now)
     if due.at is not None:
         begun = _begin(cron_job, jobs, due.at, zone, many=due.missed > _MANY)

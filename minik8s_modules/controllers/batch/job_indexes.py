@@ -109,14 +109,14 @@ def dress(pod: JsonObject, job: JsonObject, index: int, counts: Mapping[str, int
         "annotations": {**(meta.get("annotations") or {}), INDEX: value, **numbers},
     }
     containers = {
-        field: [*map(_told_index, spec[field])] for field in ("initContainers", "containers") if field in spec
+        field: [*map(_with_index, spec[field])] for field in ("initContainers", "containers") if field in spec
     }
     return {**pod, "metadata": dressed, "spec": {**spec, **containers, "hostname": base}}
 
 
-def _told_index(container: JsonObject) -> JsonObject:
+def _with_index(container: JsonObject) -> JsonObject:
     env = container.get("env") or []
     if any(each.get("name") == _ENV for each in env):
         return container
-    told = {"name": _ENV, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}}}
-    return {**container, "env": [*env, told]}
+    variable = {"name": _ENV, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}}}
+    return {**container, "env": [*env, variable]}

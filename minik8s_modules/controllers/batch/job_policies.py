@@ -99,17 +99,17 @@ def failure(job: JsonObject, pods: Sequence[JsonObject], failed: int, now: datet
     declared = objects.spec(job)
     if declared.get("podFailurePolicy"):
         found = (match(job, pod) for pod in pods if is_failed(job, pod))
-        told = next((each.message for each in found if each.action == "FailJob"), None)
-        if told is not None:
-            return Verdict(failed=True, reason="PodFailurePolicy", message=told)
+        message = next((each.message for each in found if each.action == "FailJob"), None)
+        if message is not None:
+            return Verdict(failed=True, reason="PodFailurePolicy", message=message)
     limit = int(declared.get("backoffLimit", 6))
     if failed > limit or _restarts_too_often(declared, pods, limit):
         return Verdict(
             failed=True, reason="BackoffLimitExceeded", message="Job has reached the specified backoff limit"
         )
     if (left := deadline_in_s(job, now)) is not None and left <= 0:
-        told = "Job was active longer than specified deadline"
-        return Verdict(failed=True, reason="DeadlineExceeded", message=told)
+        message = "Job was active longer than specified deadline"
+        return Verdict(failed=True, reason="DeadlineExceeded", message=message)
     return None
 
 

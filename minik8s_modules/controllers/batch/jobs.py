@@ -201,10 +201,10 @@ def _start_time(this: _Round) -> str | None:
 def _conditions(this: _Round) -> list[JsonObject]:
     conditions: list[JsonObject] = objects.status(this.job).get("conditions") or []
     if (over := this.verdict) is not None:
-        told = (over.reason, over.message)
-        conditions = with_condition(conditions, _condition(_BEFORE[over.failed], "True", *told, this.now))
+        explanation = (over.reason, over.message)
+        conditions = with_condition(conditions, _condition(_BEFORE[over.failed], "True", *explanation, this.now))
         if not this.active and not this.terminating and this.tally.is_settled:
-            conditions = with_condition(conditions, _condition(_AFTER[over.failed], "True", *told, this.now))
+            conditions = with_condition(conditions, _condition(_AFTER[over.failed], "True", *explanation, this.now))
     elif this.suspended and not objects.is_deleting(this.job):
         wanted = _condition(SUSPENDED, "True", "JobSuspended", "Job suspended", this.now)
         conditions = with_condition(conditions, wanted)
@@ -216,8 +216,8 @@ def _conditions(this: _Round) -> list[JsonObject]:
 
 def _condition(kind: str, status: str, reason: str, message: str, now: datetime) -> JsonObject:
     at = rfc3339(now)
-    told = {"type": kind, "status": status, "reason": reason, "message": message}
-    return {**told, "lastProbeTime": at, "lastTransitionTime": at}
+    content = {"type": kind, "status": status, "reason": reason, "message": message}
+    return {**content, "lastProbeTime": at, "lastTransitionTime": at}
 
 
 def _news(job: JsonObject, status: JsonObject) -> list[Step]:
@@ -225,12 +225,12 @@ def _news(job: JsonObject, status: JsonObject) -> list[Step]:
     found: list[Step] = []
     for each in status.get("conditions") or []:
         old = objects.condition(job, each["type"]) or {}
-        if old.get("status") != each["status"] and (told := _told(each)) is not None:
-            found.append(Tell(job, *told))
+        if old.get("status") != each["status"] and (event := _event_of(each)) is not None:
+            found.append(Tell(job, *event))
     return found
 
 
-def _told(condition: JsonObject) -> Any:
+def _event_of(condition: JsonObject) -> Any:
     match condition["type"], condition["status"]:
         case "Complete", _:
             return "Normal", "Completed", "Job completed"

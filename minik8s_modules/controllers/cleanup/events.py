@@ -45,13 +45,13 @@ def decide_events(events: Iterable[JsonObject], now: datetime) -> list[Expired]:
 
 def last_happened(event: JsonObject) -> datetime | None:
     """Return the latest of the times an Event tells; None when it tells none that can be read."""
-    told = (
+    times = (
         event.get("lastTimestamp"),
         event.get("eventTime"),
         (event.get("series") or {}).get("lastObservedTime"),
         (event.get("metadata") or {}).get("creationTimestamp"),
     )
-    return max((moment for text in told if (moment := _parsed(text)) is not None), default=None)
+    return max((moment for text in times if (moment := _parsed(text)) is not None), default=None)
 
 
 def _parsed(text: object) -> datetime | None:

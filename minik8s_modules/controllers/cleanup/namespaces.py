@@ -111,8 +111,8 @@ def wanted_conditions(
     unknown = unknown or {}
     found = ", ".join(f"{version}: {why}" for version, why in sorted(unknown.items()))
     incomplete = f"unable to retrieve the complete list of server APIs: {found}"
-    told = {kind.resource: failures[kind.resource] for kind in left if kind.resource in failures}
-    failed = "; ".join(f"{resource}: {message}" for resource, message in sorted(told.items()))
+    failed_kinds = {kind.resource: failures[kind.resource] for kind in left if kind.resource in failures}
+    failed = "; ".join(f"{resource}: {message}" for resource, message in sorted(failed_kinds.items()))
     remaining = ", ".join(f"{kind.resource} has {len(found)} resource instances" for kind, found in left.items())
     counts = Counter(finalizer for found in left.values() for obj in found for finalizer in objects.finalizers(obj))
     finalizers = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(counts.items()))
@@ -135,7 +135,7 @@ def wanted_conditions(
             "NamespaceDeletionContentFailure",
             bool(failed),
             "ContentDeletionFailed" if failed else "ContentDeleted",
-            f"Failed to delete all resource types, {len(told)} remaining: {failed}"
+            f"Failed to delete all resource types, {len(failed_kinds)} remaining: {failed}"
             if failed
             else "All content successfully deleted, may be waiting on finalization",
         ),

@@ -130,7 +130,7 @@ def _out_of_service_now(old: JsonObject | None, new: JsonObject | None) -> Itera
     return [_ALL] if is_ and not was else []
 
 
-def take(context: Context, step: Step, told: Callable[[JsonObject], None] = lambda _pod: None) -> None:
+def take(context: Context, step: Step, on_delete: Callable[[JsonObject], None] = lambda _pod: None) -> None:
     """Mark a pod as failed, or delete it by its uid; one that has gone meanwhile is left alone."""
     key = objects.key(step.obj) if isinstance(step, Patch | Delete) else Key("", "")
     try:
@@ -141,6 +141,6 @@ def take(context: Context, step: Step, told: Callable[[JsonObject], None] = lamb
             case Delete(kind, pod):
                 context.client.delete(kind, key.name, key.namespace, grace_s=0, uid=objects.uid(pod))
                 log.info("pod %s is deleted: it had ended, or nobody could end it", key)
-                told(pod)
+                on_delete(pod)
     except (NotFound, Conflict) as error:
         log.debug("pod %s has changed: %s", key, error)

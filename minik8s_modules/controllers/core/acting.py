@@ -195,7 +195,7 @@ class Acting:
             self._tell(owner, "Warning", words.failed, f"{words.because}{error}")
             raise
         self._expectations.wrote(owner.key, step.kind, answer)
-        self._tell(owner, "Normal", words.reason, f"{words.told}{objects.name(answer)}")
+        self._tell(owner, "Normal", words.reason, f"{words.message}{objects.name(answer)}")
 
     def _ours(self, owner: Owner, kind: Kind, wanted: JsonObject) -> JsonObject:
         """Return the object of that name if it is the owner's already, and as wanted; else AlreadyExists holds."""
@@ -235,7 +235,7 @@ class Acting:
             self._tell(owner, "Warning", words.failed, f"{words.because}{error}")
             raise
         else:
-            self._tell(owner, "Normal", words.reason, f"{words.told}{key.name}")
+            self._tell(owner, "Normal", words.reason, f"{words.message}{key.name}")
         self._expectations.deleted(owner.key, step.kind, step.obj)
 
     def _release(self, owner: Owner, kind: Kind, obj: JsonObject) -> None:

@@ -16,13 +16,13 @@ from minik8s_modules.runtime.events import EventType
 
 
 class Words(NamedTuple):
-    """What an Event on the owner tells: on success ``reason`` and ``told``, on failure ``failed`` and ``because``.
+    """What an Event on the owner says: on success ``reason`` and ``message``, on failure ``failed`` and ``because``.
 
-    ``told`` is followed by the object's name, ``because`` by the error. Empty reasons tell nothing.
+    ``message`` is followed by the object's name, ``because`` by the error. An empty reason records no Event.
     """
 
     reason: str
-    told: str
+    message: str
     failed: str
     because: str
 

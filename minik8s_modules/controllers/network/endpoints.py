@@ -66,8 +66,8 @@ def _subsets(service: JsonObject, found: Sequence[Offer]) -> list[JsonObject]:
             continue
         named = (("addresses", sides[True]), ("notReadyAddresses", sides[False]))
         subset: JsonObject = {field: found_there for field, found_there in named if found_there}
-        told = [{name: value for name, value in port.to_json().items() if value != ""} for port in ports]
-        subsets.append({**subset, "ports": told} if told else subset)
+        published = [{name: value for name, value in port.to_json().items() if value != ""} for port in ports]
+        subsets.append({**subset, "ports": published} if published else subset)
     return subsets
 
 

@@ -26,8 +26,8 @@ class Port(NamedTuple):
 
     def to_json(self) -> JsonObject:
         """Return the port of an EndpointSlice."""
-        told: JsonObject = {"name": self.name, "protocol": self.protocol, "port": self.number}
-        return {**told, "appProtocol": self.app_protocol} if self.app_protocol else told
+        fields: JsonObject = {"name": self.name, "protocol": self.protocol, "port": self.number}
+        return {**fields, "appProtocol": self.app_protocol} if self.app_protocol else fields
 
 
 Ports = tuple[Port, ...]

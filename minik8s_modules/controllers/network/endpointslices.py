@@ -212,9 +212,9 @@ def decide_mirrors(endpoints: JsonObject | None, slices: Sequence[JsonObject]) -
 
 
 def _mirrored(address: JsonObject, *, ready: bool) -> JsonObject:
-    told = {name: address[name] for name in ("hostname", "nodeName", "targetRef") if address.get(name)}
+    optional = {name: address[name] for name in ("hostname", "nodeName", "targetRef") if address.get(name)}
     conditions = {"ready": ready, "serving": ready, "terminating": False}
-    return {"addresses": [address["ip"]], "conditions": conditions, **told}
+    return {"addresses": [address["ip"]], "conditions": conditions, **optional}
 
 
 def is_mirrored(service: JsonObject | None, endpoints: JsonObject | None) -> bool:
@@ -236,7 +236,7 @@ class EndpointSliceController(Looping):
         self._endpoints = self._loop.watch_own(ENDPOINTS)
         self._slices = self._loop.watch(ENDPOINT_SLICE, _of_slice, BY_LABEL)
         self._written: dict[Key, int] = {}
-        self._told: dict[Key, frozenset[str]] = {}
+        self._reported: dict[Key, frozenset[str]] = {}
 
     def sync(self, key: Key) -> None:
         """Write what one Service lacks.
@@ -256,7 +256,7 @@ class EndpointSliceController(Looping):
         endpoints = self._endpoints.get(key.namespace, key.name)
         steps = decide_mirrors(endpoints if is_mirrored(service, endpoints) else None, mirrors)
         if service is None or not has_endpoints(service) or objects.is_deleting(service):
-            self._told.pop(key, None)
+            self._reported.pop(key, None)
             steps += [SliceStep("delete", one) for one in ours if not objects.is_deleting(one)]
         else:
             pods = selected(self._pods, key.namespace, from_map(objects.spec(service)["selector"]))
@@ -268,14 +268,14 @@ class EndpointSliceController(Looping):
 
     def _tell(self, key: Key, service: JsonObject, lacking: Mapping[str, Sequence[str]]) -> None:
         """Make an Event of target ports that pods do not have; of each port once, until they have it."""
-        for target in lacking.keys() - self._told.get(key, frozenset()):
+        for target in lacking.keys() - self._reported.get(key, frozenset()):
             first, *others = lacking[target]
             more = f" and of {len(others)} others" if others else ""
             why = f"no container of pod {first}{more} has a port named {target}"
             self._context.recorder.event(service, "Warning", UNKNOWN_TARGET, why, component="endpointslice-controller")
-        self._told[key] = frozenset(lacking)
+        self._reported[key] = frozenset(lacking)
         if not lacking:
-            del self._told[key]
+            del self._reported[key]
 
     def _take(self, key: Key, step: SliceStep) -> None:
         client, obj = self._context.client, step.obj

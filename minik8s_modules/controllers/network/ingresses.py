@@ -45,8 +45,8 @@ def node_addresses(nodes: Iterable[JsonObject]) -> list[str]:
         ready = any(
             one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or []
         )
-        told = [one["address"] for one in status.get("addresses") or [] if one.get("type") == "InternalIP"]
-        found |= set(told[:1]) if ready else set()
+        addresses = [one["address"] for one in status.get("addresses") or [] if one.get("type") == "InternalIP"]
+        found |= set(addresses[:1]) if ready else set()
     return sorted(found)
 
 
@@ -104,7 +104,7 @@ class RouteController(Looping):
         self._grants = self._loop.watch(HOST_GRANT, _all)
         self._services = self._loop.watch(SERVICE, self._of_service)
         self._nodes = self._loop.watch(NODE, _of_node)
-        self._told: dict[str, frozenset[Refusal]] = {}
+        self._reported: dict[str, frozenset[Refusal]] = {}
 
     def sync(self, _key: Key) -> None:
         """Decide, and write what differs.
@@ -131,15 +131,15 @@ class RouteController(Looping):
             return  # our copy is older than the object; its change brings the key back
 
     def _tell(self, routes: Routes, known: Iterable[tuple[str, JsonObject]]) -> None:
-        told: dict[str, frozenset[Refusal]] = {}
+        reported: dict[str, frozenset[Refusal]] = {}
         for kind, obj in known:
             owner = owner_of(kind, obj)
             refusals = frozenset(routes.refused.get(owner, ()))
             if refusals:
-                told[owner] = refusals
-            for one in sorted(refusals - self._told.get(owner, frozenset())):
+                reported[owner] = refusals
+            for one in sorted(refusals - self._reported.get(owner, frozenset())):
                 self._context.recorder.event(obj, "Warning", one.reason, one.message, component="ingress-controller")
-        self._told = told
+        self._reported = reported
 
     def _of_service(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         """Queue where a Service's ports or type may have changed, and anything might lead to it."""

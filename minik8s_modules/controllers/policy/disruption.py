@@ -80,7 +80,7 @@ def decide_budget(
     steps += [patch for pod in forgotten for patch in _not_targeted(pod, now)]
     status = _next_status(budget, pods, expected, disrupted, now)
     if status != objects.status(budget):
-        steps += _told(budget, expected)
+        steps += _events(budget, expected)
         steps.append(WriteStatus(POD_DISRUPTION_BUDGET, budget, status))
     waits = [(moment + DELETION_TIMEOUT - now).total_seconds() for moment in disrupted.values()]
     return [*steps, Again(max(0.1, min(waits)))] if waits else steps
@@ -96,7 +96,7 @@ def _not_targeted(pod: JsonObject, now: datetime) -> list[Step]:
     return [Patch(POD, pod, {"status": {"conditions": conditions}}, subresource="status")]
 
 
-def _told(budget: JsonObject, expected: Expected) -> Iterable[Tell]:
+def _events(budget: JsonObject, expected: Expected) -> Iterable[Tell]:
     if expected.trouble:
         text = f"Failed to calculate the number of expected pods: {expected.trouble}"
         yield Tell(budget, "Warning", "CalculateExpectedPodCountFailed", text)

@@ -111,10 +111,10 @@ def rolling_update_steps(world: World, update: JsonObject) -> list[Step]:
     space = objects.namespace(update)
     pods = {objects.name(pod): pod for pod in world.all(POD) if objects.namespace(pod) == space}
     spec = {**objects.spec(update), "interval": 0}
-    told = {**update, "spec": spec, "status": {**objects.status(update), "acknowledged": [*pods]}}
+    acknowledged = {**update, "spec": spec, "status": {**objects.status(update), "acknowledged": [*pods]}}
     service = world.get(SERVICE, Key(space, spec["serviceRef"]))
     rivals = [each for each in world.all(ROLLING_UPDATE) if objects.namespace(each) == space]
-    return decide_rolling_update(told, Seen(service, pods, rivals), world.now)
+    return decide_rolling_update(acknowledged, Seen(service, pods, rivals), world.now)
 
 
 def claim_steps(world: World, claim: JsonObject) -> list[Step]:

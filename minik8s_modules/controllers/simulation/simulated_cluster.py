@@ -81,7 +81,7 @@ class World:
         self.now = now
         self.turn = 1
         self.happened: list[Happened] = []
-        self.told: list[Tell] = []
+        self.events: list[Tell] = []
         self.writes: Counter[Kind] = Counter()
         self.removed: set[str] = set()
         self._graceful = graceful
@@ -143,7 +143,7 @@ class World:
             case WriteStatus(of, obj, status):
                 self.put(of, {**self._latest(of, obj), "status": status})
             case Tell():
-                self.told.append(step)
+                self.events.append(step)
             case Again():
                 pass
 

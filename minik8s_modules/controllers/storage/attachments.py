@@ -80,8 +80,10 @@ def decide_attachments(volume: JsonObject, around: Attached) -> list[Step]:
         if not pods or name not in around.nodes:
             continue
         if there and not shared:
-            told = f'Multi-Attach error for volume "{objects.name(volume)}" Volume is already exclusively attached to '
-            steps += [Tell(pod, "Warning", "FailedAttachVolume", told + _elsewhere(there)) for pod in pods]
+            message = (
+                f'Multi-Attach error for volume "{objects.name(volume)}" Volume is already exclusively attached to '
+            )
+            steps += [Tell(pod, "Warning", "FailedAttachVolume", message + _elsewhere(there)) for pod in pods]
             steps.append(Again(_LOOK_S))
         else:
             there[name] = made = _attachment(volume, name)

@@ -106,14 +106,14 @@ def _waits_for_consumer(claim: JsonObject, pods: Sequence[JsonObject]) -> list[S
     waiting = sorted(objects.name(pod) for pod in pods if not objects.spec(pod).get("nodeName"))
     if not waiting:
         return [Tell(claim, "Normal", "WaitForFirstConsumer", _NO_CONSUMER)]
-    told = f"waiting for pod {','.join(waiting[:10])} to be scheduled"
-    return [Tell(claim, "Normal", "WaitForPodScheduled", told)]
+    message = f"waiting for pod {','.join(waiting[:10])} to be scheduled"
+    return [Tell(claim, "Normal", "WaitForPodScheduled", message)]
 
 
 def _wants_one_made(claim: JsonObject, around: Around) -> list[Step]:
     if around.storage_class is None:
-        told = f'storageclass.storage.k8s.io "{claims.class_of(claim)}" not found'
-        return [Tell(claim, "Warning", "ProvisioningFailed", told)]
+        message = f'storageclass.storage.k8s.io "{claims.class_of(claim)}" not found'
+        return [Tell(claim, "Warning", "ProvisioningFailed", message)]
     provisioner = str(around.storage_class.get("provisioner") or "")
     if provisioner in provisioning.PROVISIONERS:
         there = around.node, around.namesake, around.machines, around.alone
@@ -130,11 +130,11 @@ def _of_its_choice(claim: JsonObject, volume: JsonObject | None) -> list[Step]:
     if claims.is_held_by(volume, claim):
         return _bind(claim, volume)
     if claims.holder(volume) is not None:
-        told = f'volume "{name}" already bound to a different claim.'
-        return [*_pending(claim), Tell(claim, "Warning", "FailedBinding", told)]
+        message = f'volume "{name}" already bound to a different claim.'
+        return [*_pending(claim), Tell(claim, "Warning", "FailedBinding", message)]
     if why := matching.mismatch(volume, claim):
-        told = f'Cannot bind to requested volume "{name}": {why}'
-        return [*_pending(claim), Tell(claim, "Warning", "VolumeMismatch", told)]
+        message = f'Cannot bind to requested volume "{name}": {why}'
+        return [*_pending(claim), Tell(claim, "Warning", "VolumeMismatch", message)]
     return _bind(claim, volume)
 
 
@@ -146,19 +146,19 @@ def _bound(claim: JsonObject, volume: JsonObject | None) -> list[Step]:
     # whoever writes a claim can write that it is bound: what no claim of its namespace may have stays out of reach
     elsewhere = not matching.in_reach(volume, claim) if held is None else held.uid != objects.uid(claim)
     if elsewhere:
-        told = "Two claims are bound to the same volume, this one is bound incorrectly"
-        return _lost(claim, "ClaimMisbound", told)
+        message = "Two claims are bound to the same volume, this one is bound incorrectly"
+        return _lost(claim, "ClaimMisbound", message)
     return _bind(claim, volume)
 
 
-def _lost(claim: JsonObject, reason: str, told: str) -> list[Step]:
+def _lost(claim: JsonObject, reason: str, message: str) -> list[Step]:
     if objects.status(claim).get("phase") == "Lost":
         return []
     gone = {"phase": "Lost", "accessModes": None, "capacity": None}
     body = {"status": gone}
     return [
         Patch(PERSISTENT_VOLUME_CLAIM, claim, body, subresource="status"),
-        Tell(claim, "Warning", reason, told),
+        Tell(claim, "Warning", reason, message),
     ]
 
 
@@ -190,8 +190,8 @@ def _bind(claim: JsonObject, volume: JsonObject) -> list[Step]:
 def _grown(claim: JsonObject, volume: JsonObject) -> list[Step]:
     """Return what gives a claim the size that it asks for now; whether it may was asked when it was written."""
     body = {"spec": {"capacity": {"storage": claim["spec"]["resources"]["requests"]["storage"]}}}
-    told = Tell(claim, "Normal", "VolumeResizeSuccessful", "Resize volume succeeded")
-    return [Patch(PERSISTENT_VOLUME, volume, body), told]
+    event = Tell(claim, "Normal", "VolumeResizeSuccessful", "Resize volume succeeded")
+    return [Patch(PERSISTENT_VOLUME, volume, body), event]
 
 
 def _held(claim: JsonObject, *, chosen: bool) -> JsonObject:
@@ -201,7 +201,7 @@ def _held(claim: JsonObject, *, chosen: bool) -> JsonObject:
 
 def _status(volume: JsonObject, claim: JsonObject) -> JsonObject:
     """Return what a claim tells of its volume; how large a driver's is within, its node tells (claim_sizes.py)."""
-    declared, told = objects.spec(volume), objects.status(claim)
-    grows = driver_of(volume) and told.get("phase") == "Bound" and told.get("capacity")
-    capacity = told.get("capacity") if grows else declared.get("capacity")
+    declared, reported = objects.spec(volume), objects.status(claim)
+    grows = driver_of(volume) and reported.get("phase") == "Bound" and reported.get("capacity")
+    capacity = reported.get("capacity") if grows else declared.get("capacity")
     return {"phase": "Bound", "accessModes": declared.get("accessModes"), "capacity": capacity}

@@ -106,8 +106,8 @@ PROVISIONERS: Mapping[str, Provisioner] = {claims.HOSTPATH: HostPath(), claims.N
 
 def addresses(nodes: Iterable[JsonObject]) -> frozenset[str]:
     """Return the addresses of nodes, by which a class may name an NFS server."""
-    told = (each for node in nodes for each in objects.status(node).get("addresses") or [])
-    return frozenset(str(each.get("address") or "") for each in told)
+    listed = (each for node in nodes for each in objects.status(node).get("addresses") or [])
+    return frozenset(str(each.get("address") or "") for each in listed)
 
 
 def provision(
@@ -131,8 +131,8 @@ def provision(
         # a name of the original may come again, in another namespace; what the volume of before held is not for all
         place = PROVISIONERS[provisioner].place(_own_name(claim), storage_class, node, machines)
     except CannotProvision as why:
-        told = f'failed to provision volume with StorageClass "{objects.name(storage_class)}": {why}'
-        return [Tell(claim, "Warning", "ProvisioningFailed", told)]
+        message = f'failed to provision volume with StorageClass "{objects.name(storage_class)}": {why}'
+        return [Tell(claim, "Warning", "ProvisioningFailed", message)]
     declared = objects.spec(claim)
     spec = {
         "accessModes": declared.get("accessModes"),

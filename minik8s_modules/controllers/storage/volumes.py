@@ -72,8 +72,8 @@ def _placed(volume: JsonObject, storage_class: JsonObject | None) -> list[Step]:
     try:
         place = provisioning.PROVISIONERS[provisioner].place(objects.name(volume), storage_class, None)
     except provisioning.CannotProvision as why:
-        told = f'failed to provision volume with StorageClass "{objects.name(storage_class)}": {why}'
-        return [Tell(volume, "Warning", "ProvisioningFailed", told)]
+        message = f'failed to provision volume with StorageClass "{objects.name(storage_class)}": {why}'
+        return [Tell(volume, "Warning", "ProvisioningFailed", message)]
     meta = {"annotations": provisioning.marks(storage_class)}
     return [Patch(PERSISTENT_VOLUME, volume, {"metadata": meta, "spec": place})]
 
@@ -140,9 +140,9 @@ def _deleted(volume: JsonObject) -> list[Step]:
     return _failed(volume, "VolumeFailedDelete", _NO_DELETER.format(objects.name(volume)))
 
 
-def _failed(volume: JsonObject, reason: str, told: str) -> list[Step]:
-    steps = _in_phase(volume, "Failed", reason, told)
-    return [*steps, Tell(volume, "Warning", reason, told)] if steps else []
+def _failed(volume: JsonObject, reason: str, message: str) -> list[Step]:
+    steps = _in_phase(volume, "Failed", reason, message)
+    return [*steps, Tell(volume, "Warning", reason, message)] if steps else []
 
 
 def _superfluous(volume: JsonObject) -> list[Step]:

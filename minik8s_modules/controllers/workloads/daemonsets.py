@@ -115,14 +115,14 @@ def decide_daemon_set(
 def _manage(this: _Round) -> list[Step]:
     """Return what makes one pod on each wanted node, and none elsewhere (``podsShouldBeOnNode``)."""
     doomed: list[JsonObject] = []
-    told: list[Step] = []
+    steps: list[Step] = []
     missing: list[str] = []
     for name, wish in this.wishes.items():
         pods = this.pods.get(name, [])
         if wish.run and not pods:
             missing.append(name)
         elif wish.stay:
-            doomed += _ended(this, pods, told) + _excess(this, [pod for pod in pods if podlib.is_active(pod)])
+            doomed += _ended(this, pods, steps) + _excess(this, [pod for pod in pods if podlib.is_active(pod)])
         else:
             doomed += [pod for pod in pods if not objects.is_deleting(pod)]
     # pods of nodes that are gone: orphans.py deletes them, when they are bound; here those that never can be
@@ -134,14 +134,14 @@ def _manage(this: _Round) -> list[Step]:
         if not objects.spec(pod).get("nodeName") and not objects.is_deleting(pod)
     ]
     deletions = [Delete(POD, pod, POD_DELETED) for pod in doomed[:BURST]]
-    return [*told, *_creations(this, missing), *deletions]
+    return [*steps, *_creations(this, missing), *deletions]
 
 
 def _creations(this: _Round, nodes: Sequence[str]) -> list[Step]:
     return [daemon_pods.new_pod(this.daemon_set, name, this.hash_value) for name in nodes[:BURST]]
 
 
-def _ended(this: _Round, pods: Sequence[JsonObject], told: list[Step]) -> list[JsonObject]:
+def _ended(this: _Round, pods: Sequence[JsonObject], steps: list[Step]) -> list[JsonObject]:
     """Return the pods that ended, which daemons do not: they go, failed ones after a while."""
     doomed = []
     for pod in pods:
@@ -150,13 +150,13 @@ def _ended(this: _Round, pods: Sequence[JsonObject], told: list[Step]) -> list[J
         failed = podlib.phase(pod) == "Failed"
         left_s = _failed_stays_s(pod, this.now) if failed else 0.0
         if left_s > 0:
-            told.append(Again(left_s))
+            steps.append(Again(left_s))
             continue
         what, end = ("failed", "kill") if failed else ("succeeded", "delete")
         where = f"{objects.namespace(pod)}/{objects.name(pod)} on node {daemon_pods.node_of(pod)}"
         words = f"Found {what} daemon pod {where}, will try to {end} it"
         reason = f"{what.capitalize()}DaemonPod"
-        told.append(Tell(this.daemon_set, "Warning" if failed else "Normal", reason, words))
+        steps.append(Tell(this.daemon_set, "Warning" if failed else "Normal", reason, words))
         doomed.append(pod)
     return doomed
 

@@ -25,12 +25,12 @@ _COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", 
 
 def condition(kind: str, status: str, reason: str, message: str, now: datetime) -> JsonObject:
     """Return a DeploymentCondition."""
-    told = rfc3339(now)
+    timestamp = rfc3339(now)
     return {
         "type": kind,
         "status": status,
-        "lastUpdateTime": told,
-        "lastTransitionTime": told,
+        "lastUpdateTime": timestamp,
+        "lastTransitionTime": timestamp,
         "reason": reason,
         "message": message,
     }
@@ -169,10 +169,10 @@ def paused_condition(deployment: JsonObject, now: datetime) -> JsonObject | None
     known = _progress(objects.status(deployment)) or {}
     if not has_deadline(deployment) or known.get("reason") == TIMED_OUT:
         return None
-    is_paused, told = bool(objects.spec(deployment).get("paused")), known.get("reason") == PAUSED
-    if is_paused and not told:
+    is_paused, is_published = bool(objects.spec(deployment).get("paused")), known.get("reason") == PAUSED
+    if is_paused and not is_published:
         return condition(PROGRESSING, "Unknown", PAUSED, "Deployment is paused", now)
-    if told and not is_paused:
+    if is_published and not is_paused:
         return condition(PROGRESSING, "Unknown", RESUMED, "Deployment is resumed", now)
     return None
 

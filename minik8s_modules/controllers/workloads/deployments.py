@@ -58,7 +58,7 @@ class _Round:
     now: datetime
     steps: list[Step] = field(default_factory=list)
     edits: dict[str, JsonObject] = field(default_factory=dict)
-    told: dict[str, tuple[str, str]] = field(default_factory=dict)
+    scaled: dict[str, tuple[str, str]] = field(default_factory=dict)
     note: JsonObject | None = None
     """A condition Progressing that begins a rollout."""
 
@@ -84,7 +84,7 @@ class _Round:
             before = wanted_replicas(by_name[name])
             self.annotate(by_name[name], replica_annotations(self.deployment), replicas=size)
             direction = "up" if size > before else "down"
-            self.told[name] = (SCALING, f"Scaled {direction} replica set {name} from {before} to {size}")
+            self.scaled[name] = (SCALING, f"Scaled {direction} replica set {name} from {before} to {size}")
 
     def patches(self) -> list[Step]:
         """Return the edits as steps: what grows first, in the order in which they were decided."""
@@ -93,8 +93,8 @@ class _Round:
         for name, edit in self.edits.items():
             body = {part: value for part, value in edit.items() if value and value != {"annotations": {}}}
             found.append(Patch(REPLICA_SET, by_name[name], body))
-            if name in self.told:
-                found.append(Tell(self.deployment, "Normal", *self.told[name]))
+            if name in self.scaled:
+                found.append(Tell(self.deployment, "Normal", *self.scaled[name]))
         return found
 
     def edited(self, replica_set: JsonObject) -> JsonObject:
@@ -133,11 +133,11 @@ def decide_deployment(deployment: JsonObject, found: Sequence[JsonObject], pods:
 
 
 def _with_pause(deployment: JsonObject, now: datetime) -> JsonObject:
-    told = statuses.paused_condition(deployment, now)
-    if told is None:
+    condition = statuses.paused_condition(deployment, now)
+    if condition is None:
         return deployment
     status = objects.status(deployment)
-    return {**deployment, "status": {**status, "conditions": with_condition(status.get("conditions") or [], told)}}
+    return {**deployment, "status": {**status, "conditions": with_condition(status.get("conditions") or [], condition)}}
 
 
 def replica_annotations(deployment: JsonObject) -> dict[str, str]:
@@ -269,7 +269,7 @@ def _endings(this: _Round, before: JsonObject, *, scaling: bool) -> list[Step]:
     new = this.edited(this.new) if this.new is not None else None
     sets = [*map(this.edited, this.old), *([new] if new is not None else [])]
     known = objects.condition(this.deployment, statuses.PROGRESSING) or {}
-    outdated = _told_revision(this) if this.new is not None else None
+    outdated = _unpublished_revision(this) if this.new is not None else None
     if outdated is not None and not _begins(this, known):
         return [Patch(DEPLOYMENT, before, {"metadata": {"annotations": {revisions.REVISION: outdated}}})]
     if outdated is not None:
@@ -290,7 +290,7 @@ def _begins(this: _Round, known: JsonObject) -> bool:
     return statuses.has_deadline(this.deployment) and str(known.get("reason") or "") in _OVER
 
 
-def _told_revision(this: _Round) -> str | None:
+def _unpublished_revision(this: _Round) -> str | None:
     """Return the revision that the deployment's annotation does not tell yet, or None."""
     edit = this.edits.get(objects.name(this.new or {}), {})
     annotations = {**objects.annotations(this.new or {}), **edit.get("metadata", {}).get("annotations", {})}

@@ -135,8 +135,8 @@ def _kept_by_others(pod: JsonObject) -> _Why | None:
     owner = objects.controller_of(pod)
     if owner is None:
         return None
-    told = f"{owner.get('kind')} {owner.get('name')} keeps Pod {objects.name(pod)}, and would make it again"
-    return "PodsOwned", f"{told} as its own template says: change that one"
+    message = f"{owner.get('kind')} {owner.get('name')} keeps Pod {objects.name(pod)}, and would make it again"
+    return "PodsOwned", f"{message} as its own template says: change that one"
 
 
 def _rival(update: JsonObject, seen: Seen, pods: Sequence[JsonObject]) -> _Why | None:
@@ -214,11 +214,11 @@ class _Work:
         self._withheld = [name for name in self._withheld if not self._is_done(name)]
         if self._withheld:
             why = waiting[0] if waiting else ("Replacing", f"Pods {_list(self._withheld)} are replaced")
-            return self._told({"phase": "Running"}, why)
+            return self._published({"phase": "Running"}, why)
         rest = self._rest_s()
         if rest > 0:
             why = ("Interval", f"a batch takes at least {self._spec.get('interval')} seconds")
-            return [*self._told({"phase": "Running"}, why), Again(rest)]
+            return [*self._published({"phase": "Running"}, why), Again(rest)]
         return self._next()
 
     def _attend(self, name: str) -> _Why | None:
@@ -233,8 +233,8 @@ class _Work:
             return None if podlib.is_ready(pod) else ("PodsNotReady", f"Pod {name} is not ready yet")
         deaf = self._unaware() if podlib.is_ready(pod) else []
         if deaf:
-            told = f"the sidecars of Pods {_list(deaf)} have not acknowledged that {name} gets no requests"
-            return "WaitsForSidecars", told
+            message = f"the sidecars of Pods {_list(deaf)} have not acknowledged that {name} gets no requests"
+            return "WaitsForSidecars", message
         self._steps.append(Delete(POD, pod, POD_DELETED))
         return None
 
@@ -243,21 +243,21 @@ class _Work:
         end = _ENDS[self._state]
         left = [] if self._state in {"Aborted", "Paused"} else self._unlike()
         if not left:
-            return self._told(
+            return self._published(
                 {"phase": end}, (end, f"{self._updated()} of {len(self._records)} Pods have the new spec")
             )
         batch = self._room(left)
         if not batch:
             alive, ready = self._spec.get("minimumAlive") or 0, len(self._ready())
             why = ("MinimumAlive", f"{ready} Pods are ready, and minimumAlive has {alive} of them stay")
-            return self._told({"phase": "Running"}, why)
+            return self._published({"phase": "Running"}, why)
         self._withheld = batch
         number = (self._status.get("batch") or 0) + 1
         begun: JsonObject = {"phase": "Running", "batch": number, "acknowledged": []}
         begun["batchStartTime"] = rfc3339(self._now)
         why = ("WaitsForSidecars", f"sidecars are told to send no requests to {_list(batch)}")
         self._steps.append(Tell(self._update, "Normal", "BatchStarted", f"Batch {number}: {_list(batch)}"))
-        return self._told(begun, why)
+        return self._published(begun, why)
 
     def _room(self, left: Sequence[str]) -> list[str]:
         """Return which of the Pods that are left make a batch: first those that do not serve anyway."""
@@ -299,8 +299,10 @@ class _Work:
 
     def _unaware(self) -> list[str]:
         """Return the Pods whose sidecars may still send requests to what is withheld."""
-        told = set(self._status.get("acknowledged") or [])
-        return [name for name, pod in sorted(self._seen.pods.items()) if name not in told and _has_live_sidecar(pod)]
+        acknowledged = set(self._status.get("acknowledged") or [])
+        return [
+            name for name, pod in sorted(self._seen.pods.items()) if name not in acknowledged and _has_live_sidecar(pod)
+        ]
 
     def _rest_s(self) -> float:
         """Return how long the batch that is done is still to last."""
@@ -310,9 +312,9 @@ class _Work:
         over = parse_rfc3339(began) + timedelta(seconds=self._spec.get("interval") or 0)
         return (over - self._now).total_seconds()
 
-    def _told(self, status: JsonObject, why: _Why) -> list[Step]:
-        told = {**status, "withheld": self._withheld, "updated": self._updated()}
-        return [*self._steps, *_written(self._update, told, why, self._now, going=status["phase"] == "Running")]
+    def _published(self, status: JsonObject, why: _Why) -> list[Step]:
+        published = {**status, "withheld": self._withheld, "updated": self._updated()}
+        return [*self._steps, *_written(self._update, published, why, self._now, going=status["phase"] == "Running")]
 
 
 def _has_live_sidecar(pod: JsonObject) -> bool:
@@ -324,7 +326,7 @@ def _list(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown  # noqa: PLR2004 - as many as shown
 
 
-def _written(update: JsonObject, told: JsonObject, why: _Why, now: datetime, *, going: bool = True) -> list[Step]:
+def _written(update: JsonObject, changes: JsonObject, why: _Why, now: datetime, *, going: bool = True) -> list[Step]:
     """Return the step that writes the status, if it differs, and what an end of the update is told by."""
     old = objects.status(update)
     condition = {
@@ -335,11 +337,11 @@ def _written(update: JsonObject, told: JsonObject, why: _Why, now: datetime, *, 
         "lastTransitionTime": rfc3339(now),
     }
     conditions = _with_message(with_condition(old.get("conditions") or [], condition), why[1])
-    status = {**old, **told, "observedGeneration": objects.generation(update), "conditions": conditions}
+    status = {**old, **changes, "observedGeneration": objects.generation(update), "conditions": conditions}
     if status == old:
         return []
     steps: list[Step] = [WriteStatus(ROLLING_UPDATE, update, status)]
-    if told["phase"] != old.get("phase") and told["phase"] != "Pending":
+    if changes["phase"] != old.get("phase") and changes["phase"] != "Pending":
         steps.append(Tell(update, "Normal", why[0], why[1]))
     return steps
 

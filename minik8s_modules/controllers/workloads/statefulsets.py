@@ -185,10 +185,10 @@ def _create(this: _Round, ordinal: int) -> list[Step]:
     claims = stateful_pods.missing_claims(this.stateful_set, ordinal, this.claims)
     revision = this.current if _is_kept_back(this, ordinal) else this.update
     name, owner = stateful_pods.pod_name(this.stateful_set, ordinal), objects.name(this.stateful_set)
-    told = [f"create Claim {objects.name(each.obj)} Pod {name} in StatefulSet {owner} success"
+    messages = [f"create Claim {objects.name(each.obj)} Pod {name} in StatefulSet {owner} success"
             for each in claims if isinstance(each, Create)]  # fmt: skip
-    told.append(f"create Pod {name} in StatefulSet {owner} successful")
-    this.notes.extend(Tell(this.stateful_set, "Normal", "SuccessfulCreate", each) for each in told)
+    messages.append(f"create Pod {name} in StatefulSet {owner} successful")
+    this.notes.extend(Tell(this.stateful_set, "Normal", "SuccessfulCreate", each) for each in messages)
     return [*claims, stateful_pods.new_pod(this.stateful_set, revision, ordinal)]
 
 

@@ -52,7 +52,7 @@ class Answers:
         """
         if self._channel is None:
             raise NobodyReads("answers to probes cannot be read: minik8s-streams is not connected")
-        told = {
+        request = {
             "kind": check.kind,
             "tls": check.action.get("scheme") == "https",
             "send": request_of(check).hex(),
@@ -61,7 +61,7 @@ class Answers:
         ours, theirs = pair()
         back = Channel(ours)
         try:
-            await self._channel.send(told, [theirs.fileno(), *(end.fileno() for end in reached.ends)])
+            await self._channel.send(request, [theirs.fileno(), *(end.fileno() for end in reached.ends)])
             for end in (theirs, *reached.ends):
                 end.close()
             async with asyncio.timeout(timeout_s + _LATE_S):
@@ -86,5 +86,5 @@ class Answers:
 def _cause(packet: Packet | None) -> Cause:
     if packet is None:
         raise NobodyReads("minik8s-streams went away while it read the answer to a probe")
-    told: JsonObject = packet.message
-    return cause_of(told.get("word"), told.get("number"))
+    answer: JsonObject = packet.message
+    return cause_of(answer.get("word"), answer.get("number"))

@@ -55,7 +55,7 @@ class Result(NamedTuple):
     message: str = ""
     took_s: float = 0.0
 
-    def told(self) -> JsonObject:
+    def to_json(self) -> JsonObject:
         """Return it as the socket carries it."""
         return self._asdict()
 
@@ -126,6 +126,6 @@ def worth_telling(before: Result, after: Result, check: Check) -> bool:
     return after.streak < 0 and (before.message != after.message or -after.streak <= check.failure)
 
 
-def results_of(told: Mapping[str, Result]) -> JsonObject:
+def results_of(results: Mapping[str, Result]) -> JsonObject:
     """Return results as the socket carries them."""
-    return {name: result.told() for name, result in told.items()}
+    return {name: result.to_json() for name, result in results.items()}

@@ -23,7 +23,7 @@ from minik8s_modules.gateway.streams.reaching import NodeRoute
 
 log = logging.getLogger(__name__)
 
-Told = Callable[[dict[str, Result]], None]
+OnResults = Callable[[dict[str, Result]], None]
 # a hook that nobody could tell of is asked again
 _AGAIN_S = 1.0
 _NETWORK = frozenset({"http", "tcp", "grpc"})
@@ -42,10 +42,10 @@ def _is_light(check: Check) -> bool:
 class PodChecks:
     """Runs what is declared of one pod; ``tell`` gets all its results whenever one has changed."""
 
-    def __init__(self, route: Callable[[], NodeRoute | None], tell: Told, answers: Answers) -> None:
+    def __init__(self, route: Callable[[], NodeRoute | None], on_results: OnResults, answers: Answers) -> None:
         self._route = route
         self._answers = answers
-        self._tell = tell
+        self._tell = on_results
         self._sandbox = ""
         self._checks: dict[str, Check] = {}
         self._results: dict[str, Result] = {}
@@ -174,7 +174,7 @@ class PodChecks:
             return Outcome(good=False, message="the node is not connected")
         return await run_once(check, route, self._answers)
 
-    async def _run_until_told(self, check: Check) -> Outcome:
+    async def _run_until_answered(self, check: Check) -> Outcome:
         """Run a hook, again if nobody could tell how it went."""
         while (outcome := await self._run(check)) is None:
             await asyncio.sleep(_AGAIN_S)
@@ -184,7 +184,7 @@ class PodChecks:
         """Run a hook; its timeout may be shortened while it runs, as a pod's grace may."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        run = asyncio.create_task(self._run_until_told(self._checks[name]._replace(timeout_s=float(1 << 20))))
+        run = asyncio.create_task(self._run_until_answered(self._checks[name]._replace(timeout_s=float(1 << 20))))
         try:
             while not run.done():
                 left_s = began + self._checks[name].timeout_s - loop.time()

@@ -127,13 +127,13 @@ def message_of(check: Check, cause: Cause) -> str:
     if cause.word == "http":
         return f"HTTP probe failed with statuscode: {cause.number}"
     if check.kind == "http":
-        return f'Get "{check.action["scheme"]}://{where}{check.action["path"]}": {_told(check, cause, where)}'
+        return f'Get "{check.action["scheme"]}://{where}{check.action["path"]}": {_message(check, cause, where)}'
     if check.kind == "grpc":
         return _grpc_message(check, cause, where)
-    return _told(check, cause, where)
+    return _message(check, cause, where)
 
 
-def _told(check: Check, cause: Cause, where: str) -> str:
+def _message(check: Check, cause: Cause, where: str) -> str:
     match cause.word:
         case "errno":
             return f"dial tcp {where}: connect: {os.strerror(cause.number).lower()}"
@@ -153,9 +153,9 @@ def _grpc_message(check: Check, cause: Cause, where: str) -> str:
     if cause.word == "grpc":
         return "error: this server does not implement the grpc health protocol (grpc.health.v1.Health)"
     if cause.word in {"timeout", "errno"}:
-        why = "context deadline exceeded" if cause.word == "timeout" else _told(check, cause, where)
+        why = "context deadline exceeded" if cause.word == "timeout" else _message(check, cause, where)
         return f'timeout: failed to connect service "{where}" within {check.timeout_s:g}s: {why}'
-    return f"error: health rpc failed: {_told(check, cause, where)}"
+    return f"error: health rpc failed: {_message(check, cause, where)}"
 
 
 def table_of(checks: Iterable[tuple[Check, float]], generation: str) -> bytes:
@@ -177,11 +177,11 @@ def read_states(line: str, checks: dict[str, Check]) -> tuple[str, dict[str, Res
     Raises:
         ValueError: it is no such line.
     """
-    mark, generation, *told = line.split()
+    mark, generation, *words = line.split()
     if mark != "!":
         raise ValueError(f"no state: {line[:80]!r}")
     found = {}
-    for word in told:
+    for word in words:
         name, state, streak, cause, number = word.rsplit(":", _FIELDS - 1)
         if name in checks:
             ended = cause_of(cause, int(number))

@@ -125,10 +125,10 @@ class HandingServer:
 
     async def _opening(self, message: JsonObject) -> Opening:
         """Return what is asked for, when an API server asks."""
-        told = [message.get(key) for key in ("line", "signed", "certificate")]
-        if len(message) != len(told) or not all(isinstance(each, str) for each in told):
+        fields = [message.get(key) for key in ("line", "signed", "certificate")]
+        if len(message) != len(fields) or not all(isinstance(each, str) for each in fields):
             raise BadRequest("a request must consist of line, signature and certificate")
-        line, signed, certificate = map(str, told)
+        line, signed, certificate = map(str, fields)
         self._signatures.check(line, signed, certificate)
         return await self._opened(parse_line(line))
 

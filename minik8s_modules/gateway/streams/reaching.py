@@ -72,8 +72,8 @@ class ThroughSsh:
         """Return ssh's words when it failed."""
         if not await self._process.wait() or self._process.stderr is None:
             return ""
-        told = (await self._process.stderr.read(_WORDS_BYTES)).decode("utf-8", "replace").strip()
-        return told.splitlines()[0] if told else ""
+        error = (await self._process.stderr.read(_WORDS_BYTES)).decode("utf-8", "replace").strip()
+        return error.splitlines()[0] if error else ""
 
     async def close(self) -> None:
         """End ssh."""

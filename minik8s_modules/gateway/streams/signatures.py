@@ -86,8 +86,8 @@ class Signatures:
             self._seen[nonce] = now_s + 2 * WINDOW_S
 
 
-def _refusal(told: str) -> StatusError:
-    return StatusError(403, "Forbidden", told)
+def _refusal(message: str) -> StatusError:
+    return StatusError(403, "Forbidden", message)
 
 
 def _issued(signer: x509.Certificate, authority: x509.Certificate) -> bool:

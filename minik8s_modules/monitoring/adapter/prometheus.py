@@ -57,6 +57,6 @@ class Prometheus:
         except (urllib3.exceptions.HTTPError, ValueError) as error:
             raise PrometheusUnavailable(f"{self._url}: Prometheus does not answer: {error}") from error
         if not isinstance(body, dict) or body.get("status") != "success":
-            told = body.get("error") if isinstance(body, dict) else "no JSON object"
-            raise PrometheusUnavailable(f"{self._url}: Prometheus answers {answer.status}: {told}")
+            message = body.get("error") if isinstance(body, dict) else "no JSON object"
+            raise PrometheusUnavailable(f"{self._url}: Prometheus answers {answer.status}: {message}")
         return body["data"]

@@ -33,14 +33,14 @@ class Table(NamedTuple):
     families: tuple[Family, ...]
 
 
-def gauge(name: str, told: str, labels: tuple[str, ...], rows: RowsOf) -> Family:
+def gauge(name: str, help_text: str, labels: tuple[str, ...], rows: RowsOf) -> Family:
     """Return a metric that goes up and down."""
-    return Family(name, "gauge", told, labels, rows)
+    return Family(name, "gauge", help_text, labels, rows)
 
 
-def counter(name: str, told: str, labels: tuple[str, ...], rows: RowsOf) -> Family:
+def counter(name: str, help_text: str, labels: tuple[str, ...], rows: RowsOf) -> Family:
     """Return a metric that only grows."""
-    return Family(name, "counter", told, labels, rows)
+    return Family(name, "counter", help_text, labels, rows)
 
 
 def lines(table: Table, obj: JsonObject) -> list[str]:

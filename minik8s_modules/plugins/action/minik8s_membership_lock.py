@@ -18,7 +18,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-Told = dict[str, Any]
+Result = dict[str, Any]
 REFUSED = (
     "The members of this cluster are being changed already, and two runs at once would undo each other; this one has "
     "changed nothing since it asked. {user}@{host} runs {playbook} (process {pid}) since {since}. Wait until that "
@@ -45,7 +45,7 @@ def started(pid: int) -> str:
     return ""
 
 
-def has_ended(holder: Told) -> bool:
+def has_ended(holder: Result) -> bool:
     """Return whether a holder is known to have ended; what runs elsewhere, or hides, is not."""
     if not controller() or holder.get("controller") != controller():
         return False
@@ -59,18 +59,18 @@ def has_ended(holder: Told) -> bool:
     return started(pid) != holder.get("started")
 
 
-def asker() -> Told:
+def asker() -> Result:
     """Return this run as a holder. Tasks are carried out by children of the ansible-playbook process."""
     pid, host = os.getppid(), socket.gethostname()
-    told = {"host": host, "controller": controller(), "pid": pid, "started": started(pid)}
-    digest = hashlib.sha256(repr(sorted(told.items())).encode()).hexdigest()
-    return {**told, "id": digest[:12], "user": getpass.getuser()}
+    fields = {"host": host, "controller": controller(), "pid": pid, "started": started(pid)}
+    digest = hashlib.sha256(repr(sorted(fields.items())).encode()).hexdigest()
+    return {**fields, "id": digest[:12], "user": getpass.getuser()}
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # ansible has no types
     """Asks the module, and once more where the holder has ended."""
 
-    def run(self, tmp: Any = None, task_vars: Told | None = None) -> Told:
+    def run(self, tmp: Any = None, task_vars: Result | None = None) -> Result:
         """Return the module's answer; a lock that somebody else holds is a failure."""
         super().run(tmp, task_vars)
         variables = task_vars or {}
@@ -86,12 +86,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible has no types
             return {**answer, "warnings": [*answer.get("warnings", []), words]}
         return {**answer, "failed": True, "msg": words}
 
-    def _ask(self, arguments: Told, variables: Told) -> Told:
+    def _ask(self, arguments: Result, variables: Result) -> Result:
         name = "minik8s_membership_lock"
-        answer: Told = self._execute_module(module_name=name, module_args=arguments, task_vars=variables)
+        answer: Result = self._execute_module(module_name=name, module_args=arguments, task_vars=variables)
         return answer
 
-    def _machine(self, variables: Told) -> str:
+    def _machine(self, variables: Result) -> str:
         return str(self._task.delegate_to or variables.get("inventory_hostname", ""))
 
 

@@ -112,8 +112,8 @@ def _fragment(entries: dict[str, Any]) -> str:
     """Return the options of a section whose keys have these types."""
     keys = {}
     for key, kind in entries.items():
-        told = [inspect.getdoc(one) for one in get_args(kind) or (kind,)]
-        keys[key] = {"description": told, **_type(kind)}
+        description = [inspect.getdoc(one) for one in get_args(kind) or (kind,)]
+        keys[key] = {"description": description, **_type(kind)}
     whole = ["The whole declared set, by key. Required with O(mode=full)."]
     part = ["Entries that a delta adds or replaces, by key, as in O(entries)."]
     options = {

@@ -29,7 +29,7 @@ class PassEvents:
 
     def __init__(self, recorder: Recorder, node: Callable[[str], JsonObject | None], clock: Clock) -> None:
         self._recorder, self._node, self._clock = recorder, node, clock
-        self._told: dict[str, tuple[str, float]] = {}
+        self._recorded: dict[str, tuple[str, float]] = {}
 
     def on_outcome(self, outcome: Outcome) -> None:
         """Take over how a pass ended; one that was called off says nothing."""
@@ -37,12 +37,12 @@ class PassEvents:
         if node is None or outcome.status == "cancelled":
             return
         if outcome.status == "ok":
-            if self._told.pop(outcome.node, None):
+            if self._recorded.pop(outcome.node, None):
                 self._recorder.event(node, "Normal", RECOVERED, "passes over the node end well again")
             return
         text = " ".join((outcome.message or outcome.status).split())
-        before, at_s = self._told.get(outcome.node, ("", 0.0))
+        before, at_s = self._recorded.get(outcome.node, ("", 0.0))
         now_s = self._clock.monotonic()
         if before != text or now_s - at_s >= AGAIN_S:
-            self._told[outcome.node] = (text, now_s)
+            self._recorded[outcome.node] = (text, now_s)
             self._recorder.event(node, "Warning", REASON, text)

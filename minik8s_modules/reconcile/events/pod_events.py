@@ -53,19 +53,19 @@ class PodEvents:
     def __init__(self, recorder: Recorder, lookup: Callable[[str], JsonObject | None]) -> None:
         self._recorder = recorder
         self._lookup = lookup
-        self._told: dict[str, frozenset[str]] = {}
+        self._recorded: dict[str, frozenset[str]] = {}
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is gone."""
-        self._told.pop(uid, None)
+        self._recorded.pop(uid, None)
 
     def decided(self, pod: JsonObject, events: Iterable[PodEvent]) -> None:
         """Record what a decision says, unless it is the same occurrence as before."""
-        known = self._told.get(objects.uid(pod), frozenset())
+        known = self._recorded.get(objects.uid(pod), frozenset())
         said = {event.key: event for event in events}
         for key in said.keys() - known:
             self._record(pod, said[key])
-        self._told[objects.uid(pod)] = frozenset(said)
+        self._recorded[objects.uid(pod)] = frozenset(said)
 
     def happened(self, uid: str, before: ObservedPod, after: ObservedPod) -> None:
         """Record what happened to the containers of a pod."""

@@ -67,7 +67,7 @@ class FolderFeed:
         self._lock = threading.Lock()
         self._stale = True
         self._known: Mapping[str, Entries] = {}
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
 
     def start(self) -> None:
         """List and watch; returns at once."""
@@ -115,16 +115,16 @@ class FolderFeed:
         for key, seen in (result.get("status") or {}).items():
             if (seen or {}).get("state") == "absent":
                 self._queue.add(key)
-            if key not in result["errors"] and self._told.pop(key, ""):
+            if key not in result["errors"] and self._reported.pop(key, ""):
                 self._tell_over(outcome.node, key)
         for key, error in result["errors"].items():
             self._tell_error(outcome.node, key, str(error.get("message")))
 
     def _tell_error(self, node: str, key: str, message: str) -> None:
         volume = self.volume(key)
-        if volume is None or self._told.get(key) == message:
+        if volume is None or self._reported.get(key) == message:
             return
-        self._told[key] = message
+        self._reported[key] = message
         reason = "VolumeFailedDelete" if objects.is_deleting(volume) else FAILED
         self._recorder.event(volume, "Warning", reason, f"node {node}: {message}")
 

@@ -33,7 +33,7 @@ class DriverRegistration(Job):
         self._again_s, self._failed = 0.0, 0
         self._known: frozenset[str] | None = None
         """Drivers whose registrars were told; None until the node was asked once."""
-        self._told = ""
+        self._last_message = ""
 
     def begin(self, now_s: float) -> JsonObject | None:
         """Ask for the drivers, if they may be others than before."""
@@ -66,12 +66,12 @@ class DriverRegistration(Job):
         self._failed = self._failed + 1 if errors or not drivers else 0
         # what drivers that died leave behind fails for ever, as do Pods that look there and are no registrars
         self._again_s = now_s + (_RETRY.delay_s(self._failed) if self._failed else EVERY_S)
-        told = "; ".join(f"{name}: {why}" for name, why in sorted(errors.items()))
-        if told and told != self._told:
+        message = "; ".join(f"{name}: {why}" for name, why in sorted(errors.items()))
+        if message and message != self._last_message:
             self._world.tell(
-                self._node, "Warning", "FailedDriverRegistration", f"CSI drivers in {PLUGINS_REGISTRY}: {told}"
+                self._node, "Warning", "FailedDriverRegistration", f"CSI drivers in {PLUGINS_REGISTRY}: {message}"
             )
-        self._told = told
+        self._last_message = message
         self._world.drivers(self._node, drivers)
 
 

@@ -89,14 +89,14 @@ def _consumption(pod: JsonObject, used: Used, resource: str) -> str:
     if resource not in {"memory", "ephemeral-storage"}:
         return ""
     amounts = used.memory if resource == "memory" else used.storage
-    told = []
+    messages = []
     for one in objects.containers(pod):
         request = str(objects.dig(one, "resources", "requests", resource) or "0")
         amount = amounts.get(one["name"], 0)
         if amount > to_bytes(request):
             what = f"Container {one['name']} was using {amount // 1024}Ki, request is {request}"
-            told.append(f"{what}, has larger consumption of {resource}. ")
-    return "".join(told)
+            messages.append(f"{what}, has larger consumption of {resource}. ")
+    return "".join(messages)
 
 
 def over_limits(pod: JsonObject, used: Used) -> Eviction | None:

@@ -125,9 +125,9 @@ class Mirrors:
             log.warning("a mirror pod: %s", error)
 
 
-def seen_pods(node: str, told: Iterable[JsonObject], static: StaticPods) -> list[JsonObject]:
+def seen_pods(node: str, reported: Iterable[JsonObject], static: StaticPods) -> list[JsonObject]:
     """Return the pods of a node: the API's own, and its static ones with the status their mirrors tell."""
-    rows = list(told)
+    rows = list(reported)
     if not static.read(node):
         return [*{objects.uid(pod): pod for pod in map(as_static, sorted(rows, key=_made, reverse=True))}.values()]
     told_of = {objects.key(pod): pod for pod in rows if static_uid(pod)}
@@ -135,15 +135,15 @@ def seen_pods(node: str, told: Iterable[JsonObject], static: StaticPods) -> list
     return own + [merged(pod, told_of.get(objects.key(pod))) for pod in static.of(node)]
 
 
-def seen_pod(uid: str, told: Iterable[JsonObject], static: StaticPods) -> JsonObject | None:
+def seen_pod(uid: str, reported: Iterable[JsonObject], static: StaticPods) -> JsonObject | None:
     """Return the pod whose containers bear ``uid``, None when there is none.
 
     Args:
         uid: of a pod of the API, or of a static one.
-        told: what the API has with that UID (``mirror_pods.node_uid``).
+        reported: what the API has with that UID (``mirror_pods.node_uid``).
         static: the nodes' own pods.
     """
-    rows, known = sorted(told, key=_made), static.get(uid)
+    rows, known = sorted(reported, key=_made), static.get(uid)
     if known is not None:
         return merged(known, next((one for one in rows if mirrors(one, known)), None))
     # a mirror whose manifest is gone stands for nothing, once that is known

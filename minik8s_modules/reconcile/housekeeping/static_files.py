@@ -21,7 +21,7 @@ class StaticFiles(Job):
         self._world = world
         self._folder = folder
         self._every_s = every_s
-        self._told = ""
+        self._last_warning = ""
 
     def begin(self, _now_s: float) -> JsonObject | None:
         """Ask for the folder's files."""
@@ -34,7 +34,7 @@ class StaticFiles(Job):
         parsed = parse_manifests(self._node, files)
         errors = {**{str(name): str(why) for name, why in (result.get("errors") or {}).items()}, **parsed.errors}
         text = "; ".join(f"{name}: {why}" for name, why in sorted(errors.items()))
-        if text and text != self._told:
+        if text and text != self._last_warning:
             self._world.tell(self._node, "Warning", "FailedStaticPod", f"static pods in {self._folder}: {text}")
-        self._told = text
+        self._last_warning = text
         self._world.static(self._node, parsed.pods)

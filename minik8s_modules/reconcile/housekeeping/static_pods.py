@@ -68,9 +68,9 @@ def static_pod(node: str, file: str, data: bytes) -> JsonObject:
     meta = pod.setdefault("metadata", {})
     meta["namespace"] = meta.get("namespace") or "default"
     meta["name"] = f"{meta.get('name') or ''}-{node}"
-    told = hashlib.md5(f"host:{node}\0file:{file}\0".encode(), usedforsecurity=False)
-    told.update(data)
-    uid = told.hexdigest()
+    digest = hashlib.md5(f"host:{node}\0file:{file}\0".encode(), usedforsecurity=False)
+    digest.update(data)
+    uid = digest.hexdigest()
     meta["uid"] = uid
     for field in ("resourceVersion", "creationTimestamp", "deletionTimestamp", "generateName", "ownerReferences"):
         meta.pop(field, None)
@@ -219,5 +219,5 @@ def merged(static: JsonObject, mirror: JsonObject | None) -> JsonObject:
     """Return the static pod with the status and the creation time that its mirror tells."""
     if mirror is None or not mirrors(mirror, static):
         return static
-    told = {key: value for key in ("creationTimestamp", "resourceVersion") if (value := mirror["metadata"].get(key))}
-    return {**static, "metadata": {**static["metadata"], **told}, "status": mirror.get("status") or {}}
+    kept = {key: value for key in ("creationTimestamp", "resourceVersion") if (value := mirror["metadata"].get(key))}
+    return {**static, "metadata": {**static["metadata"], **kept}, "status": mirror.get("status") or {}}

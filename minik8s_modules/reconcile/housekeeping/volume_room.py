@@ -43,8 +43,8 @@ class VolumeRoom(Job):
 
     def end(self, result: Mapping[str, Any], _now_s: float) -> None:
         """Tell what the volumes say; of one that says nothing, nothing."""
-        told = result.get("rooms")
-        rows = told.items() if isinstance(told, Mapping) else ()
+        rooms = result.get("rooms")
+        rows = rooms.items() if isinstance(rooms, Mapping) else ()
         found = {self._asked[key]: _numbers(room) for key, room in rows if key in self._asked}
         self._world.rooms(self._node, found)
 

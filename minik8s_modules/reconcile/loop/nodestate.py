@@ -254,9 +254,9 @@ class NodeState:
             self.detached = (self.detached - looked) | without_network(result)
         if section in _OBSERVING:
             postponed = {str(due["key"]) for due in result["due"]}
-            told = {key: seen for key, seen in result["status"].items() if seen or key not in postponed}
-            told = {key: seen for key, seen in told.items() if seen or key not in result["errors"]}
-            touched |= self._on_status(section, request, told, now, now_s, happened)
+            reported = {key: seen for key, seen in result["status"].items() if seen or key not in postponed}
+            reported = {key: seen for key, seen in reported.items() if seen or key not in result["errors"]}
+            touched |= self._on_status(section, request, reported, now, now_s, happened)
         return touched
 
     def _on_errors(self, section: str, request: Request, errors: Mapping[str, JsonObject]) -> set[str]:

@@ -45,10 +45,10 @@ class Checking:
         known = self._sent.get(uid, ("", ()))
         if known[1] == checks and (known[0] == sandbox or not checks):
             return
-        told = gateway.send({"op": "probe", "node": self._node, "pod": uid, "sandbox": sandbox, "checks": list(checks)})
-        if told and checks:
+        sent = gateway.send({"op": "probe", "node": self._node, "pod": uid, "sandbox": sandbox, "checks": list(checks)})
+        if sent and checks:
             self._sent[uid] = (sandbox, checks)
-        elif told:
+        elif sent:
             self._sent.pop(uid, None)
             self._results.pop(uid, None)
 

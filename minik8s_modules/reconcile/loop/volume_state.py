@@ -23,8 +23,8 @@ class VolumeState:
 
     def take(self, result: JsonObject | None) -> set[str]:
         """Take over a result of the section ``volumes``, None for a bad one; return the UIDs of pods it is news for."""
-        told = (result or {}).get("in_use")
-        self._noted = frozenset(told) if told is not None else None
+        in_use = (result or {}).get("in_use")
+        self._noted = frozenset(in_use) if in_use is not None else None
         news = set()
         for key, seen in ((result or {}).get("status") or {}).items():
             uid, _, name = key.partition("/")

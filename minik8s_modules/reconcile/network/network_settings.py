@@ -28,8 +28,8 @@ def network_settings(configuration: Configuration, settings: Settings) -> Settin
     driver = configuration.text("network.driver", "bridge")
     if driver not in DRIVERS:
         raise ConfigurationError(f"network.driver must be one of {', '.join(DRIVERS)}, not {driver!r}")
-    told = _overlay(configuration)  # looked at whatever the driver: what is wrong is told at once
-    overlay = told if driver == "vxlan" else OverlaySettings()
+    declared = _overlay(configuration)  # looked at whatever the driver: what is wrong is told at once
+    overlay = declared if driver == "vxlan" else OverlaySettings()
     plugin = _plugin(configuration, driver)
     return settings._replace(overlay=overlay, plugin=plugin, mtu=_mtu(configuration, overlay))
 

@@ -167,7 +167,7 @@ class PolicyBook:
         """Return all Pods that policies may tell of."""
         return [member.pod for member in self._members.values()]
 
-    def told(self) -> dict[str, Member]:
+    def members(self) -> dict[str, Member]:
         """Return what is known of each Pod."""
         return dict(self._members)
 

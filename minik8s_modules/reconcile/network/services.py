@@ -105,8 +105,8 @@ def _ended(endpoint: JsonObject, leaving: Container[str]) -> JsonObject:
     """Return an endpoint as its pod's deletion makes it."""
     if (endpoint.get("targetRef") or {}).get("uid") not in leaving:
         return endpoint
-    told = endpoint.get("conditions") or {}
-    serving = told.get("ready") is not False or bool(told.get("serving"))
+    conditions = endpoint.get("conditions") or {}
+    serving = conditions.get("ready") is not False or bool(conditions.get("serving"))
     return {**endpoint, "conditions": {"ready": False, "serving": serving, "terminating": True}}
 
 
@@ -149,12 +149,12 @@ def _endpoints(port: JsonObject, slices: Iterable[JsonObject]) -> list[_Endpoint
 def _take(found: dict[_Place, _Endpoint], endpoint: JsonObject, number: int) -> None:
     if not number:
         return
-    told = endpoint.get("conditions") or {}
-    ready = told.get("ready") is not False
-    serving = told.get("serving") is not False if told.get("serving") is not None else ready
+    conditions = endpoint.get("conditions") or {}
+    ready = conditions.get("ready") is not False
+    serving = conditions.get("serving") is not False if conditions.get("serving") is not None else ready
     made = _Endpoint((endpoint["addresses"][0], number), endpoint.get("nodeName") or "", ready)
     if not ready:
-        made = made._replace(fallback=serving and bool(told.get("terminating")))
+        made = made._replace(fallback=serving and bool(conditions.get("terminating")))
     known = found.get(made.place)
     if known is None or (made.ready, made.fallback) > (known.ready, known.fallback):
         found[made.place] = made

@@ -54,11 +54,11 @@ def declared(node: JsonObject, said: Declared) -> JsonObject:
     return {**node, "metadata": meta, "spec": spec}
 
 
-def addresses(told: Iterable[JsonObject], said: Iterable[JsonObject]) -> list[JsonObject]:
+def addresses(known: Iterable[JsonObject], said: Iterable[JsonObject]) -> list[JsonObject]:
     """Return the addresses of a node: those declared, and of other types what its machine tells."""
     said = [dict(one) for one in said]
     types = {one["type"] for one in said}
-    return [*said, *(one for one in told if one["type"] not in types)]
+    return [*said, *(one for one in known if one["type"] not in types)]
 
 
 def endpoints(status: JsonObject, kubelet_port: int) -> JsonObject:
@@ -106,8 +106,8 @@ def extended_resources(node: JsonObject, wanted: JsonObject) -> JsonObject:
 
 
 def _unanswered(why: str) -> str:
-    told = " ".join(why.split())[-_MOST_SAID:]  # ssh says last what counts
-    return f"Docker on this node does not answer{f' ({told})' if told else ''}; the node is left as it is"
+    error = " ".join(why.split())[-_MOST_SAID:]  # ssh says last what counts
+    return f"Docker on this node does not answer{f' ({error})' if error else ''}; the node is left as it is"
 
 
 def conditions(node: JsonObject, *, alive: bool, now: str, silence: str = "") -> list[JsonObject]:

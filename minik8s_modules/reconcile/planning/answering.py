@@ -38,7 +38,7 @@ class Plans(NamedTuple):
     def answer(self, question: Question) -> JsonObject:
         """Return the answer to a plan; see ``plan.Planner``. Raises as the API does."""
         if self.settings.own_node:
-            return self._answer_as_told(question)
+            return self._answer_foretold(question)
         question = with_content(question, self.api)
         cluster = listed(self.api, question, self.names())._replace(
             services=tuple(self.services.services()),
@@ -49,12 +49,12 @@ class Plans(NamedTuple):
         )
         return self._planner(self.api).answer(question, cluster)
 
-    def _answer_as_told(self, question: Question) -> JsonObject:
+    def _answer_foretold(self, question: Question) -> JsonObject:
         """Answer for a node with a reconciler of its own; standalone_plans.py tells what of the cluster it was told."""
         own = Cluster((), (), self.names(), imagined=self.named.imagined)
         if question.foretold is not None:
-            told = read_foretold(question.foretold)
-            return self._planner(SuppliedObjects(told.sources, self.api)).answer(question, own, told)
+            foretold = read_foretold(question.foretold)
+            return self._planner(SuppliedObjects(foretold.sources, self.api)).answer(question, own, foretold)
         if question.operations:
             raise ValueError("a plan for a node with its own reconciler must contain the result (foretold)")
         return self._planner(self.api).answer(question, own)

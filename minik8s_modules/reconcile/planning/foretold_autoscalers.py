@@ -54,13 +54,13 @@ class ForetoldScaling(NamedTuple):
 
 
 class _Aimed(NamedTuple):
-    """An autoscaler, its kind, its target as it would stand; ``told`` is whether it is said if nothing happens."""
+    """An autoscaler, its kind, its target as it would stand; ``always_shown``: reported even if nothing happens."""
 
     kind: Kind
     autoscaler: JsonObject
     target_kind: Kind | str
     target: JsonObject | None
-    told: bool
+    always_shown: bool
 
 
 def is_autoscaler(obj: JsonObject) -> bool:
@@ -91,9 +91,10 @@ def foretell_scaling(
         return ForetoldScaling()
     readings, everything = Readings(api, clock), [*pods]
     readings.refresh(0)
-    told = [_foretold(one, everything, api, readings, clock.now()) for one in found]
+    scalings = [_foretold(one, everything, api, readings, clock.now()) for one in found]
     return ForetoldScaling(
-        tuple(note for note, _ in told if note is not None), tuple(scaled for _, scaled in told if scaled is not None)
+        tuple(note for note, _ in scalings if note is not None),
+        tuple(scaled for _, scaled in scalings if scaled is not None),
     )
 
 
@@ -128,7 +129,7 @@ def _found(applied: Sequence[JsonObject], gone: Collection[JsonObject], api: Any
     for one in applied:
         if (kind := _autoscaler_kind(one)) is not None:
             target = _target(kind, one)
-            yield _Aimed(kind, _stored(one), target[0], targets.after(*target), told=True)
+            yield _Aimed(kind, _stored(one), target[0], targets.after(*target), always_shown=True)
     known = {(_autoscaler_kind(one), objects.key(one)) for one in (*applied, *gone)}
     for space in sorted({key.namespace for _, key in targets.planned}):
         for kind in (HORIZONTAL_POD_AUTOSCALER, LEGACY_AUTOSCALER):
@@ -137,7 +138,7 @@ def _found(applied: Sequence[JsonObject], gone: Collection[JsonObject], api: Any
                 if (kind, objects.key(one)) in known or isinstance(target_kind, str):
                     continue
                 if (planned := targets.planned.get((target_kind, key))) is not None:
-                    yield _Aimed(kind, one, target_kind, planned, told=targets.is_rescaled(target_kind, key))
+                    yield _Aimed(kind, one, target_kind, planned, always_shown=targets.is_rescaled(target_kind, key))
 
 
 def _replicas(workload: JsonObject) -> int:
@@ -177,7 +178,7 @@ def _foretold(
     decide = _original if found.kind == LEGACY_AUTOSCALER else _decided
     decision = decide(autoscaler, scale, pods, api, readings, now)
     bounded = decision.replicas if decision.replicas != scale.replicas and not decision.proposals else None
-    if bounded is None and not found.told:
+    if bounded is None and not found.always_shown:
         return None, None
     scaled = None if bounded is None else _scaled(found.target_kind, found.target, bounded)
     return Note(f"{said} {_said(scale, decision)}", about), scaled

@@ -17,7 +17,7 @@ from minik8s_modules.reconcile.storage.folders import folders, is_to_go
 from minik8s_modules.reconcile.values.values import Entries
 from minik8s_modules.runtime.informers import by_claim
 
-_TOLD = frozenset({PERSISTENT_VOLUME_CLAIM.kind, PERSISTENT_VOLUME.kind})
+_REPORTED = frozenset({PERSISTENT_VOLUME_CLAIM.kind, PERSISTENT_VOLUME.kind})
 _HOSTNAME = "kubernetes.io/hostname"
 _NAMED = 5
 Placed = tuple[str, str]
@@ -37,7 +37,9 @@ def foretold_folders(
     """Return the section ``folders`` of each node, by name, with the volumes of an overlay as they would be."""
     changed = {key.lstrip("/"): obj for (kind, key), obj in overlay.items() if kind == PERSISTENT_VOLUME.kind}
     made = folders((obj for obj in changed.values() if obj is not None), nodes)
-    kept = {node: {name: one for name, one in told.items() if name not in changed} for node, told in known.items()}
+    kept = {
+        node: {name: one for name, one in by_name.items() if name not in changed} for node, by_name in known.items()
+    }
     return {node: {**kept.get(node, {}), **made.get(node, {})} for node in {*kept, *made}}
 
 
@@ -45,7 +47,7 @@ def storage_notes(
     before: Iterable[JsonObject],
     after: Iterable[JsonObject],
     pods: Iterable[JsonObject],
-    told: Mapping[tuple[str, Key], str],
+    last_messages: Mapping[tuple[str, Key], str],
 ) -> list[Note]:
     """Return what would become of claims and volumes.
 
@@ -53,7 +55,7 @@ def storage_notes(
         before: claims, volumes and classes as they stand.
         after: the same as they would stand.
         pods: as they would stand.
-        told: the last Event by kind and key.
+        last_messages: the last Event by kind and key.
     """
     old, new, pods = _by_place(before), _by_place(after), [*pods]
     classes = {objects.name(one): one for one in after if one.get("kind") == STORAGE_CLASS.kind}
@@ -67,20 +69,20 @@ def storage_notes(
         elif obj.get("kind") == PERSISTENT_VOLUME_CLAIM.kind:
             made = new.get((PERSISTENT_VOLUME.kind, f"/{objects.spec(obj).get('volumeName') or ''}"))
             is_new = made is not None and (PERSISTENT_VOLUME.kind, f"/{objects.name(made)}") not in old
-            found.append(_of_claim(obj, known, made, classes if is_new else {}, told))
+            found.append(_of_claim(obj, known, made, classes if is_new else {}, last_messages))
         else:
             found.append(_of_made(obj) if _is_made(obj, known) else _of_volume(obj))
     return found
 
 
-def last_told(world: World) -> dict[tuple[str, Key], str]:
+def last_messages_of(world: World) -> dict[tuple[str, Key], str]:
     """Return the last Event of each claim and volume of a world."""
-    return {(str(each.obj.get("kind")), objects.key(each.obj)): each.message for each in world.told}
+    return {(str(each.obj.get("kind")), objects.key(each.obj)): each.message for each in world.events}
 
 
 def _by_place(found: Iterable[JsonObject]) -> dict[Placed, JsonObject]:
-    told = (one for one in found if one.get("kind") in _TOLD)
-    return {(str(one["kind"]), f"{objects.namespace(one)}/{objects.name(one)}"): one for one in told}
+    listed = (one for one in found if one.get("kind") in _REPORTED)
+    return {(str(one["kind"]), f"{objects.namespace(one)}/{objects.name(one)}"): one for one in listed}
 
 
 def _state(obj: JsonObject) -> tuple[object, ...]:
@@ -139,12 +141,12 @@ def _of_claim(
     known: JsonObject | None,
     volume: JsonObject | None,
     classes: Mapping[str, JsonObject],
-    told: Mapping[tuple[str, Key], str],
+    last_messages: Mapping[tuple[str, Key], str],
 ) -> Note:
     key, about = objects.key(claim), (of(PERSISTENT_VOLUME_CLAIM, *objects.key(claim)),)
     phase = str(objects.status(claim).get("phase") or "Pending")
     if phase != "Bound" or volume is None:
-        why = told.get((PERSISTENT_VOLUME_CLAIM.kind, key), "")
+        why = last_messages.get((PERSISTENT_VOLUME_CLAIM.kind, key), "")
         return Note(f"PersistentVolumeClaim {key} would be {phase}{': ' if why else ''}{why}", about)
     if known is not None and claims.is_bound(known):
         size = objects.dig(claim, "status", "capacity", "storage")
@@ -174,6 +176,6 @@ def _place(volume: JsonObject) -> str:
     source = objects.spec(volume).get(kind) or {}
     server = f"{source['server']}:" if source.get("server") else ""
     terms = objects.dig(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms") or []
-    told = [one for term in terms for one in term.get("matchExpressions") or [] if one.get("key") == _HOSTNAME]
-    hosts = ", ".join(sorted({host for one in told for host in one.get("values") or []}))
+    expressions = [one for term in terms for one in term.get("matchExpressions") or [] if one.get("key") == _HOSTNAME]
+    hosts = ", ".join(sorted({host for one in expressions for host in one.get("values") or []}))
     return f"{kind} {server}{source.get('path') or ''}{f' on node {hosts}' if hosts else ''}"

@@ -65,8 +65,8 @@ def render_document(
 
 def last_document(state_dir: str) -> dict[str, JsonObject]:
     """Return what the node was told last, ``{section: {key: entry}}``, without the sections it was never told."""
-    told = (section for section in SECTIONS if stored_digest(state_dir, section) is not None)
-    return {section: dict(load_document(state_dir, section).entries) for section in told}
+    stored = (section for section in SECTIONS if stored_digest(state_dir, section) is not None)
+    return {section: dict(load_document(state_dir, section).entries) for section in stored}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -102,7 +102,7 @@ class Prospect(NamedTuple):
     decisions: Mapping[str, PodDecision]
     sources: Mapping[str, JsonObject]
     stuck: frozenset[str]
-    told: tuple[Note, ...]
+    notes: tuple[Note, ...]
 
 
 class Future(NamedTuple):
@@ -160,32 +160,32 @@ class Planner:
         """Return how long one may wait yet."""
         return min(most_s, max(_LEAST_S, self._end - self._clock.monotonic()))
 
-    def answer(self, question: Question, cluster: Cluster, told: Foretold | None = None) -> JsonObject:
+    def answer(self, question: Question, cluster: Cluster, foretold: Foretold | None = None) -> JsonObject:
         """Return ``{"nodes": {node: {"diff", "about", "steps"}}, "messages", "order", "others"}``.
 
         ``messages`` hold ``{"text", "about"}`` (plan_subjects.py), ``order`` holds ``{"action": "create|delete",
         "pod", "node", "owner", "about"}`` where workloads change, ``others`` what the nodes ``question.others`` are to
-        be told. ``told`` is what this shard's node was told itself.
+        be told. ``foretold`` is what this shard's node was sent itself.
         """
         names = [name for name in cluster.names if not question.nodes or name in question.nodes]
         with ThreadPoolExecutor(_NODES_AT_ONCE) as pool:
-            if told is None and not question.operations:
+            if foretold is None and not question.operations:
                 return joined(names, pool.map(self._drift_of, names), [])
-            found = told.found if told is not None else self._hypothesis(question, cluster)
-            given = told.given if told is not None else addresses(found.pods, cluster)
+            found = foretold.found if foretold is not None else self._hypothesis(question, cluster)
+            given = foretold.given if foretold is not None else addresses(found.pods, cluster)
             prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
-            if told is None and (homeless := _homeless(found, prospects)):
+            if foretold is None and (homeless := _homeless(found, prospects)):
                 # a pod that gets no sandbox claims no address, and so it is the next one's
                 given = addresses({uid: pod for uid, pod in found.pods.items() if uid not in homeless}, cluster)
                 prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
             stuck = frozenset(uid for each in prospects if each for uid in each.stuck)
-            seen = told.seen if told is not None else foresee(found, cluster, given, stuck)
-            policies = imagined(cluster, found, given, self._settings) if told is None else None
+            seen = foretold.seen if foretold is not None else foresee(found, cluster, given, stuck)
+            policies = imagined(cluster, found, given, self._settings) if foretold is None else None
             future = Future(found, given, seen, self._named(found, seen, cluster), _own(cluster), policies)
             known = dict(zip(cluster.names, prospects, strict=True))
             answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
             notes = [*found.messages, *cluster.foretold.notes, *awaiting(seen), *(policies.notes() if policies else ())]
-            notes += mesh_notes(question, seen, cluster) if told is None else []
+            notes += mesh_notes(question, seen, cluster) if foretold is None else []
             notes += on_virtual_nodes(found.pods, cluster.nodes)
             answer = joined(names, answers, notes, found.order)
         others = {name: self._foretold(name, future, cluster) for name in sorted(question.others)}
@@ -226,7 +226,7 @@ class Planner:
                 return silent(name)
             requests = self._effect(prospect, future)
             subjects = self._subjects(prospect.basis, requests, future.found)
-            answer = self._asked(name, requests, subjects)._replace(before=prospect.told)
+            answer = self._asked(name, requests, subjects)._replace(before=prospect.notes)
             if not answer.outdated or self._clock.monotonic() > self._end:
                 break
         return answer
@@ -272,23 +272,23 @@ class Planner:
         basis = self._quiet(name)
         if basis is None:
             return None
-        decisions, stuck, told = dict(basis.decisions), set[str](), list[Note]()
+        decisions, stuck, notes = dict(basis.decisions), set[str](), list[Note]()
         touched = self._touched(basis, found)
         for uid, pod in touched.items():
             decisions.pop(uid, None)
             if pod is None:
                 continue
-            inputs = self._inputs(pod, basis, found, given, told)
+            inputs = self._inputs(pod, basis, found, given, notes)
             document, decision = settled(pod, basis.observed.get(uid, NOTHING), inputs, self._clock.now())
             decisions[uid] = decision._replace(entries=document)
             if decision.phase == "Failed" and decision.message:
-                told.append(Note(f"Pod {objects.key(pod)}: {decision.reason}: {decision.message}", of_pod(pod)))
+                notes.append(Note(f"Pod {objects.key(pod)}: {decision.reason}: {decision.message}", of_pod(pod)))
             for one, why in obstacles(decision):
                 stuck.add(uid)
                 named = tuple(About("v1", *each) for each in sorted(references(pod)))
-                told.append(Note(f"Pod {objects.key(pod)}: {one}: {why.reason} {why.message}", (*of_pod(pod), *named)))
+                notes.append(Note(f"Pod {objects.key(pod)}: {one}: {why.reason} {why.message}", (*of_pod(pod), *named)))
         sources = self._secrets(pod for pod in touched.values() if pod)
-        return Prospect(basis, decisions, sources, frozenset(stuck), tuple(told))
+        return Prospect(basis, decisions, sources, frozenset(stuck), tuple(notes))
 
     def _effect(self, prospect: Prospect, future: Future) -> dict[str, Request]:
         """Return what would be sent beyond what the node confirmed, for what changes alone."""
@@ -344,13 +344,13 @@ class Planner:
         return touched
 
     def _inputs(
-        self, pod: JsonObject, basis: Basis, found: Hypothesis, given: Mapping[str, str], told: list[Note]
+        self, pod: JsonObject, basis: Basis, found: Hypothesis, given: Mapping[str, str], notes: list[Note]
     ) -> PodInputs:
         uid, now = objects.uid(pod), self._clock.now()
         address = None if self._settings.plugin.driver else given.get(uid)
         images = {one["image"] for _, _, one in objects.all_containers(pod)}
         for image in sorted(images):
-            told += pull_message(pod, image, objects.name(basis.node), basis.images)
+            notes += pull_message(pod, image, objects.name(basis.node), basis.images)
         claims = self._referenced(pod, PERSISTENT_VOLUME_CLAIM.kind, found)
         mounted = mounted_of(pod, claims.values(), read := reading(self._reader, found.overlay))
         return PodInputs(

@@ -103,18 +103,18 @@ def troubles(
     """Return what to tell of a node's answer besides, but of volumes that the same item makes before."""
     if outcome is None:
         return []
-    told, made = [], _made_first(requests)
+    notes, made = [], _made_first(requests)
     if outcome.status != "ok":
-        told.append(Note(f"node {name}: {outcome.message or outcome.status}", of_node(name), name))
+        notes.append(Note(f"node {name}: {outcome.message or outcome.status}", of_node(name), name))
     for section, result in outcome.sections.items():
         if result.get("base_mismatch"):
-            told.append(Note(f"node {name}: {section} kept changing while it was asked; ask again", node=name))
+            notes.append(Note(f"node {name}: {section} kept changing while it was asked; ask again", node=name))
         for key, error in sorted((result.get("errors") or {}).items()):
             if section == "volumes" and key in made and error.get("reason") == "FailedMount":
                 continue
             text = f"node {name}: {section} {key}: {error.get('reason')}: {error.get('message')}"
-            told.append(Note(text, subjects.of(section, key), name))
-    return told
+            notes.append(Note(text, subjects.of(section, key), name))
+    return notes
 
 
 def normalized_names(image: str) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ class Answer(NamedTuple):
     """What a node said: a diff with steps (None: nothing), what to tell besides, and whether it knew another base."""
 
     plan: JsonObject | None
-    told: tuple[Note, ...] = ()
+    notes: tuple[Note, ...] = ()
     outdated: bool = False
     before: tuple[Note, ...] = ()
     """What there was to tell before it was asked."""
@@ -173,7 +173,7 @@ def joined(
     """Return the answers of the nodes ``names``, and what there is to tell, as one."""
     nodes = {}
     for name, answer in zip(names, answers, strict=True):
-        messages += (*answer.before, *answer.told)
+        messages += (*answer.before, *answer.notes)
         if answer.plan is not None:
             nodes[name] = answer.plan
     steps = [*order]

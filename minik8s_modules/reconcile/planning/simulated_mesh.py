@@ -98,12 +98,12 @@ def _faults(verdict: Verdict) -> Iterator[str]:
 
 def _change(old: Port | None, new: Port | None) -> str:
     before, after = _ways(old), _ways(new)
-    told = [f"{before} → {after}"] if before != after else []
+    changes = [f"{before} → {after}"] if before != after else []
     policies = [{} if each is None else each.policy or {} for each in (old, new)]
     for field in sorted({*policies[0], *policies[1]}):
         one, other = (json.dumps(each[field]) if field in each else "none" for each in policies)
-        told += [f"{field} {one} → {other}"] if one != other else []
-    return "; ".join(told)
+        changes += [f"{field} {one} → {other}"] if one != other else []
+    return "; ".join(changes)
 
 
 def _ways(port: Port | None) -> str:

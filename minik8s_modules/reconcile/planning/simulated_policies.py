@@ -32,7 +32,7 @@ from minik8s_modules.reconcile.planning.simulation import Hypothesis
 from minik8s_modules.reconcile.values.values import Entries, Settings
 
 PAIRS_LOOKED_AT = 20_000
-PAIRS_TOLD = 20
+MOST_PAIRS = 20
 _OTHERS = 0
 """Stands for all ports that nobody names: no rule with numbers has it."""
 _Port = tuple[str, int]
@@ -93,11 +93,11 @@ class Side:
     def __init__(self, world: World) -> None:
         self.world = world
         self.book = world.book()
-        self.told = self.book.told()
+        self.members = self.book.members()
 
     def policies(self, key: str, direction: Direction) -> list[Policy]:
         """Return the policies that isolate a Pod in a direction."""
-        member = self.told[key]
+        member = self.members[key]
         return [self.world.policies[each] for each in (getattr(member, direction) or ())]
 
     def ports(self, source: str, target: str) -> set[_Port]:
@@ -141,30 +141,32 @@ class ImaginedPolicies:
 
     def notes(self) -> list[Note]:
         """Return who would lose or gain a connection; of Pods that are there before and after."""
-        told, more, looked = list[Note](), 0, 0
+        notes, more, looked = list[Note](), 0, 0
         for source, target in itertools.islice(self._pairs(), PAIRS_LOOKED_AT + 1):
             looked += 1
             text = self._difference(source, target)
-            if text and len(told) < PAIRS_TOLD:
+            if text and len(notes) < MOST_PAIRS:
                 about = (of(POD, *source.split("/", 1)), of(POD, *target.split("/", 1)))
-                told.append(Note(f"connections from Pod {source} to Pod {target}: {text}", about))
+                notes.append(Note(f"connections from Pod {source} to Pod {target}: {text}", about))
             elif text:
                 more += 1
         if more:
-            told.append(Note(f"connections of {more} more pairs of Pods would change", (of(POD),)))
+            notes.append(Note(f"connections of {more} more pairs of Pods would change", (of(POD),)))
         if looked > PAIRS_LOOKED_AT:
-            told.append(Note(f"connections were looked at between {PAIRS_LOOKED_AT} pairs of Pods, not between all"))
-        return told
+            notes.append(Note(f"connections were looked at between {PAIRS_LOOKED_AT} pairs of Pods, not between all"))
+        return notes
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         """Yield (source, target) of the Pods about which something is said otherwise."""
         before, after = self._before.world, self._after.world
         both = sorted(before.pods.keys() & after.pods.keys())
-        told = (self._before.told, self._after.told)
+        members = (self._before.members, self._after.members)
         changed = {key for key, one in after.policies.items() if before.policies.get(key) != one}
         changed |= before.policies.keys() - after.policies.keys()
         touched = {
-            key for key in both if told[0][key] != told[1][key] or any(changed & each[key].policies() for each in told)
+            key
+            for key in both
+            if members[0][key] != members[1][key] or any(changed & each[key].policies() for each in members)
         }
         for one in sorted(touched):
             for other in both:
@@ -176,8 +178,8 @@ class ImaginedPolicies:
     def _difference(self, source: str, target: str) -> str:
         ports = self._before.ports(source, target) | self._after.ports(source, target)
         was, will = (side.open(source, target, ports) for side in (self._before, self._after))
-        told = {"closed": was - will, "opened": will - was}
-        return "; ".join(f"{_words(each)} would be {verb}" for verb, each in told.items() if each)
+        differences = {"closed": was - will, "opened": will - was}
+        return "; ".join(f"{_words(each)} would be {verb}" for verb, each in differences.items() if each)
 
 
 def imagined(cluster: Cluster, found: Hypothesis, given: Mapping[str, str], settings: Settings) -> ImaginedPolicies:

@@ -26,7 +26,7 @@ from minik8s_modules.controllers.core.steps import Step
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
 from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid, unroll
 from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of_pod, rows
-from minik8s_modules.reconcile.planning.foretold_storage import last_told
+from minik8s_modules.reconcile.planning.foretold_storage import last_messages_of
 from minik8s_modules.reconcile.planning.simulated_storage import (
     STORAGE_KINDS,
     StorageKeeper,
@@ -53,14 +53,14 @@ class Change(NamedTuple):
 class Unrolled(NamedTuple):
     """What follows: ``pods`` by uid (None: gone), the ``order`` of comings and goings, and what to tell besides.
 
-    ``storage`` are claims, volumes and classes in the end, ``told`` their last Events.
+    ``storage`` are claims, volumes and classes in the end, ``last_messages`` those of their last Events.
     """
 
     pods: Mapping[str, JsonObject | None]
     order: tuple[JsonObject, ...]
     messages: tuple[Note, ...]
     storage: tuple[JsonObject, ...] = ()
-    told: Mapping[tuple[str, Key], str] = {}
+    last_messages: Mapping[tuple[str, Key], str] = {}
 
 
 def workload_kind(obj: JsonObject) -> Kind | None:
@@ -116,7 +116,7 @@ def unrolled(
     order = [*_order(world, [*known])]
     messages += _overlap(order, len(nodes))
     coming = tuple(place for _, place in order)
-    return Unrolled(_differences(world, before), coming, tuple(messages), standing(world), last_told(world))
+    return Unrolled(_differences(world, before), coming, tuple(messages), standing(world), last_messages_of(world))
 
 
 def _enter(world: World, change: Change) -> set[str]:
@@ -223,9 +223,9 @@ def _unplaced(world: World, nodes: Sequence[JsonObject], scene: Scene, touched: 
         owner = objects.controller_of(pod) or {}
         if owner.get("uid") in touched and not objects.spec(pod).get("nodeName"):
             decision = _decision(pod, world, nodes, scene)
-            told = decision.message or awaited(world, pod, decision)
+            reason = decision.message or awaited(world, pod, decision)
             further = f"{owner.get('kind')} {owner.get('name')} would get no further"
-            yield Note(f"Pod {objects.key(pod)}: {told}; {further}", of_pod(pod))
+            yield Note(f"Pod {objects.key(pod)}: {reason}; {further}", of_pod(pod))
 
 
 def _differences(world: World, before: Mapping[str, JsonObject]) -> dict[str, JsonObject | None]:

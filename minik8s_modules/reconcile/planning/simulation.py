@@ -24,7 +24,7 @@ from minik8s_modules.controllers.simulation.simulated_cluster import World, plac
 from minik8s_modules.reconcile.feeds.plan_subjects import MESH_KINDS, About, Note, of, of_pod, rows
 from minik8s_modules.reconcile.feeds.references import references
 from minik8s_modules.reconcile.planning.foretold_autoscalers import is_autoscaler
-from minik8s_modules.reconcile.planning.foretold_storage import last_told, storage_notes, storage_overlay
+from minik8s_modules.reconcile.planning.foretold_storage import last_messages_of, storage_notes, storage_overlay
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled, workload_kind
 from minik8s_modules.reconcile.planning.simulated_storage import (
     StorageKeeper,
@@ -152,17 +152,17 @@ def hypothesis(
     order = [*(_place(action, bound.get(objects.uid(pod)) or pod) for action, pod in asked.alone), *asked.order]
     changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
     here = tuple(bound.get(objects.uid(pod)) or pod for pod in known)
-    after, told = standing(keeper.world), last_told(keeper.world)
+    after, messages = standing(keeper.world), last_messages_of(keeper.world)
     later = [Change("update", each) for each in scaled]
     if changes or later:
         found = unrolled(changes, workloads, here, nodes, now, scene, after, later)
         made = _injected(found.pods, scene.namespaces) if mesh else found.pods
         changed, order = {**changed, **made}, [*order, *found.order]
-        after, told = found.storage, {**told, **found.told}
+        after, messages = found.storage, {**messages, **found.last_messages}
         overlay |= storage_overlay(before, after)
         notes += found.messages
     everywhere = {objects.uid(pod): pod for pod in here} | changed
-    notes = [*asked.messages, *storage_notes(before, after, filter(None, everywhere.values()), told), *notes]
+    notes = [*asked.messages, *storage_notes(before, after, filter(None, everywhere.values()), messages), *notes]
     return Hypothesis(changed, overlay, tuple(notes), tuple(order), asked.network, asked.policies, asked.namespaces)
 
 
@@ -372,8 +372,8 @@ def _bound(
         placed = [one for one in everywhere.values() if objects.spec(one).get("nodeName")]
         decision, is_bound = keeper.schedule(pod, nodes, placed, scene)
         if not is_bound:
-            told = decision.message or awaited(keeper.world, pod, decision)
-            messages.append(Note(f"Pod {objects.key(pod)}: {told}", of_pod(pod)))
+            reason = decision.message or awaited(keeper.world, pod, decision)
+            messages.append(Note(f"Pod {objects.key(pod)}: {reason}", of_pod(pod)))
             messages += _preemption(pod, decision)
             continue
         bound[uid] = everywhere[uid] = _with_node(pod, decision.node)

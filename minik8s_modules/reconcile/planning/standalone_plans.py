@@ -154,12 +154,12 @@ def foretell(
         (PERSISTENT_VOLUME.kind, f"/{name}"): one for name, one in volumes_of(filter(None, claims), object_of).items()
     }
     held |= {(SECRET.kind, key): one for key, one in driver_secrets([*held.values()], object_of).items()}
-    told = {*named, *held, *written, *((SECRET.kind, key) for key in certificates), (NODE.kind, node)}
+    needed = {*named, *held, *written, *((SECRET.kind, key) for key in certificates), (NODE.kind, node)}
     read = {place: object_of(*place) for place in sorted(new | written) if place not in found.overlay}
     read |= {place: obj for place, obj in held.items() if place not in found.overlay}
     return {
         "pods": mine,
-        "overlay": _rows({place: obj for place, obj in found.overlay.items() if place in told}),
+        "overlay": _rows({place: obj for place, obj in found.overlay.items() if place in needed}),
         "network": _rows(found.network),
         "services": dict(seen.services),
         "slices": dict(seen.slices),
@@ -169,23 +169,23 @@ def foretell(
     }
 
 
-def read_foretold(told: Any) -> Foretold:
+def read_foretold(document: Any) -> Foretold:
     """Return what ``foretell`` has made.
 
     Raises:
         ValueError: it is nothing of the kind; the message says what is wrong.
     """
-    if not isinstance(told, Mapping):
+    if not isinstance(document, Mapping):
         raise ValueError("foretold must be a mapping")  # noqa: TRY004 - content
-    pods = _objects(told, "pods")
-    found = Hypothesis(pods, dict(_placed(told, "overlay")), (), network=dict(_placed(told, "network")))
-    slices = told.get("slices")
+    pods = _objects(document, "pods")
+    found = Hypothesis(pods, dict(_placed(document, "overlay")), (), network=dict(_placed(document, "network")))
+    slices = document.get("slices")
     if not isinstance(slices, Mapping) or not all(isinstance(each, list) for each in slices.values()):
         raise ValueError("foretold.slices must be lists by Service")
-    awaited = frozenset(map(str, told.get("awaited") or ()))
-    sources = {place: obj for place, obj in _placed(told, "sources") if obj is not None}
-    given = {str(uid): str(ip) for uid, ip in (told.get("addresses") or {}).items()}
-    return Foretold(found, given, Foreseen(_objects(told, "services"), dict(slices), awaited), sources)
+    awaited = frozenset(map(str, document.get("awaited") or ()))
+    sources = {place: obj for place, obj in _placed(document, "sources") if obj is not None}
+    given = {str(uid): str(ip) for uid, ip in (document.get("addresses") or {}).items()}
+    return Foretold(found, given, Foreseen(_objects(document, "services"), dict(slices), awaited), sources)
 
 
 def _is_on(node: str, pod: JsonObject) -> bool:
@@ -212,15 +212,15 @@ def _rows(placed: Mapping[Placed, JsonObject | None]) -> list[list[Any]]:
     return [[kind, key, obj] for (kind, key), obj in sorted(placed.items(), key=lambda row: row[0])]
 
 
-def _placed(told: Mapping[str, Any], field: str) -> Iterator[tuple[Placed, JsonObject | None]]:
-    for row in told.get(field) or []:
+def _placed(document: Mapping[str, Any], field: str) -> Iterator[tuple[Placed, JsonObject | None]]:
+    for row in document.get(field) or []:
         if not isinstance(row, list) or len(row) != 3 or not isinstance(row[2], dict | None):  # noqa: PLR2004 - a row
             raise ValueError(f"foretold.{field} must be rows of kind, name and object")
         yield (str(row[0]), str(row[1])), row[2]
 
 
-def _objects(told: Mapping[str, Any], field: str) -> dict[str, JsonObject | None]:
-    found = told.get(field)
+def _objects(document: Mapping[str, Any], field: str) -> dict[str, JsonObject | None]:
+    found = document.get(field)
     if not isinstance(found, Mapping) or not all(isinstance(obj, dict | None) for obj in found.values()):
         raise ValueError(f"foretold.{field} must be a mapping of objects")
     return {str(key): obj for key, obj in found.items()}

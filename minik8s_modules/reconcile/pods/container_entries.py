@@ -40,7 +40,7 @@ from minik8s_modules.reconcile.values.environment import (
 )
 from minik8s_modules.reconcile.values.values import PodEvent, Sealed, Waiting
 
-_TOLD_ELSEWHERE = frozenset({SANDBOX_MISSING, RULES_MISSING, VOLUME_MISSING})
+_REPORTED_ELSEWHERE = frozenset({SANDBOX_MISSING, RULES_MISSING, VOLUME_MISSING})
 
 
 def _error(context: PodContext, container: JsonObject) -> JsonObject | None:
@@ -50,7 +50,7 @@ def _error(context: PodContext, container: JsonObject) -> JsonObject | None:
         if error is not None:
             return {"reason": FAILED_MOUNT, "message": failed_mount(mount["name"], str(error["message"]))}
     error = context.inputs.errors.get(f"containers/{objects.uid(context.pod)}/{container['name']}")
-    return error if error is not None and error.get("reason") not in _TOLD_ELSEWHERE else None
+    return error if error is not None and error.get("reason") not in _REPORTED_ELSEWHERE else None
 
 
 def creating(context: PodContext, container: JsonObject) -> Waiting:

@@ -136,15 +136,15 @@ def _over(context: PodContext, phase: str, why: PodEvent | None = None) -> PodDe
     recorded = str(objects.status(context.pod).get("phase") or "") in TERMINAL
     if _any_alive(context.seen):
         decision = _stopping(context)
-        decision = decision._replace(phase=phase if recorded else "", events=(*_told(why), *decision.events))
+        decision = decision._replace(phase=phase if recorded else "", events=(*_as_events(why), *decision.events))
     else:
         steps = {one["name"]: ContainerDecision(kept(context, one, kind)) for kind, one in kinds(context.pod)}
         decision = _decision(context, Sandbox(None), steps, Volumes({}, frozenset(), {}))
-        decision = decision._replace(phase=phase, address_released=not context.seen.sandboxes, events=_told(why))
+        decision = decision._replace(phase=phase, address_released=not context.seen.sandboxes, events=_as_events(why))
     return decision._replace(reason=why.reason, message=why.message) if why and decision.phase else decision
 
 
-def _told(event: PodEvent | None) -> tuple[PodEvent, ...]:
+def _as_events(event: PodEvent | None) -> tuple[PodEvent, ...]:
     return (event,) if event else ()
 
 

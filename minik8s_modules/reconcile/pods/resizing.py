@@ -45,13 +45,13 @@ class Resizing(NamedTuple):
 
 def decide_resizing(pod: JsonObject, seen: ObservedPod, inputs: PodInputs) -> Resizing:
     """Return the resources the pod is given, and what of them is still to be carried out."""
-    told = resizes.recorded(pod)
+    reported = resizes.recorded(pod)
     pending = _refused(pod, inputs) if resizes.is_asked(pod) else None
     allocated = {
-        one["name"]: resizes.allocated_of(one, told.get(one["name"]) if pending else None)
+        one["name"]: resizes.allocated_of(one, reported.get(one["name"]) if pending else None)
         for one in objects.lasting_containers(pod)
     }
-    ran = {name: _ran(seen, name, told) for name in allocated}
+    ran = {name: _ran(seen, name, reported) for name in allocated}
     restarting = frozenset(
         one["name"]
         for one in objects.lasting_containers(pod)
@@ -78,9 +78,9 @@ def decide_resizing(pod: JsonObject, seen: ObservedPod, inputs: PodInputs) -> Re
     )
 
 
-def _ran(seen: ObservedPod, name: str, told: dict[str, JsonObject]) -> JsonObject | None:
+def _ran(seen: ObservedPod, name: str, reported: dict[str, JsonObject]) -> JsonObject | None:
     """Return what the newest attempt ran with when it was last told of; None where there is a newer one, or none."""
-    last, known = seen.last(name), told.get(name)
+    last, known = seen.last(name), reported.get(name)
     if last is None or known is None or last.attempt != int(known.get("restartCount") or 0):
         return None
     return dict(known.get("resources") or {})
@@ -121,8 +121,8 @@ def _under_way(
         return None
     uid = objects.uid(pod)
     errors = [inputs.errors.get(key) for key in (f"sandboxes/{uid}", *(f"containers/{uid}/{name}" for name in waiting))]
-    told = next((str(error["message"]) for error in errors if error), "")
-    return Condition(IN_PROGRESS, ERROR, told) if told else Condition(IN_PROGRESS)
+    message = next((str(error["message"]) for error in errors if error), "")
+    return Condition(IN_PROGRESS, ERROR, message) if message else Condition(IN_PROGRESS)
 
 
 def _refused(pod: JsonObject, inputs: PodInputs) -> Condition | None:

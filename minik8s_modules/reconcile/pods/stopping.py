@@ -107,8 +107,8 @@ def _failed(step: ContainerDecision, container: JsonObject, last: ObservedContai
 
 def _end_of_grace(pod: JsonObject) -> datetime | None:
     """Return when a deleted pod's grace is over; None for one that is not deleted."""
-    told = objects.dig(pod, "metadata", "deletionTimestamp")
-    return parse_rfc3339(told) if told else None
+    deadline = objects.dig(pod, "metadata", "deletionTimestamp")
+    return parse_rfc3339(deadline) if deadline else None
 
 
 def stop_all(context: PodContext) -> dict[str, ContainerDecision]:

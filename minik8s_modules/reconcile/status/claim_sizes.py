@@ -99,8 +99,8 @@ class ClaimSizes:
         except (NotFound, Conflict):
             pass
         else:
-            told = f"NodeExpandVolume succeeded for volume {objects.spec(claim).get('volumeName')}"
-            self._recorder.event(claim, "Normal", "FileSystemResizeSuccessful", told, component=KUBELET, host=node)
+            message = f"NodeExpandVolume succeeded for volume {objects.spec(claim).get('volumeName')}"
+            self._recorder.event(claim, "Normal", "FileSystemResizeSuccessful", message, component=KUBELET, host=node)
         with self._lock:
             if self._wanted.get(key) is found:
                 del self._wanted[key]

@@ -107,15 +107,15 @@ def _state_of(pod: JsonObject, container: JsonObject, seen: ObservedPod, decisio
     if not attempts:
         return _unseen(pod, container, waiting, over=bool(decision.phase) or objects.is_deleting(pod))
     last = attempts[-1]
-    told = _messages(pod, name)
-    state = {"waiting": _waiting(pod, waiting)} if last.alive and health.held else _state(pod, last, waiting, told)
+    messages = _messages(pod, name)
+    state = {"waiting": _waiting(pod, waiting)} if last.alive and health.held else _state(pod, last, waiting, messages)
     before = attempts[-2] if len(attempts) > 1 else None
     if "waiting" in state and last.over:
         before = last
     return {
         "name": name,
         "state": state,
-        "lastState": {"terminated": _terminated(before, told)} if before is not None and not before.alive else {},
+        "lastState": {"terminated": _terminated(before, messages)} if before is not None and not before.alive else {},
         "ready": last.alive and health.ready,
         "started": last.alive and health.started,
         "restartCount": last.attempt,
@@ -132,11 +132,13 @@ def _messages(pod: JsonObject, name: str) -> dict[str, str]:
     return {str(one.get("containerID")): str(one.get("message") or "") for one in ended if one}
 
 
-def _state(pod: JsonObject, last: ObservedContainer, waiting: Waiting | None, told: Mapping[str, str]) -> JsonObject:
+def _state(
+    pod: JsonObject, last: ObservedContainer, waiting: Waiting | None, messages: Mapping[str, str]
+) -> JsonObject:
     if last.alive:
         return {"running": _time("startedAt", last.started_at)}
     if last.over and waiting in (None, CREATING):
-        return {"terminated": _terminated(last, told)}
+        return {"terminated": _terminated(last, messages)}
     return {"waiting": _waiting(pod, waiting)}
 
 
@@ -175,9 +177,9 @@ def _unseen(pod: JsonObject, container: JsonObject, waiting: Waiting | None, *, 
     }
 
 
-def _terminated(ended: ObservedContainer, told: Mapping[str, str]) -> JsonObject:
+def _terminated(ended: ObservedContainer, messages: Mapping[str, str]) -> JsonObject:
     exit_code, name = exit_code_of(ended), f"docker://{ended.id}"
-    message = ended.error or (told.get(name, "") if ended.message is None else ended.message)
+    message = ended.error or (messages.get(name, "") if ended.message is None else ended.message)
     return {
         "exitCode": exit_code,
         "reason": _reason(ended, exit_code),

@@ -50,7 +50,7 @@ def csi_entry(pod: JsonObject, name: str, source: Source, inputs: PodInputs) -> 
             entry["publish_context"] = _attached(pod, source.persistent, inputs)
     entry["read_only"], entry["options"] = source.read_only, list(source.options)
     entry["fs_type"] = str(declared.get("fsType") or "")
-    entry["attributes"] = {**_told_of(pod, driver, inline=source.persistent is None), **_attributes(declared)}
+    entry["attributes"] = {**_pod_attributes(pod, driver, inline=source.persistent is None), **_attributes(declared)}
     if secrets := _secrets(pod, source, inputs):
         entry["secrets"] = secrets
     group = objects.dig(pod, "spec", "securityContext", "fsGroup")
@@ -144,7 +144,7 @@ def _attached(pod: JsonObject, volume: JsonObject, inputs: PodInputs) -> dict[st
     return {key: str(value) for key, value in (status.get("attachmentMetadata") or {}).items()}
 
 
-def _told_of(pod: JsonObject, driver: JsonObject | None, *, inline: bool) -> dict[str, str]:
+def _pod_attributes(pod: JsonObject, driver: JsonObject | None, *, inline: bool) -> dict[str, str]:
     """Return what drivers that ask for it are told of the pod (getPodInfoAttrs)."""
     if not objects.spec(driver or {}).get("podInfoOnMount"):
         return {}

@@ -84,7 +84,7 @@ class Watches:
             known = self._watches.get(node)
             if node not in names or (known is not None and (known.argv, known.places) == (argv, places)):
                 return True
-            made = self._watches[node] = Watch(node, argv, places, self._told, self._alive, self._clock)
+            made = self._watches[node] = Watch(node, argv, places, self._on_line, self._alive, self._clock)
         if known is not None:
             known.stop()
         made.start()
@@ -102,7 +102,7 @@ class Watches:
         """End all."""
         self.use(())
 
-    def _told(self, node: str, places: Places, line: bytes) -> None:
+    def _on_line(self, node: str, places: Places, line: bytes) -> None:
         if line.startswith(NO_INOTIFYWAIT) and node not in self._without:
             self._without.add(node)
             log.warning("%s: no inotifywait (inotify-tools): changed files are found by full observations alone", node)
@@ -125,7 +125,7 @@ class Watch:
     ) -> None:
         self.argv, self.places = [*argv], places
         self._node = node
-        self._told = told
+        self._on_line = told
         self._alive = alive
         self._clock = clock
         self._stop = threading.Event()
@@ -184,7 +184,7 @@ class Watch:
             for line in lines:
                 if self._stop.is_set():
                     return
-                self._told(self._node, self.places, line)
+                self._on_line(self._node, self.places, line)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -47,7 +47,7 @@ class Decision(NamedTuple):
     help: str = ""
 
     @property
-    def told(self) -> str:
+    def full_message(self) -> str:
         """The message, with what PostFilter plugins said."""
         return f"{self.message} {self.help}" if self.help else self.message
 
@@ -215,7 +215,7 @@ class _Search:
         state, pod, bench, found = self.state, self.pod, self.bench, self.template
         nodes = [self.snapshot.nodes[place] for place in fitting]
         skipped = self._pre_score(nodes)
-        told: dict[str, tuple[int, Sequence[int]]] = {}
+        scored: dict[str, tuple[int, Sequence[int]]] = {}
         for plugin, weight in self.profile.score:
             if plugin.name in skipped:
                 continue
@@ -226,8 +226,8 @@ class _Search:
             scores = [raws[place] for place in fitting] if raws is not None else [
                 plugin.score(state, pod, node) for node in nodes
             ]  # fmt: skip
-            told[plugin.name] = (weight, _normalized(plugin, state, pod, scores, bench))
-        return told
+            scored[plugin.name] = (weight, _normalized(plugin, state, pod, scores, bench))
+        return scored
 
     def _pre_score(self, nodes: Sequence[NodeInfo]) -> set[str]:
         skipped = set()
@@ -282,11 +282,11 @@ def _unfit(
     snapshot: Snapshot,
     bench: Workbench,
     statuses: Mapping[str, Status],
-    told: str = "",
+    reasons_shown: str = "",
 ) -> Decision:
     """Return that no node fits, and what PostFilter plugins say to that."""
     reasons = {name: status.reasons for name, status in statuses.items()}
-    message = unschedulable_message(reasons, len(snapshot.nodes), told)
+    message = unschedulable_message(reasons, len(snapshot.nodes), reasons_shown)
     nomination: Nomination | None = None
     helped = ""
     assert bench.profile is not None  # noqa: S101 - set when the profile is made
@@ -301,10 +301,10 @@ def _unfit(
     return Decision("", message, reasons, statuses, nomination, state, len(snapshot.nodes), help=helped)
 
 
-def unschedulable_message(reasons: Mapping[str, Sequence[str]], total: int, told: str = "") -> str:
+def unschedulable_message(reasons: Mapping[str, Sequence[str]], total: int, reasons_shown: str = "") -> str:
     """Return Kubernetes' words for "no node fits" (scheduler/framework/types.go, FitError)."""
     counts = Counter(reason for of_node in reasons.values() for reason in of_node)
-    listed = told or ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    listed = reasons_shown or ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     return f"0/{total} nodes are available: {listed}."
 
 

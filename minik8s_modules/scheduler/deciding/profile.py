@@ -158,6 +158,6 @@ class Workbench:
         for plugin in self.profile.pre_filter:
             if plugin.name not in state.skipped_filters and hasattr(plugin, "add_pod"):
                 self.running = (plugin.name, "AddPod" if come else "RemovePod")
-                told = getattr(plugin, "add_pod" if come else "remove_pod")
-                if (why := self.checked(told(state, pod, other, node))) is not None:
+                extension = getattr(plugin, "add_pod" if come else "remove_pod")
+                if (why := self.checked(extension(state, pod, other, node))) is not None:
                     raise PluginFailed(plugin.name, self.running[1], why.message)

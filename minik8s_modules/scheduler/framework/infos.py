@@ -110,13 +110,13 @@ class PodInfo:
 def _key(pod: JsonObject) -> bytes:
     """Return what is the same for pods that are alike to every plugin in tree."""
     spec = objects.spec(as_counted(pod))
-    told: dict[str, Any] = {name: spec[name] for name in _SPEC if spec.get(name)}
+    fields: dict[str, Any] = {name: spec[name] for name in _SPEC if spec.get(name)}
     for listed in ("containers", "initContainers"):
-        told[listed] = [{name: one[name] for name in _CONTAINER if name in one} for one in spec.get(listed) or ()]
+        fields[listed] = [{name: one[name] for name in _CONTAINER if name in one} for one in spec.get(listed) or ()]
     volumes = [one for one in spec.get("volumes") or () if not _HARMLESS.intersection(one)]
     owner = objects.controller_of(pod)
     by = owner and [owner.get("kind"), owner.get("name")]
-    whole = [objects.namespace(pod), objects.labels(pod), told, volumes, by, objects.is_deleting(pod)]
+    whole = [objects.namespace(pod), objects.labels(pod), fields, volumes, by, objects.is_deleting(pod)]
     return orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)
 
 
@@ -136,11 +136,13 @@ def slim(pod: JsonObject) -> JsonObject:
     What a decision can depend on stays, so that its shape does; of its conditions only that it is to be disrupted.
     """
     spec = objects.spec(as_counted(pod))  # the statuses of containers, which say that, are left out
-    told = {name: spec[name] for name in ("nodeName", *_SPEC) if name in spec}
+    fields = {name: spec[name] for name in ("nodeName", *_SPEC) if name in spec}
     for listed in ("containers", "initContainers"):
         if spec.get(listed):
-            told[listed] = [{name: one[name] for name in ("name", *_CONTAINER) if name in one} for one in spec[listed]]
-    told["volumes"] = [one for one in spec.get("volumes") or () if not _HARMLESS.intersection(one)]
+            fields[listed] = [
+                {name: one[name] for name in ("name", *_CONTAINER) if name in one} for one in spec[listed]
+            ]
+    fields["volumes"] = [one for one in spec.get("volumes") or () if not _HARMLESS.intersection(one)]
     meta = {name: value for name, value in objects.metadata(pod).items() if name not in _UNREAD}
     meta["annotations"] = {key: text for key, text in objects.annotations(pod).items() if key != _APPLIED}
     status = {name: value for name, value in objects.status(pod).items() if name in _STATUS}
@@ -149,7 +151,7 @@ def slim(pod: JsonObject) -> JsonObject:
     return {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {name: _shared(value) if name in _ALIKE else value for name, value in meta.items()},
-        "spec": {name: _shared(value) if isinstance(value, (dict, list)) else value for name, value in told.items()},
+        "spec": {name: _shared(value) if isinstance(value, (dict, list)) else value for name, value in fields.items()},
         "status": status,
     }  # fmt: skip
 

@@ -66,10 +66,10 @@ class DefaultPreemption(InTree):
         """Return the node to wait for and who has to go there, or why that cannot help."""
         if why := self._not_eligible(pod, statuses):
             return None, unschedulable(f"preemption: {why}")
-        told: dict[str, Status] = {}
-        candidates = self._candidates(state, pod, statuses, told)
+        rejected: dict[str, Status] = {}
+        candidates = self._candidates(state, pod, statuses, rejected)
         if not candidates:
-            return Nomination(""), unschedulable(f"preemption: {self._why_not(told)}")
+            return Nomination(""), unschedulable(f"preemption: {self._why_not(rejected)}")
         best = min(candidates, key=lambda one: one.weight)
         return Nomination(best.node, best.victims), None
 
@@ -85,7 +85,7 @@ class DefaultPreemption(InTree):
         return "not eligible due to a terminating pod on the nominated node." if leaving else ""
 
     def _candidates(
-        self, state: CycleState, pod: PodInfo, statuses: Statuses, told: dict[str, Status]
+        self, state: CycleState, pod: PodInfo, statuses: Statuses, rejected: dict[str, Status]
     ) -> list[_Candidate]:
         snapshot = self.handle.snapshot()
         nodes = [
@@ -100,7 +100,7 @@ class DefaultPreemption(InTree):
         for node in (*nodes[first:], *nodes[:first]):
             found = self._found(state, pod, node, known)
             if isinstance(found, Status):
-                told[node.name] = found
+                rejected[node.name] = found
                 continue
             (bad if found.violations else good).append(found)
             if good and len(good) + len(bad) >= enough:
@@ -163,14 +163,14 @@ class DefaultPreemption(InTree):
         victims.sort(key=importance)
         return _Candidate(node.name, tuple(victims), broken, _weight(victims, broken))
 
-    def _why_not(self, told: Mapping[str, Status]) -> str:
+    def _why_not(self, rejected: Mapping[str, Status]) -> str:
         total = len(self.handle.snapshot().nodes)
         counts: dict[str, int] = {}
-        for status in told.values():
+        for status in rejected.values():
             for reason in status.reasons:
                 counts[reason] = counts.get(reason, 0) + 1
-        if len(told) < total:
-            counts[_NOT_HELPFUL] = counts.get(_NOT_HELPFUL, 0) + total - len(told)
+        if len(rejected) < total:
+            counts[_NOT_HELPFUL] = counts.get(_NOT_HELPFUL, 0) + total - len(rejected)
         reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
         return f"0/{total} nodes are available: {reasons}."
 

@@ -229,15 +229,15 @@ class PodTopologySpread(InTree):
         )
 
     def _spread(self, pod: PodInfo, snapshot: Snapshot, kind: str) -> _Spread:
-        told = objects.spec(pod.pod).get("topologySpreadConstraints")
-        workloads = None if told else snapshot.workloads_version
+        constraints = objects.spec(pod.pod).get("topologySpreadConstraints")
+        workloads = None if constraints else snapshot.workloads_version
         key = (id(self), kind, pod.shape.key, workloads)
         return snapshot.memo(key, lambda: self._declared(pod.pod, snapshot, kind))
 
     def _declared(self, pod: JsonObject, snapshot: Snapshot, kind: str) -> _Spread:
-        told = objects.spec(pod).get("topologySpreadConstraints") or []
-        if told:
-            own = [one for one in told if (one.get("whenUnsatisfiable") or "DoNotSchedule") == kind]
+        constraints = objects.spec(pod).get("topologySpreadConstraints") or []
+        if constraints:
+            own = [one for one in constraints if (one.get("whenUnsatisfiable") or "DoNotSchedule") == kind]
             return _Spread([_Constraint(pod, one, with_keys(pod, one)) for one in own], all_keys=True)
         system = (self.arguments.get("defaultingType") or "System") == "System"
         defaults = _SYSTEM_DEFAULTS if system else self.arguments.get("defaultConstraints") or ()

@@ -323,8 +323,8 @@ def _seen(now: JsonObject | None, written: JsonObject) -> JsonObject | None:
 
 
 def _revision(obj: JsonObject) -> int:
-    told = objects.resource_version(obj)
-    return int(told) if told.isdecimal() else 0
+    version = objects.resource_version(obj)
+    return int(version) if version.isdecimal() else 0
 
 
 def _is_complete(now: JsonObject | None, wanted: JsonObject) -> bool:

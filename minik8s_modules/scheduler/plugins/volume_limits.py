@@ -87,8 +87,8 @@ class VolumeRestrictions(InTree):
         if pod.shape.disks and any(_conflict(pod, other) for other in node.pods):
             return unschedulable("node(s) had no available disk")
         if state[self.name].count:
-            told = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
-            return unschedulable(told)
+            message = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+            return unschedulable(message)
         return None
 
     def wakes(self) -> Sequence[Wake]:
@@ -214,8 +214,8 @@ class NodeVolumeLimits(InTree):
         for name in pod.claims:
             claim = snapshot.storage.claim(Key(pod.key.namespace, name))
             if claim is None:
-                told = f'looking up PVC {pod.key.namespace}/{name}: persistentvolumeclaim "{name}" not found'
-                return None, unresolvable(told)
+                message = f'looking up PVC {pod.key.namespace}/{name}: persistentvolumeclaim "{name}" not found'
+                return None, unresolvable(message)
             wanted |= _attached(snapshot.storage, claim)
         if not wanted:
             return None, SKIP

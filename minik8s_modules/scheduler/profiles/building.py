@@ -45,8 +45,8 @@ def bench(settings: ProfileSettings, api: Any = None) -> Workbench:
     points = {point: _at(point, method, settings, many, plugins) for point, method in POINTS.items()}
     for point, why in _NEEDED.items():
         if not points[point] or (point == "queueSort" and len(points[point]) > 1):
-            told = ", ".join(one.name for one, _ in points[point]) or "none"
-            raise _wrong(settings, f"plugins.{point} has {told}: {why}")
+            names = ", ".join(one.name for one, _ in points[point]) or "none"
+            raise _wrong(settings, f"plugins.{point} has {names}: {why}")
     made.profile = _profile(settings, points, frozenset(plugins) - IN_TREE.keys())
     if (sort := made.profile.queue_sort.name) in made.profile.foreign:
         raise _wrong(settings, f"plugins.queueSort has {sort}: only a plugin in tree may order the queue")
@@ -72,17 +72,17 @@ def _make(one: Enabled, settings: ProfileSettings, made: Workbench) -> Any:
         plugin = factory(arguments, made)
         name = plugin.name
     except Exception as error:
-        told = f"plugin {one.name} cannot be made: {type(error).__name__}: {error}"
-        raise one.where.wrong(told) if one.where else _wrong(settings, told) from error
+        message = f"plugin {one.name} cannot be made: {type(error).__name__}: {error}"
+        raise one.where.wrong(message) if one.where else _wrong(settings, message) from error
     if name != one.name:
         raise _wrong(settings, f"plugin {one.name} calls itself {name!r}")
     return plugin
 
 
-def _wrong(settings: ProfileSettings, told: str) -> ConfigurationError:
+def _wrong(settings: ProfileSettings, message: str) -> ConfigurationError:
     if settings.where is not None:
-        return settings.where.wrong(told)
-    return ConfigurationError(f"profile {settings.name}: {told}")
+        return settings.where.wrong(message)
+    return ConfigurationError(f"profile {settings.name}: {message}")
 
 
 def _at(
@@ -92,8 +92,8 @@ def _at(
     own = settings.plugins.get(point, PluginSet())
     for one in own.enabled:
         if not hasattr(plugins[one.name], method):
-            told = f"{one.name} has nothing to do at {point}"
-            raise one.where.wrong(told) if one.where else _wrong(settings, told)
+            message = f"{one.name} has nothing to do at {point}"
+            raise one.where.wrong(message) if one.where else _wrong(settings, message)
     named = {one.name for one in own.enabled}
     everywhere = {one.name: one for one in many}
     shared = [

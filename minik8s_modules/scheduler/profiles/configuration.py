@@ -125,27 +125,27 @@ def _backoff(fields: Mapping[str, Located], file: Located) -> tuple[float, float
     return first, most
 
 
-def _election(told: Located) -> tuple[bool, str]:
-    fields = dict(told.mapping(("leaderElect", "resourceName")))
+def _election(located: Located) -> tuple[bool, str]:
+    fields = dict(located.mapping(("leaderElect", "resourceName")))
     elect = fields["leaderElect"].flag() if "leaderElect" in fields else True
     return elect, fields["resourceName"].text() if "resourceName" in fields else "minik8s-scheduler"
 
 
-def _profile(told: Located, percentage: int, known: Mapping[str, Any]) -> ProfileSettings:
-    fields = dict(told.mapping(("schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig")))
+def _profile(located: Located, percentage: int, known: Mapping[str, Any]) -> ProfileSettings:
+    fields = dict(located.mapping(("schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig")))
     name = fields["schedulerName"].text() if "schedulerName" in fields else DEFAULT_SCHEDULER
     if "percentageOfNodesToScore" in fields:
         percentage = fields["percentageOfNodesToScore"].number(0, 100)
     sets = {
         point: _plugin_set(one, known, scored=point in {"score", "multiPoint"})
-        for point, one in told.at("plugins").mapping(("multiPoint", *POINTS))
+        for point, one in located.at("plugins").mapping(("multiPoint", *POINTS))
     }
-    return ProfileSettings(name, percentage, sets, _plugin_config(told.at("pluginConfig"), known), told)
+    return ProfileSettings(name, percentage, sets, _plugin_config(located.at("pluginConfig"), known), located)
 
 
-def _plugin_config(told: Located, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _plugin_config(located: Located, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
-    for one in told.items():
+    for one in located.items():
         list(one.mapping(("name", "args")))
         name = _known(one.at("name"), known)
         if name in found:
@@ -155,10 +155,10 @@ def _plugin_config(told: Located, known: Mapping[str, Any]) -> dict[str, Mapping
     return found
 
 
-def _plugin_set(told: Located, known: Mapping[str, Any], *, scored: bool) -> PluginSet:
-    list(told.mapping(("enabled", "disabled")))
+def _plugin_set(located: Located, known: Mapping[str, Any], *, scored: bool) -> PluginSet:
+    list(located.mapping(("enabled", "disabled")))
     enabled: list[Enabled] = []
-    for one in told.at("enabled").items():
+    for one in located.at("enabled").items():
         fields = dict(one.mapping(("name", "weight")))
         name = _known(one.at("name"), known)
         if any(other.name == name for other in enabled):
@@ -167,18 +167,18 @@ def _plugin_set(told: Located, known: Mapping[str, Any], *, scored: bool) -> Plu
             raise fields["weight"].wrong("only scores have weights")
         enabled.append(Enabled(name, fields["weight"].number(1, 1000) if "weight" in fields else 0, one.at("name")))
     disabled = []
-    for one in told.at("disabled").items():
+    for one in located.at("disabled").items():
         list(one.mapping(("name",)))
         disabled.append("*" if one.at("name").value == "*" else _known(one.at("name"), known))
     return PluginSet(tuple(enabled), frozenset(disabled))
 
 
-def _known(told: Located, known: Mapping[str, Any]) -> str:
-    name = told.text()
+def _known(located: Located, known: Mapping[str, Any]) -> str:
+    name = located.text()
     if name in REFUSED:
-        raise told.wrong(f"there is no {name}: {REFUSED[name]}")
+        raise located.wrong(f"there is no {name}: {REFUSED[name]}")
     if name not in known:
-        raise told.wrong(f"there is no plugin {name}; there are {', '.join(sorted(known))}")
+        raise located.wrong(f"there is no plugin {name}; there are {', '.join(sorted(known))}")
     return name
 
 

@@ -70,11 +70,11 @@ class Profiles:
             if found is None:
                 raise Unknown(f"it waits for a scheduler named {name}")
             if isinstance(found, str):
-                raise Unknown(_untold(name, found))
+                raise Unknown(_unknown(name, found))
             try:
                 made = bench(found, self._api)
             except ConfigurationError as error:
-                raise Unknown(_untold(name, error)) from error
+                raise Unknown(_unknown(name, error)) from error
             assert made.profile is not None  # noqa: S101 - set when the profile is made
             self._made[name] = made, made.profile
         return self._made[name]
@@ -85,16 +85,16 @@ class Profiles:
         try:
             return _GUARD.call(what, lambda: made.running, profile.foreign)
         except PluginHangs as failure:
-            self._hanging[profile.name] = _untold(profile.name, failure)
+            self._hanging[profile.name] = _unknown(profile.name, failure)
             raise Unknown(self._hanging[profile.name]) from failure
         except PluginFailed as failure:
-            raise Unknown(_untold(profile.name, failure)) from failure
+            raise Unknown(_unknown(profile.name, failure)) from failure
         except Exception as error:
-            told = f'running "{made.running[0]}" {made.running[1]} plugin: {type(error).__name__}: {error}'
-            raise Unknown(_untold(profile.name, told)) from error
+            message = f'running "{made.running[0]}" {made.running[1]} plugin: {type(error).__name__}: {error}'
+            raise Unknown(_unknown(profile.name, message)) from error
 
 
-def _untold(name: str, why: object) -> str:
+def _unknown(name: str, why: object) -> str:
     return f"what scheduler {name} would decide cannot be said here: {why}"
 
 

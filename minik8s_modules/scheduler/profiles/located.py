@@ -22,10 +22,10 @@ class Located:
     @property
     def key(self) -> str:
         """Its key, as in ``profiles[0].schedulerName``."""
-        told = ""
+        path = ""
         for step in self._path:
-            told += f"[{step}]" if isinstance(step, int) else (f".{step}" if told else str(step))
-        return told
+            path += f"[{step}]" if isinstance(step, int) else (f".{step}" if path else str(step))
+        return path
 
     def wrong(self, why: str) -> ConfigurationError:
         """Return the error that says what is wrong with this value."""

@@ -39,10 +39,10 @@ def as_annotations(chosen: Settings) -> dict[str, str]:
 
 
 def _as_profile(one: ProfileSettings) -> JsonObject:
-    told: JsonObject = {"schedulerName": one.name, "percentageOfNodesToScore": one.percentage}
+    profile: JsonObject = {"schedulerName": one.name, "percentageOfNodesToScore": one.percentage}
     plugins = {point: _as_set(found) for point, found in one.plugins.items()}
     arguments = [{"name": name, "args": dict(args)} for name, args in one.arguments.items()]
-    return told | ({"plugins": plugins} if plugins else {}) | ({"pluginConfig": arguments} if arguments else {})
+    return profile | ({"plugins": plugins} if plugins else {}) | ({"pluginConfig": arguments} if arguments else {})
 
 
 def _as_set(found: PluginSet) -> JsonObject:
@@ -62,20 +62,20 @@ def read_published(leases: Iterable[JsonObject]) -> dict[str, ProfileSettings | 
 
 def _profiles(text: str, where: str) -> dict[str, ProfileSettings | str]:
     try:
-        told = json.loads(text)
-        raw: Any = told["profiles"]
+        document = json.loads(text)
+        raw: Any = document["profiles"]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         return {DEFAULT_SCHEDULER: f"{where}: annotation {ANNOTATION}: it is no {KIND}: {error}"}
     found: dict[str, ProfileSettings | str] = {}
     for one in raw if isinstance(raw, list) else ():
         name = one.get("schedulerName") if isinstance(one, Mapping) else None
         if isinstance(name, str):
-            found.setdefault(name, _profile({**told, "profiles": [one]}, where))
+            found.setdefault(name, _profile({**document, "profiles": [one]}, where))
     return found
 
 
-def _profile(told: JsonObject, where: str) -> ProfileSettings | str:
+def _profile(document: JsonObject, where: str) -> ProfileSettings | str:
     try:
-        return settings(Located(told, where, {})).profiles[0]
+        return settings(Located(document, where, {})).profiles[0]
     except ConfigurationError as error:
         return str(error)

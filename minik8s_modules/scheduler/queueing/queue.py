@@ -28,7 +28,7 @@ from minik8s_modules.scheduler.framework.points import Event, Queued, Wake
 
 LEFT_OVER_S = 300.0  # scheduling_queue.go, DefaultPodMaxInUnschedulablePodsDuration
 Less = Callable[[Queued, Queued], bool]
-Told = Callable[[str, str], None]
+OnPlace = Callable[[str, str], None]
 _FAILED = "ScheduleAttemptFailure"
 
 
@@ -75,7 +75,7 @@ class SchedulingQueue:
         less: the order, by the QueueSort plugin.
         gate: returns why only a change of the pod itself can make it be tried ("" when it may be); never waits.
         wakes: by which events a refusal of a pod by a plugin may end.
-        told: is told of each pod that comes to a place, and by which event; never waits.
+        on_place: called with the place that a pod comes to, and the event that brought it there; never waits.
         backoff_s: the first back-off and the longest.
     """
 
@@ -86,9 +86,9 @@ class SchedulingQueue:
         gate: Callable[[PodInfo], str],
         wakes: Callable[[PodInfo, str], Sequence[Wake]],
         backoff_s: tuple[float, float] = (1.0, 10.0),
-        told: Told = lambda _place, _event: None,
+        on_place: OnPlace = lambda _place, _event: None,
     ) -> None:
-        self._told = told
+        self._on_place = on_place
         self._clock, self._less, self._gate, self._wakes, self._backoff_s = clock, less, gate, wakes, backoff_s
         self._changed = threading.Condition(threading.RLock())
         self._entries: dict[Key, Entry] = {}
@@ -117,7 +117,7 @@ class SchedulingQueue:
             if why := self._gate(pod):
                 self._leave(entry)
                 entry.place = "gated"
-                self._told("gated", "PodAdd")
+                self._on_place("gated", "PodAdd")
                 return why
             if entry.place in {"", "gated"}:
                 self._activate(entry, "PodAdd")
@@ -187,7 +187,7 @@ class SchedulingQueue:
             else:
                 entry.place = place
                 self._waiting[entry.key] = entry
-                self._told("unschedulable" if place == "waiting" else place, _FAILED)
+                self._on_place("unschedulable" if place == "waiting" else place, _FAILED)
 
     def again(self, entry: Entry) -> None:
         """Take back a pod whose attempt failed; it is tried again after its back-off."""
@@ -271,7 +271,7 @@ class SchedulingQueue:
 
     def _activate(self, entry: Entry, event: str) -> None:
         self._leave(entry)
-        self._told("active", event)
+        self._on_place("active", event)
         entry.place, entry.ticket = "active", next(self._tickets)
         heapq.heappush(self._active, _Sorted(entry, entry.ticket, self._less))
         self._changed.notify_all()
@@ -284,7 +284,7 @@ class SchedulingQueue:
         if due <= self._clock.monotonic():
             self._activate(entry, event)
             return
-        self._told("backoff", event)
+        self._on_place("backoff", event)
         entry.place, entry.ticket = "backoff", next(self._tickets)
         heapq.heappush(self._backoff, (due, entry.ticket, entry))
         self._changed.notify_all()

@@ -229,6 +229,6 @@ class _Cycle:
         binder._queue.again(self.entry)  # noqa: SLF001 - as above
         log.info("%s was not bound to %s: %s", pod.key, self.node, status.message)
         binder._counts.attempt("unschedulable" if refused else "error", scheduler_of(pod.pod), 0.0)  # noqa: SLF001
-        told = status.message or f"refused by plugin {status.plugin}"
+        message = status.message or f"refused by plugin {status.plugin}"
         reason = UNSCHEDULABLE if refused else FAILED
-        binder.run(lambda: binder._effects.refuse(pod.pod, told, reason=reason))  # noqa: SLF001 - as above
+        binder.run(lambda: binder._effects.refuse(pod.pod, message, reason=reason))  # noqa: SLF001 - as above

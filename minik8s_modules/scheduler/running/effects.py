@@ -28,8 +28,8 @@ class Effects:
 
     def tell_bound(self, pod: JsonObject, node: str) -> None:
         """Tell that a pod was bound."""
-        told = f"Successfully assigned {objects.key(pod)} to {node}"
-        self._recorder.event(pod, "Normal", "Scheduled", told, component=scheduler_of(pod))
+        message = f"Successfully assigned {objects.key(pod)} to {node}"
+        self._recorder.event(pod, "Normal", "Scheduled", message, component=scheduler_of(pod))
 
     def refuse(
         self, pod: JsonObject, message: str, *, reason: str = UNSCHEDULABLE, nominated: str | None = None
@@ -67,8 +67,8 @@ class Effects:
         except (Conflict, NotFound):
             log.info("%s has gone already", victim.key)
             return
-        told = f"Preempted by pod {objects.uid(by.pod)} on node {node}"
-        self._recorder.event(victim.pod, "Normal", "Preempted", told, component=name)
+        message = f"Preempted by pod {objects.uid(by.pod)} on node {node}"
+        self._recorder.event(victim.pod, "Normal", "Preempted", message, component=name)
 
     def unnominate(self, pod: PodInfo) -> None:
         """Take a pod's nomination away: one of higher priority goes there."""

@@ -53,7 +53,7 @@ class Preemption:
         if self.ended or not self._queue.has(entry):
             return  # it has gone, and nobody has to go for it
         try:
-            self._effects.refuse(pod, decision.told, nominated=found.node)
+            self._effects.refuse(pod, decision.full_message, nominated=found.node)
             for one in lesser:
                 self._effects.unnominate(one)
             uncertain = [victim for victim in found.victims if not self._send_away(victim, entry.pod, found.node)]

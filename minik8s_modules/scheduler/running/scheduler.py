@@ -122,8 +122,8 @@ class Scheduler:
     def _new_queue(self) -> SchedulingQueue:
         first = next(iter(self._benches.values())).profile
         assert first is not None  # noqa: S101 - set when the profile is made
-        less, backoff_s, told = first.queue_sort.less, self._settings.backoff_s, self._counts.queued
-        return SchedulingQueue(self._clock, less, self._gate, self._wakes, backoff_s, told)
+        less, backoff_s, on_place = first.queue_sort.less, self._settings.backoff_s, self._counts.queued
+        return SchedulingQueue(self._clock, less, self._gate, self._wakes, backoff_s, on_place)
 
     def _run(self, queue: SchedulingQueue, binder: Binder) -> None:
         while self._queue is queue:
@@ -216,7 +216,7 @@ class Scheduler:
             return
         queue.refuse(entry, decision.plugins)
         try:
-            self._effects.refuse(pod, decision.told, nominated=None if found is None else found.node)
+            self._effects.refuse(pod, decision.full_message, nominated=None if found is None else found.node)
         except (TemporaryError, StatusError):
             queue.activate(entry.key)
             raise

@@ -57,10 +57,10 @@ def storage_informers(client: Api, storage: Storage, clock: Clock, move: Move) -
         STORAGE_CLASS: storage.take_class,
         CSI_NODE: storage.take_csi_node,
     }
-    return tuple(_told(Informer(client, kind, clock=clock), kind, take, move) for kind, take in takers.items())
+    return tuple(_subscribed(Informer(client, kind, clock=clock), kind, take, move) for kind, take in takers.items())
 
 
-def _told(informer: Informer, kind: Kind, take: Handler, move: Move) -> Informer:
+def _subscribed(informer: Informer, kind: Kind, take: Handler, move: Move) -> Informer:
     def handler(old: JsonObject | None, new: JsonObject | None) -> None:
         take(old, new)
         action = "Add" if old is None else "Update" if new is not None else "Delete"

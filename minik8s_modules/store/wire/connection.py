@@ -150,8 +150,8 @@ class Connections:
             self.failed(number)
             unseen = isinstance(failure, Broken) and failure.unseen
             if not left or not (again or unseen):
-                told = failure.details if isinstance(failure, CallFailed) else str(failure)
-                raise StoreUnavailable(f"etcd at {self.endpoints} does not answer: {told}") from failure
+                details = failure.details if isinstance(failure, CallFailed) else str(failure)
+                raise StoreUnavailable(f"etcd at {self.endpoints} does not answer: {details}") from failure
         raise AssertionError("the last attempt returns or raises")
 
     def _call(self, number: int, method: str, message: bytes, *, again: bool) -> bytes:

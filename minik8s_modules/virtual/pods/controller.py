@@ -99,7 +99,7 @@ class PodController:
         self._resolve = resolve
         self._lock = threading.Lock()
         self._known: dict[PodKey, Known] = {}
-        self._told: dict[PodKey, JsonObject] = {}
+        self._reported: dict[PodKey, JsonObject] = {}
         self._stop = threading.Event()
         self._ready = threading.Event()
         only = next(iter(self._providers)) if len(self._providers) == 1 else ""
@@ -183,14 +183,18 @@ class PodController:
             self._pods.add(key)
         if new is None:
             with self._lock:
-                self._told.pop(key, None)
+                self._reported.pop(key, None)
         elif old is not None and objects.status(old) != objects.status(new):
             self._put_right(key, new)
 
     def _put_right(self, key: PodKey, pod: JsonObject) -> None:
         with self._lock:
-            told = self._told.get(key)
-        if told is not None and not is_over(pod) and completed_status(pod, objects.status(told)) != objects.status(pod):
+            reported = self._reported.get(key)
+        if (
+            reported is not None
+            and not is_over(pod)
+            and completed_status(pod, objects.status(reported)) != objects.status(pod)
+        ):
             self._statuses.add_after(key, _CONTESTED_S)
 
     # ------------------------------------------------------------------ to the provider
@@ -223,10 +227,10 @@ class PodController:
         if step is Run.REPLACE and present is not None:
             self._delete_at_provider(key, present)
             raise Again(f"{key}: its predecessor {objects.uid(present)} is being deleted at the provider")
-        refused = step is not Run.NOTHING and not self._told_to(provider, step, pod, ready)
+        refused = step is not Run.NOTHING and not self._sent_to(provider, step, pod, ready)
         self._remember(key, Known(used=pod, refused=refused))
 
-    def _told_to(self, provider: Provider, step: Run, pod: JsonObject, ready: JsonObject) -> bool:
+    def _sent_to(self, provider: Provider, step: Run, pod: JsonObject, ready: JsonObject) -> bool:
         """Have the provider create or update ``ready``; return False where it says that this can never be."""
         called = "create" if step is Run.CREATE else "update"
         act = provider.create_pod if step is Run.CREATE else provider.update_pod
@@ -244,7 +248,7 @@ class PodController:
         return True
 
     def _delete(self, key: PodKey, pod: JsonObject) -> None:
-        known = self._delete_at_provider(key, pod, told=pod)
+        known = self._delete_at_provider(key, pod, event_target=pod)
         self._remember(key, self._known_of(key)._replace(deleted=objects.uid(pod)))
         wait_s = grace_s(pod) if known and is_running(self._pod(key) or pod) else 0.0
         self._removals.add_after((key, objects.uid(pod)), wait_s)
@@ -257,8 +261,8 @@ class PodController:
         with self._lock:
             self._polling.forget(objects.uid(self._known.pop(key, Known()).used or {}))
 
-    def _delete_at_provider(self, key: PodKey, pod: JsonObject, told: JsonObject | None = None) -> bool:
-        """Delete ``pod``; return whether the provider knew it. ``told``: the API's object, for Events."""
+    def _delete_at_provider(self, key: PodKey, pod: JsonObject, event_target: JsonObject | None = None) -> bool:
+        """Delete ``pod``; return whether the provider knew it. ``event_target``: the API's object, for Events."""
         provider = self._providers[key.node]
         try:
             with self._figures.call("delete_pod"):
@@ -266,13 +270,13 @@ class PodController:
         except Exception as error:
             if is_not_found(error):
                 return False
-            if told is not None:
-                self._recorder.event(told, "Warning", "ProviderDeleteFailed", str(error))
+            if event_target is not None:
+                self._recorder.event(event_target, "Warning", "ProviderDeleteFailed", str(error))
             raise
-        if told is not None:
-            self._recorder.event(told, "Normal", "ProviderDeleteSuccess", "Delete pod in provider successfully")
+        if event_target is not None:
+            self._recorder.event(event_target, "Normal", "ProviderDeleteSuccess", "Delete pod in provider successfully")
             if not isinstance(provider, PodNotifier):
-                self._polling.deleted(told, self._notifier(key.node))
+                self._polling.deleted(event_target, self._notifier(key.node))
         return True
 
     def _present(self, key: PodKey) -> JsonObject | None:
@@ -302,9 +306,9 @@ class PodController:
         def notify(pod: JsonObject) -> None:
             key = PodKey(node, objects.namespace(pod), objects.name(pod))
             with self._lock:
-                if self._told.get(key) == pod:
+                if self._reported.get(key) == pod:
                     return
-                self._told[key] = copy.deepcopy(pod)
+                self._reported[key] = copy.deepcopy(pod)
             self._statuses.add(key)
 
         return notify
@@ -312,20 +316,20 @@ class PodController:
     def report(self, key: PodKey) -> None:
         """Write what the provider told last of one Pod; raises as the API does."""
         with self._lock:
-            told = self._told.get(key)
+            reported = self._reported.get(key)
         pod = self._pod(key)
-        if told is None or pod is None or objects.uid(told) not in {"", objects.uid(pod)}:
+        if reported is None or pod is None or objects.uid(reported) not in {"", objects.uid(pod)}:
             with self._lock:
-                if self._told.get(key) is told:
-                    self._told.pop(key, None)
+                if self._reported.get(key) is reported:
+                    self._reported.pop(key, None)
             return
         if is_over(pod):
             return
-        if objects.is_deleting(told) and not objects.is_deleting(pod):
+        if objects.is_deleting(reported) and not objects.is_deleting(pod):
             self._client.delete(POD, key.name, key.namespace, uid=objects.uid(pod))
-        if not told.get("status"):
+        if not reported.get("status"):
             return
-        status = completed_status(pod, told["status"])
+        status = completed_status(pod, reported["status"])
         if status != objects.status(pod):
             self._write(pod, status)
 

@@ -85,8 +85,8 @@ def decide_run(pod: JsonObject, present: JsonObject | None) -> Run:
 
 def is_running(pod: JsonObject) -> bool:
     """Return whether a container of ``pod`` is neither terminated nor waiting."""
-    told = (each.get("state") or {} for each in objects.status(pod).get("containerStatuses") or [])
-    return any(not state.get("terminated") and not state.get("waiting") for state in told)
+    states = (each.get("state") or {} for each in objects.status(pod).get("containerStatuses") or [])
+    return any(not state.get("terminated") and not state.get("waiting") for state in states)
 
 
 def pods_equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -140,12 +140,12 @@ def failed_status(pod: JsonObject, error: BaseException, now: str) -> JsonObject
     }
 
 
-def completed_status(pod: JsonObject, told: JsonObject) -> JsonObject:
-    """Return the status to write for what a provider ``told``: as a whole its, but for what others alone know.
+def completed_status(pod: JsonObject, reported: JsonObject) -> JsonObject:
+    """Return the status to write for what a provider ``reported``: as a whole its, but for what others alone know.
 
     The scheduler's condition and the quality of service stay where the provider does not name them.
     """
-    status = copy.deepcopy(told)
+    status = copy.deepcopy(reported)
     before = objects.status(pod)
     conditions = status.get("conditions") or []
     scheduled = objects.condition(pod, "PodScheduled")

@@ -30,13 +30,17 @@ def terminated_status(pod: JsonObject, now: str) -> JsonObject:
     """Return the status of a Pod that was deleted at its provider: Succeeded, every container terminated."""
     before = copy.deepcopy(objects.status(pod))
     ended = []
-    for told in before.get("containerStatuses") or []:
-        began = objects.dig(told, "state", "running", "startedAt")
+    for container_status in before.get("containerStatuses") or []:
+        began = objects.dig(container_status, "state", "running", "startedAt")
         terminated = {"exitCode": 0, "reason": REASON_TERMINATED, "finishedAt": now}
         terminated |= {"startedAt": began} if began else {}
-        terminated |= {"containerID": told["containerID"]} if told.get("containerID") else {}
-        state = told["state"] if objects.dig(told, "state", "terminated") else {"terminated": terminated}
-        ended.append({**told, "ready": False, "started": False, "state": state})
+        terminated |= {"containerID": container_status["containerID"]} if container_status.get("containerID") else {}
+        state = (
+            container_status["state"]
+            if objects.dig(container_status, "state", "terminated")
+            else {"terminated": terminated}
+        )
+        ended.append({**container_status, "ready": False, "started": False, "state": state})
     status = {**before, "phase": "Succeeded", "reason": REASON_TERMINATED}
     return {**status, "containerStatuses": ended} if ended else status
 
@@ -103,12 +107,12 @@ class Polling:
             if is_over(pod):
                 continue
             try:
-                told = self._asked(pod, provider)
+                reported = self._asked(pod, provider)
             except Exception:
                 log.exception("the status of %s cannot be had from the provider", objects.key(pod))
                 continue
-            if told is not None:
-                notify(told)
+            if reported is not None:
+                notify(reported)
 
     def _asked(self, pod: JsonObject, provider: Provider) -> JsonObject | None:
         try:

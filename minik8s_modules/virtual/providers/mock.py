@@ -232,16 +232,16 @@ class Mock(Provider):
         self._logs[pod, container].append(_Line(rfc3339_micro(self._clock.now()), text))
 
     def _follow(self, pod: Key, container: str, lines: list[_Line], options: ContainerLogOptions) -> Iterator[bytes]:
-        told = len(lines)
+        sent = len(lines)
         for line in lines[-options.tail :] if options.tail > 0 else lines if options.tail < 0 else []:
             yield _written(line, options)
         while options.follow and not self._stopped.wait(_FOLLOW_S):
             with self._lock:
                 present = self._logs.get((pod, container))
-                news = None if present is None else present[told:]
+                news = None if present is None else present[sent:]
             if news is None:
                 return
-            told += len(news)
+            sent += len(news)
             yield b"".join(_written(line, options) for line in news)
 
 
@@ -277,8 +277,8 @@ def ended_status(pod: JsonObject, now: str) -> JsonObject:
     """Return the status of a Pod whose containers have all been ended, as asked, at ``now``."""
     before = objects.status(pod)
     ended = []
-    for told in before.get("containerStatuses") or []:
-        began = objects.dig(told, "state", "running", "startedAt") or now
+    for container_status in before.get("containerStatuses") or []:
+        began = objects.dig(container_status, "state", "running", "startedAt") or now
         terminated = {
             "exitCode": 0,
             "reason": "MockProviderPodContainerDeleted",
@@ -286,7 +286,7 @@ def ended_status(pod: JsonObject, now: str) -> JsonObject:
             "startedAt": began,
             "finishedAt": now,
         }
-        ended.append({**told, "ready": False, "started": False, "state": {"terminated": terminated}})
+        ended.append({**container_status, "ready": False, "started": False, "state": {"terminated": terminated}})
     return {**before, "phase": "Succeeded", "reason": "MockProviderPodDeleted", "containerStatuses": ended}
 
 

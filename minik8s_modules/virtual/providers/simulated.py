@@ -220,8 +220,8 @@ class Simulated(Provider):
             self._turn(life, stage.next)
             if stage.next == "gone":
                 self._lives.pop(objects.key(life.pod), None)
-            told = copy.deepcopy(life.pod)
-        self._notify(told)
+            published = copy.deepcopy(life.pod)
+        self._notify(published)
         self._plan(life)
 
     def _next_address(self) -> str:

@@ -96,7 +96,7 @@ def status_in(pod: JsonObject, state: State, now: str, address: str, exit_code: 
 def _status(pod: JsonObject, phase: str, ready: str, state: JsonObject, began: str, now: str) -> JsonObject:
     kinds = (("Initialized", "True"), ("ContainersReady", ready), ("Ready", ready))
     running = ready == "True"
-    told = [
+    containers = [
         {
             "name": container["name"],
             "image": container.get("image", ""),
@@ -112,7 +112,7 @@ def _status(pod: JsonObject, phase: str, ready: str, state: JsonObject, began: s
         "phase": phase,
         "startTime": began,
         "conditions": [{"type": kind, "status": status, "lastTransitionTime": now} for kind, status in kinds],
-        "containerStatuses": told,
+        "containerStatuses": containers,
     }
 
 

@@ -225,8 +225,8 @@ def _ended(running: asyncio.Future[int]) -> dict[str, object]:
     error = running.exception()
     if error is None:
         return exit_status(running.result()) if running.result() else dict(SUCCESS)
-    told = status_of(error)
-    return {"metadata": {}, "status": "Failure", "message": str(told), "reason": told.reason, "code": told.code}
+    status = status_of(error)
+    return {"metadata": {}, "status": "Failure", "message": str(status), "reason": status.reason, "code": status.code}
 
 
 # --- port-forward -----------------------------------------------------------------------------------

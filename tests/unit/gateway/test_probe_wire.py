@@ -94,7 +94,7 @@ def test_whatever_a_pause_container_says_is_a_result_or_no_line(told: str):
         _, found = read_states(f"! 7 c/readiness:{told}", {check.id: check})
     except (ValueError, KeyError):
         return
-    assert len(orjson.dumps({name: result.told() for name, result in found.items()})) < 200
+    assert len(orjson.dumps({name: result.to_json() for name, result in found.items()})) < 200
     assert all("malformed" in result.message for result in found.values())
 
 

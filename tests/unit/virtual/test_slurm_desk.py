@@ -63,7 +63,7 @@ def test_jobs_are_declared_once_and_taken_back():
     desk, machine = Desk(), Machine()
     desk.want("a", ENTRY, {})
     settled(desk, machine)
-    assert (machine.submitted, desk.told["a"]) == (["a"], {"name": "default/job", "state": "PENDING"})
+    assert (machine.submitted, desk.reported["a"]) == (["a"], {"name": "default/job", "state": "PENDING"})
     assert desk.order(0.0).upsert == {}
     desk.drop("a")
     settled(desk, machine)

@@ -118,7 +118,7 @@ def _variables(declared: JsonObject, names: PolicyNames) -> list[Cause]:
 
 
 def _validation(at: str, each: JsonObject, names: PolicyNames) -> list[Cause]:
-    source, told = each.get("expression") or "", each.get("message") or ""
+    source, message = each.get("expression") or "", each.get("message") or ""
     if not source.strip():
         causes = [cause.required(f"{at}.expression", "expression is not specified")]
     else:
@@ -128,10 +128,10 @@ def _validation(at: str, each: JsonObject, names: PolicyNames) -> list[Cause]:
         causes.append(cause.invalid(f"{at}.messageExpression", computed, "must be non-empty if specified"))
     elif computed:
         causes += expression(f"{at}.messageExpression", computed, names, "string", authorizer=False)
-    if told and not told.strip():
-        causes.append(cause.invalid(f"{at}.message", told, "message must be non-empty if specified"))
-    elif "\n" in told.strip() or "\r" in told.strip():
-        causes.append(cause.invalid(f"{at}.message", told, "message must not contain line breaks"))
+    if message and not message.strip():
+        causes.append(cause.invalid(f"{at}.message", message, "message must be non-empty if specified"))
+    elif "\n" in message.strip() or "\r" in message.strip():
+        causes.append(cause.invalid(f"{at}.message", message, "message must not contain line breaks"))
     return causes + check.if_given(check.one_of(*_REASONS))(f"{at}.reason", each.get("reason"))
 
 

@@ -95,7 +95,7 @@ def stored_node(state_dir: str, section: str) -> str | None:
 def save_document(state_dir: str, section: str, node: str, entries: Entries, pending: Iterable[str] = ()) -> str:
     """Write the declared set (mode 0600, atomically, synced) and return its digest."""
     digest = section_digest(entries)
-    told = {"digest": digest, "node": node, "pending": sorted(pending), "boot": boot_id()}
-    content = canonical({**told, "entries": entries})
+    header = {"digest": digest, "node": node, "pending": sorted(pending), "boot": boot_id()}
+    content = canonical({**header, "entries": entries})
     write_atomically(document_path(state_dir, section), content, sync=True)
     return digest

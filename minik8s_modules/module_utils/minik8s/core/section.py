@@ -258,8 +258,8 @@ def _converge(
     status.update(dict.fromkeys(refused, None))
     status.update(section.status(context, shown, observed, touched))
     result = _result(section, request, plan=plan, status=status, digest=digests.section_digest(entries), held=held)
-    if hasattr(section, "told"):
-        result.update(section.told(context))
+    if hasattr(section, "extras"):
+        result.update(section.extras(context))
     return {**result, **differences(plan.before, plan.after)} if check else result
 
 
@@ -353,7 +353,7 @@ def differences(before: Mapping[str, Facets | None], after: Mapping[str, Facets 
     return {"differences": {"before": dict(before), "after": dict(after)}}
 
 
-def _told(steps: Iterable[Step]) -> list[dict[str, str]]:
+def _rows(steps: Iterable[Step]) -> list[dict[str, str]]:
     return [{"action": step.action, "key": step.key, "detail": step.detail} for step in steps]
 
 
@@ -374,11 +374,11 @@ def _result(
         "diff": {"before": as_text(plan.before), "after": as_text(plan.after)},
         "section": section.name,
         "digest": digest or documents.stored_digest(request.state_dir, section.name) or digests.EMPTY_DIGEST,
-        "steps": _told(plan.all_steps()),
+        "steps": _rows(plan.all_steps()),
         "status": status or {},
         "errors": {key: {"reason": fault.reason, "message": str(fault)} for key, fault in plan.errors.items()},
         "due": [due._asdict() for due in plan.due],
-        "held": _told(held),
+        "held": _rows(held),
         "base_mismatch": base_mismatch,
         "fenced": fenced,
     }

@@ -107,12 +107,12 @@ def diff(
     for step in steps:
         present, item = found.get(step.place), wanted[step.place]
         ends = "" if present is None else f"ends {time.strftime('%Y-%m-%d', time.gmtime(present.not_after_s))}"
-        told = (
+        shown = (
             "absent or unreadable"
             if present is None
             else _state(present.identity, present.server, ends, present.access)
         )
-        before.append(f"{step.place}: {told}\n")
+        before.append(f"{step.place}: {shown}\n")
         ends = ends if step.action == "protect" else f"valid for {days if item.authority else AUTHORITY_DAYS} days"
         after.append(f"{step.place}: {_state(item.identity, item.server, ends, item.access)} ({step.reason})\n")
     return {"before": "".join(before), "after": "".join(after)}
@@ -120,8 +120,8 @@ def diff(
 
 def _state(identity: Identity, server: str, ends: str, access: tuple[str, str, str]) -> str:
     fields = zip(Identity._fields, identity)
-    told = [f"{label.replace('_', ' ')} {_text(value)}" for label, value in fields if value]
-    return "; ".join([*told, *([f"server {server}"] if server else []), ends, _access(access)])
+    fields_shown = [f"{label.replace('_', ' ')} {_text(value)}" for label, value in fields if value]
+    return "; ".join([*fields_shown, *([f"server {server}"] if server else []), ends, _access(access)])
 
 
 def _reason(item: DeclaredCertificate, present: CertificateFiles | None, now_s: float, renew_s: float) -> str:

@@ -94,7 +94,7 @@ def plan_daemons(
         present = found[name]
         if present.definition != definition:
             steps.append(DaemonStep("define", name))
-            if present.running and _may_be_told(present.definition or "", definition):
+            if present.running and _can_reload(present.definition or "", definition):
                 steps.append(DaemonStep("reload", name))
             elif manager == "systemd":
                 steps.append(DaemonStep("restart", name))
@@ -106,7 +106,7 @@ def plan_daemons(
     return steps
 
 
-def _may_be_told(old: str, new: str) -> bool:
+def _can_reload(old: str, new: str) -> bool:
     """Return whether two definitions differ in nothing but their reload keys, which both have."""
     lines = [[line for line in text.splitlines() if _RELOAD_KEY not in line] for text in (old, new)]
     return _RELOAD_KEY in old and _RELOAD_KEY in new and lines[0] == lines[1]

@@ -160,9 +160,9 @@ def _test(stage: str, program: str) -> str:
     return _cause(done.stderr).replace(stage, "") or f"exit code {done.returncode}"
 
 
-def _cause(told: str) -> str:
+def _cause(output: str) -> str:
     """Return why nginx ended, without the time and the process that it puts before each line."""
-    lines = [_LINE.sub(r"\1", line) for line in told.splitlines() if _LINE.match(line)] or told.splitlines()
+    lines = [_LINE.sub(r"\1", line) for line in output.splitlines() if _LINE.match(line)] or output.splitlines()
     return " ".join([*dict.fromkeys(lines)][:2])
 
 

@@ -151,9 +151,9 @@ def delete(network: Network, folders: Sequence[str], call: Call, result: Mapping
         KeyFault: NetworkNotReady, a plugin is missing or fails.
     """
     paths = programs(network, folders)
-    told = None if network.version in WITHOUT_CHECK else result
+    previous = None if network.version in WITHOUT_CHECK else result
     for plugin in reversed(network.plugins):
-        _run("DEL", paths[plugin["type"]], folders, call, _input(network, plugin, call, told))
+        _run("DEL", paths[plugin["type"]], folders, call, _input(network, plugin, call, previous))
 
 
 def check(

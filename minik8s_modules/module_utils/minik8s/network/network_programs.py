@@ -18,14 +18,14 @@ def printed(done: Done) -> str:
 
 
 def call(
-    told: str,
+    program: str,
     argv: Sequence[str],
     environment: Mapping[str, str],
     timeout_s: float,
     text: str = "",
     cause: Callable[[Done], str] = printed,
 ) -> str:
-    """Run a program with ``text`` as its input and return what it printed; ``told`` names the call in messages.
+    """Run a program with ``text`` as its input and return what it printed; ``program`` names the call in messages.
 
     Raises:
         KeyFault: NetworkNotReady, it cannot be run, did not answer within ``timeout_s`` seconds, or failed.
@@ -36,9 +36,9 @@ def call(
             timeout=timeout_s, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise KeyFault("NetworkNotReady", f"{told} did not answer within {timeout_s:.0f} s and was killed") from None
+        raise KeyFault("NetworkNotReady", f"{program} did not answer within {timeout_s:.0f} s and was killed") from None
     except OSError as error:
-        raise KeyFault("NetworkNotReady", f"{told} cannot be run: {error}") from error
+        raise KeyFault("NetworkNotReady", f"{program} cannot be run: {error}") from error
     if done.returncode != 0:
-        raise KeyFault("NetworkNotReady", f"{told} failed: {cause(done)[:SHOWN]}")
+        raise KeyFault("NetworkNotReady", f"{program} failed: {cause(done)[:SHOWN]}")
     return done.stdout

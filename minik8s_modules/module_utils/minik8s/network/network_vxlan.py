@@ -87,12 +87,12 @@ class VxlanDriver(BridgeDriver):
         return {
             **super().declared(node, entry, observed),
             "underlay": _needed(entry),
-            "vxlan": _told(overlay["device"], entry["mtu"], _tunnel(node, overlay), alias_of(node)),
+            "vxlan": _shown(overlay["device"], entry["mtu"], _tunnel(node, overlay), alias_of(node)),
             "end": f"{entry['gateway']}/32",
             "forwarding": _lines(f"{way.mac} at {way.machine}" for way in hops),
             "neighbours": _lines(f"{way.hop} is {way.mac}" for way in hops),
             "routes": _lines(
-                [_end_told(_end(entry)), *(f"{way.cidr} via {way.hop} from {entry['gateway']}" for way in found)]
+                [_end_shown(_end(entry)), *(f"{way.cidr} via {way.hop} from {entry['gateway']}" for way in found)]
             ),
         }
 
@@ -101,13 +101,13 @@ class VxlanDriver(BridgeDriver):
         overlay, underlay = observed.overlay, _underlay(entry, observed)
         assert overlay is not None  # noqa: S101  observed where an overlay is declared
         link = observed.links.get(entry["overlay"]["device"])
-        told = _told(link.name, link.mtu, overlay.tunnel, link.alias) if link and link.up and overlay.tunnel else ""
+        shown = _shown(link.name, link.mtu, overlay.tunnel, link.alias) if link and link.up and overlay.tunnel else ""
         fits = underlay.mtu >= entry["mtu"] + HEADERS
         seen = f"{underlay.name} has mtu {underlay.mtu}" if underlay.ifindex else "no device has that address"
         return {
             **super().found(node, entry, observed),
             "underlay": _needed(entry) if fits else seen,
-            "vxlan": told,
+            "vxlan": shown,
             "end": _lines(
                 f"{each.ip}/{each.prefix_length}"
                 for each in observed.addresses
@@ -116,7 +116,7 @@ class VxlanDriver(BridgeDriver):
             "forwarding": _lines(f"{mac} at {machine}" for mac, machine in overlay.forwarding),
             "neighbours": _lines(f"{hop} is {mac}" for hop, mac in overlay.neighbours),
             "routes": _lines(
-                _end_told(route)
+                _end_shown(route)
                 if route == _end(entry)
                 else f"{route.destination} via {route.gateway} from {route.source}"
                 for route in overlay.routes
@@ -191,7 +191,7 @@ def _tunnel(node: str, overlay: Mapping[str, Any]) -> Tunnel:
     return Tunnel(overlay["vni"], overlay["address"], overlay["port"], mac_of(node), learning=False)
 
 
-def _told(device: str, mtu: int, tunnel: Tunnel, alias: str) -> str:
+def _shown(device: str, mtu: int, tunnel: Tunnel, alias: str) -> str:
     learning = " learning" if tunnel.learning else ""
     place = f"vni {tunnel.vni} at {tunnel.local}:{tunnel.port} mac {tunnel.mac}{learning}"
     return f"{device} up mtu {mtu} {place} alias {alias}"
@@ -214,7 +214,7 @@ def _end(entry: Mapping[str, Any]) -> OverlayRoute:
     return OverlayRoute(entry["cluster_cidr"], "", 0, entry["gateway"], PROTOCOL, UNREACHABLE)
 
 
-def _end_told(route: OverlayRoute) -> str:
+def _end_shown(route: OverlayRoute) -> str:
     return f"{route.destination} else unreachable"
 
 

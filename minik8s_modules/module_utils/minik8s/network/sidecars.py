@@ -100,7 +100,7 @@ class Sidecars:
         again = sorted(touched & frozenset(entries))
         looked = context.map(lambda key: _look(context, by, key, entries[key]), again)
         found.update((key, each) for key, each in zip(again, looked) if each is not None)
-        return {key: _told(by, entry, found.get(key)) for key, entry in entries.items()}
+        return {key: _status_of(by, entry, found.get(key)) for key, entry in entries.items()}
 
 
 def program() -> str | KeyFault:
@@ -156,7 +156,7 @@ def _summary(chains: Chains) -> str:
     return f"{sum(map(len, chains.values()))} rules"
 
 
-def _told(by: str, entry: Mapping[str, Any], found: Found | KeyFault | None) -> dict[str, Any] | None:
+def _status_of(by: str, entry: Mapping[str, Any], found: Found | KeyFault | None) -> dict[str, Any] | None:
     wanted = interception.shown(interception.rules_of(entry), by)
     return {"by": by} if isinstance(found, Found) and found.chains == wanted else None
 

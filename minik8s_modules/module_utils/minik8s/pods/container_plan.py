@@ -232,10 +232,10 @@ def _compare(
     entry: ContainerEntry, current: Inspect, sandbox: Sandbox, mounts: list[Mount], seen: ContainerInputs
 ) -> tuple[Facets, Facets]:
     marks = current["Config"]["Labels"].get(labels.SECRET_ENV, "")
-    told = expected_label(entry, marks)
+    label = expected_label(entry, marks)
     image = seen.images.get(current["Image"])
     before = observed_facets(current, entry, mounts, seen.node_key, seen.kernel.get(current["Id"], Limits()))
-    after = declared_facets(entry, image or {}, sandbox.id, mounts, told)
+    after = declared_facets(entry, image or {}, sandbox.id, mounts, label)
     if image is None:  # deleted by force: what came from it cannot be told apart from drift
         for name in ("entrypoint", "cmd", "working_dir", "user"):
             after[name] = before[name]

@@ -115,8 +115,8 @@ def secret_names(entry: ContainerEntry) -> set[str]:
 
 def secret_label(declared: Any, values: Mapping[str, str], node_key: bytes) -> str:
     """Return the label that lets secret environment be compared without showing it."""
-    told = hashlib.sha256(canonical(declared)).hexdigest()[:16]
-    return told + ":" + hmac.new(node_key, canonical(dict(values)), "sha256").hexdigest()[:32]
+    digest = hashlib.sha256(canonical(declared)).hexdigest()[:16]
+    return digest + ":" + hmac.new(node_key, canonical(dict(values)), "sha256").hexdigest()[:32]
 
 
 def body_of(
@@ -193,10 +193,10 @@ def limits_update(entry: ContainerEntry) -> dict[str, int]:
     }
 
 
-def _env_facets(env: Mapping[str, str], secret: set[str], told: str) -> Facets:
+def _env_facets(env: Mapping[str, str], secret: set[str], label: str) -> Facets:
     shown = {f"env {name}": repr(value) for name, value in sorted(env.items()) if name not in secret}
     if secret:
-        shown["secret env"] = " ".join(sorted(secret)) + " " + told
+        shown["secret env"] = " ".join(sorted(secret)) + " " + label
     return shown
 
 
@@ -219,9 +219,9 @@ def split_env(env: list[str] | None) -> dict[str, str]:
 
 
 def declared_facets(
-    entry: ContainerEntry, image: Mapping[str, Any], sandbox: str, mounts: list[Mount], told: str
+    entry: ContainerEntry, image: Mapping[str, Any], sandbox: str, mounts: list[Mount], label: str
 ) -> Facets:
-    """Return what must be: ``image`` is the image's Config ({} unknown), ``told`` the secret label expected."""
+    """Return what must be: ``image`` is the image's Config ({} unknown), ``label`` the secret label expected."""
     replaced = bool(entry["entrypoint"])
     entrypoint = entry["entrypoint"] or image.get("Entrypoint")
     command = entry["cmd"] or (None if replaced else image.get("Cmd"))
@@ -239,7 +239,7 @@ def declared_facets(
         "security": security_text(entry["security"]),
         "oom_score_adj": str(entry["oom_score_adj"]),
         **declared_limits(entry),
-        **_env_facets(env, secret_names(entry), told),
+        **_env_facets(env, secret_names(entry), label),
         **_mount_facets(mounts),
     }
 
@@ -253,7 +253,7 @@ def observed_facets(
     """
     config, host = inspect["Config"], inspect["HostConfig"]
     env, secret = split_env(config.get("Env")), secret_names(entry)
-    told = config["Labels"].get(labels.SECRET_ENV, "").partition(":")[0]
+    digest = config["Labels"].get(labels.SECRET_ENV, "").partition(":")[0]
     values = {name: env[name] for name in secret if name in env}
     hashed = hmac.new(node_key, canonical(values), "sha256").hexdigest()[:32] if secret else ""
     return {
@@ -269,7 +269,7 @@ def observed_facets(
         "security": config["Labels"].get(labels.SECURITY, ""),
         "oom_score_adj": str(host.get("OomScoreAdj") or 0),
         **limit_facets(host, entry, kernel),
-        **_env_facets(env, secret, f"{told}:{hashed}"),
+        **_env_facets(env, secret, f"{digest}:{hashed}"),
         **_mount_facets(_observed_mounts(inspect, {each.target: each for each in mounts})),
     }
 

@@ -164,7 +164,7 @@ class Containers:
         stale = sorted(touched & frozenset(entries))
         fresh = context.map(lambda key: _look_again(context, entries[key], names[key]), stale)
         names.update(zip(stale, fresh))
-        return {key: _told(found) if found else None for key, found in names.items()}
+        return {key: _status_of(found) if found else None for key, found in names.items()}
 
 
 def forget(state_dir: str, run_dir: str, name: str) -> None:
@@ -173,7 +173,7 @@ def forget(state_dir: str, run_dir: str, name: str) -> None:
     sub_paths.release(run_dir, name)
 
 
-def _told(inspect: Inspect) -> dict[str, Any]:
+def _status_of(inspect: Inspect) -> dict[str, Any]:
     """Return a container's observation, with what the kernel knows of its end."""
     seen = observation_from_inspect(inspect)
     if memory_events.is_open(seen):

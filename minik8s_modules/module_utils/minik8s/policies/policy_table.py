@@ -110,9 +110,9 @@ class PolicyTable:
             for name in texts:
                 prints.update(wire_words.fingerprints(self._wire, self._name, name))
         found = {name: prints[name] for name in (prints if whole else texts) if name in prints}
-        return {name: self._told(name, print_, texts.get(name)) for name, print_ in found.items()}
+        return {name: self._shown(name, print_, texts.get(name)) for name, print_ in found.items()}
 
-    def _told(self, name: str, print_: str, wanted: str | None) -> str:
+    def _shown(self, name: str, print_: str, wanted: str | None) -> str:
         if wanted is None:
             return PRESENT
         return wanted if self.known.get(name) == _digests(wanted, print_) else CHANGED

@@ -73,9 +73,9 @@ def record(state_dir: str, uid: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def note(state_dir: str, uid: str, **told: Any) -> None:
+def note(state_dir: str, uid: str, **changes: Any) -> None:
     """Note something of a job, beside what is noted."""
-    noted = {**(record(state_dir, uid) or {}), **told}
+    noted = {**(record(state_dir, uid) or {}), **changes}
     write_atomically(os.path.join(job_dir(state_dir, uid), "record.json"), canonical(noted), sync=True)
 
 
@@ -86,8 +86,8 @@ def has_started(state_dir: str, uid: str) -> bool:
 
 def exit_code(state_dir: str, uid: str) -> int | None:
     """Return the program's exit code where it ended by itself."""
-    told = _end_of(os.path.join(job_dir(state_dir, uid), "ended"), _CODE_BYTES).strip()
-    return int(told) if told.isascii() and told.isdigit() and int(told) <= _LARGEST_CODE else None
+    code = _end_of(os.path.join(job_dir(state_dir, uid), "ended"), _CODE_BYTES).strip()
+    return int(code) if code.isascii() and code.isdigit() and int(code) <= _LARGEST_CODE else None
 
 
 def last_words(state_dir: str, uid: str) -> dict[str, str]:

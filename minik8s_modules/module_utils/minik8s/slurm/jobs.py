@@ -165,7 +165,9 @@ class SlurmJobs:
         self, context: Context, entries: Entries, observed: Mapping[str, Found], touched: frozenset[str]
     ) -> dict[str, Any]:
         """Return each declared job's name, id, state and, where it ended, how; null before it is submitted."""
-        return {uid: _told(context.state_dir, uid, entry, observed.get(uid, Found())) for uid, entry in entries.items()}
+        return {
+            uid: _status_of(context.state_dir, uid, entry, observed.get(uid, Found())) for uid, entry in entries.items()
+        }
 
 
 def values_of(blob: str | None) -> dict[str, Any]:
@@ -206,8 +208,8 @@ def _end(
     if chosen is not None:
         return {**_state(chosen), "code": codes.get(chosen.id, "")}
     if uid in completed:
-        told = completed[uid]
-        return {"id": told["id"], "state": told["state"], "node": told["node"], "code": told["code"]}
+        end = completed[uid]
+        return {"id": end["id"], "state": end["state"], "node": end["node"], "code": end["code"]}
     code = folders.exit_code(state_dir, uid)
     if code is not None:
         return {"id": found.id, "state": "FAILED" if code else "COMPLETED", "code": f"{code}:0"}
@@ -217,8 +219,8 @@ def _end(
 
 
 def _state(job: Job) -> dict[str, Any]:
-    told = job._asdict()
-    return {name: value for name, value in told.items() if value not in {"", "None"}}
+    fields = job._asdict()
+    return {name: value for name, value in fields.items() if value not in {"", "None"}}
 
 
 def _plan_absent(plan: Plan, uid: str, found: Found) -> None:
@@ -251,7 +253,7 @@ def _is_relative(path: str) -> bool:
         return False
 
 
-def _told(state_dir: str, uid: str, entry: Mapping[str, Any], found: Found) -> dict[str, Any] | None:
+def _status_of(state_dir: str, uid: str, entry: Mapping[str, Any], found: Found) -> dict[str, Any] | None:
     chosen = found.chosen()
     if chosen is not None and chosen.is_live:
         return {"name": entry["name"], **_state(chosen)}

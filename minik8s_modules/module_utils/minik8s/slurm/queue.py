@@ -157,7 +157,7 @@ def parse_queue(text: str, owner: str) -> dict[str, list[Job]]:
         if len(mark) > 2 and mark[0] + ":" == MARK and mark[1] == owner and name == NAME + mark[2]:  # noqa: PLR2004
             uid = mark[2]
         if uid:
-            submitted, started, ended = ("" if told in _NO_TIME else told + "Z" for told in row[3:6])
+            submitted, started, ended = ("" if time in _NO_TIME else time + "Z" for time in row[3:6])
             node = "" if row[2] == "(null)" else row[2]
             # of a job that waits or runs, Slurm tells when it expects it to start or end, which is news each time
             started, ended = "" if row[1] in WAITING else started, "" if row[1] in LIVE else ended
@@ -169,9 +169,9 @@ def parse_completed(text: str, user: int) -> dict[str, dict[str, Any]]:
     """Return the last run of each of the user's jobs in jobcomp.txt, which has a line a run."""
     found = {}
     for line in text.splitlines():
-        told = _COMPLETED.match(line)
-        if told and int(told["user"]) == user:
-            found[told["uid"]] = {**told.groupdict(), "id": int(told["id"])}
+        match = _COMPLETED.match(line)
+        if match and int(match["user"]) == user:
+            found[match["uid"]] = {**match.groupdict(), "id": int(match["id"])}
     return found
 
 
@@ -207,7 +207,7 @@ def gpus_of(gres: str) -> int:
 
 def options(uid: str, entry: Mapping[str, Any], owner: str) -> list[str]:
     """Return sbatch's options for an entry whose fields are complete. No value of the environment is among them."""
-    told = [
+    arguments = [
         f"--job-name={NAME}{uid}",
         f"--comment={comment(owner, uid, entry['name'])}",
         f"--partition={entry['partition']}",
@@ -224,4 +224,4 @@ def options(uid: str, entry: Mapping[str, Any], owner: str) -> list[str]:
         "minutes": "--time={}",
         "gpus": "--gres=gpu:{}",
     }
-    return [*told, *(form.format(entry[field]) for field, form in optional.items() if entry[field]), "job"]
+    return [*arguments, *(form.format(entry[field]) for field, form in optional.items() if entry[field]), "job"]

@@ -119,7 +119,7 @@ def _size(said: Mapping[str, Any]) -> Facets:
     return {"size": str(said["size_bytes"])} if said.get("size_bytes") else {}
 
 
-def told(entry: Mapping[str, Any]) -> dict[str, int]:
+def size_of(entry: Mapping[str, Any]) -> dict[str, int]:
     """Return the size of a realized volume, where its driver has made the file system as large."""
     made = entry["kind"] == CSI_KIND and not entry.get("inline") and not entry.get("read_only")
     return {"size_bytes": entry["size_bytes"]} if made and entry.get("size_bytes") else {}

@@ -168,12 +168,12 @@ def plugins(folder: str = PLUGINS_REGISTRY) -> tuple[list[Plugin], dict[str, str
     for path in _sockets(folder):
         try:
             with contextlib.closing(Caller(path, REGISTER_S)) as registrar:
-                told = registrar.call("pluginregistration.Registration/GetInfo")
+                info = registrar.call("pluginregistration.Registration/GetInfo")
         except Refused as why:
             errors[os.path.basename(path)] = str(why)
             continue
-        if told["type"] == "CSIPlugin":
-            found.append(Plugin(path, told["name"], told["endpoint"] or path))
+        if info["type"] == "CSIPlugin":
+            found.append(Plugin(path, info["name"], info["endpoint"] or path))
     return found, errors
 
 

@@ -9,14 +9,14 @@ from typing import Any
 from ..core.faults import KeyFault
 from .secrets import read_values
 
-Told = Mapping[str, Mapping[str, str]]
+SecretValues = Mapping[str, Mapping[str, str]]
 """By the call (stage, publish, expand) the values that the driver is told."""
 _CALLS = ("stage", "publish", "expand")
 _HIDDEN = "(secret)"
 _SHORTEST = 3  # a shorter value says nothing, and would be found in every message
 
 
-def read(run_dir: str, entry: Mapping[str, Any]) -> Told:
+def read(run_dir: str, entry: Mapping[str, Any]) -> SecretValues:
     """Return what a driver is told.
 
     Raises:
@@ -43,13 +43,13 @@ def _texts(run_dir: str, reference: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def hidden(told: Told) -> Iterator[None]:
+def hidden(secrets: SecretValues) -> Iterator[None]:
     """Take the values out of what a driver says of a failure: its words become Events."""
     try:
         yield
     except KeyFault as fault:
         text = str(fault)
-        values = {value for texts in told.values() for value in texts.values() if len(value) >= _SHORTEST}
+        values = {value for texts in secrets.values() for value in texts.values() if len(value) >= _SHORTEST}
         for value in sorted(values, key=len, reverse=True):
             text = text.replace(value, _HIDDEN)
         if text == str(fault):

@@ -153,8 +153,8 @@ class Folders:
     def _look(self, context: Context, entry: Mapping[str, Any]) -> Found:
         record = _record(context, entry["owner"])
         recorded = (record.get("owner"), record.get("path")) == (entry["owner"], _path(entry))
-        told = clients(entry["root"]) if entry.get("exported") else None
-        exported = None if told is None else tuple(told)
+        allowed = clients(entry["root"]) if entry.get("exported") else None
+        exported = None if allowed is None else tuple(allowed)
         try:
             with _opened(entry["root"]) as root:
                 aside = _kind_of(ASIDE + entry["owner"], root) != MISSING
@@ -371,6 +371,6 @@ def _delete(name: str, root: int, record: str) -> None:
             _deleting.append(done)
             return  # the next pass looks again
         said.seek(0)
-        told = said.read(SAID_BYTES).decode("utf-8", "replace").splitlines()
+        errors = said.read(SAID_BYTES).decode("utf-8", "replace").splitlines()
     if done.returncode:
-        raise KeyFault("VolumeFailedDelete", (told or ["rm failed without a word"])[0])
+        raise KeyFault("VolumeFailedDelete", (errors or ["rm failed without a word"])[0])

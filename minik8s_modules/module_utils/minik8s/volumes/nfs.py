@@ -73,13 +73,13 @@ def answer(path: str) -> str:
         ("stat", "-f", "-c", "", "--", path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={"LC_ALL": "C"}
     )
     try:
-        _, told = asking.communicate(timeout=ANSWER_S)
+        _, error = asking.communicate(timeout=ANSWER_S)
     except subprocess.TimeoutExpired:
         asking.kill()  # and not waited for: it ends when the kernel lets it
         return SILENT
     if asking.returncode == 0:
         return ""
-    return STALE if b"Stale" in told else SILENT
+    return STALE if b"Stale" in error else SILENT
 
 
 def silent_fault(server: str) -> KeyFault:

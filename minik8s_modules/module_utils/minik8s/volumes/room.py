@@ -82,11 +82,11 @@ def _of_server(path: str) -> Room | None:
         env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     try:
-        told, _ = asking.communicate(timeout=ASK_S)
+        output, _ = asking.communicate(timeout=ASK_S)
     except subprocess.TimeoutExpired:
         asking.kill()  # and not waited for: it ends when the kernel lets it
         return None
-    block, total, free, available, inodes, inodes_free = map(int, told.split())
+    block, total, free, available, inodes, inodes_free = map(int, output.split())
     return _measured(block, (total, free, available), (inodes, inodes_free))
 
 
@@ -98,13 +98,13 @@ def _of_driver(state_dir: str, key: str, entry: Mapping[str, Any]) -> Room | Non
     with csi_calls.driver(entry["driver"], "VolumeStats", timeout_s=ASK_S) as caller:
         if csi_calls.STATS not in caller.capabilities():
             return None
-        told = caller.call(
+        answer = caller.call(
             "csi.v1.Node/NodeGetVolumeStats",
             volume_id=entry["handle"],
             volume_path=csi_target(*split_key(key)),
             staging_target_path=record.get("staging") or "",
         )
-    by_unit = {row["unit"]: row for row in told["usage"]}
+    by_unit = {row["unit"]: row for row in answer["usage"]}
     size, inodes = by_unit.get(_BYTES), by_unit.get(_INODES)
     room = Room(*(size[field] for field in ("total", "available", "used"))) if size else Room()
     if inodes:

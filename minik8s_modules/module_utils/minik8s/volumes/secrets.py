@@ -191,8 +191,8 @@ class Secrets:
             write_atomically(os.path.join(folder, name), value, 0o400)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         context.checkpoint("write secret's mark")
-        told = {"hmac": entry["hmac"], "check": _check_hash(node_key(context.state_dir), values)}
-        write_atomically(_meta_path(context.run_dir, step.key), canonical(told))
+        marks = {"hmac": entry["hmac"], "check": _check_hash(node_key(context.state_dir), values)}
+        write_atomically(_meta_path(context.run_dir, step.key), canonical(marks))
 
     def _seal(self, context: Context, step: Step) -> None:
         entries: Entries = step.data

@@ -179,10 +179,10 @@ class Volumes:
             seen = fresh if key in touched else observed
             again = Plan()
             _plan_volume(again, context, key, entry, seen)
-            status[key] = None if again.steps or again.errors else {"state": "present", **csi.told(entry)}
+            status[key] = None if again.steps or again.errors else {"state": "present", **csi.size_of(entry)}
         return status
 
-    def told(self, context: Context) -> dict[str, Any]:
+    def extras(self, context: Context) -> dict[str, Any]:
         """Return the drivers' volumes that may be mounted, as a Node lists them, and what drivers were asked."""
         calls, csi_calls.calls[:] = [*csi_calls.calls], []
         return {"in_use": csi.in_use(context.state_dir), "calls": calls}
@@ -327,11 +327,11 @@ def _wanted_directory(entry: Mapping[str, Any], before: Facets) -> Facets:
     """Return an emptyDir's facets; a size or group that nobody asked for is whatever it is."""
     group = entry.get("fs_group")
     shown = before.get("group") if group is None else str(group)
-    told = {} if shown is None else {"group": shown}
+    group_facet = {} if shown is None else {"group": shown}
     if entry.get("medium") != "Memory":
-        return {"directory": "present", **told}
+        return {"directory": "present", **group_facet}
     size = _kilobytes(entry.get("size_bytes"))
-    return {"tmpfs": before.get("tmpfs", size) if size == "default" else size, **told}
+    return {"tmpfs": before.get("tmpfs", size) if size == "default" else size, **group_facet}
 
 
 def _plan_hostpath(plan: Plan, key: str, entry: Mapping[str, Any], observed: Observed) -> None:

@@ -49,7 +49,7 @@ class Desk:
     """See the top of this file."""
 
     wanted: dict[str, Wanted] = field(default_factory=dict)
-    told: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    reported: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
     errors: dict[str, tuple[str, str]] = field(default_factory=dict)
     seen: str = ""
     has_looked: bool = False
@@ -67,7 +67,7 @@ class Desk:
     def drop(self, uid: str) -> None:
         """Have it cancelled, and forgotten."""
         self.wanted.pop(uid, None)
-        self.told.pop(uid, None)
+        self.reported.pop(uid, None)
         self.errors.pop(uid, None)
         self._refused.pop(uid, None)
 
@@ -75,7 +75,7 @@ class Desk:
         """Return what the next pass says."""
         if not self._fits:
             return Order(self._base, {}, [], {})
-        room = BATCH - sum(1 for uid in self.there if uid in self.wanted and self.told.get(uid) is None)
+        room = BATCH - sum(1 for uid in self.there if uid in self.wanted and self.reported.get(uid) is None)
         upsert: dict[str, JsonObject] = {}
         for uid, one in self.wanted.items():
             if len(upsert) >= room:
@@ -86,7 +86,7 @@ class Desk:
         values = {
             uid: one.values
             for uid, one in self.wanted.items()
-            if one.values and self.told.get(uid) is None and (uid in upsert or uid in self.there)
+            if one.values and self.reported.get(uid) is None and (uid in upsert or uid in self.there)
         }
         return Order(self._base, upsert, delete, values)
 
@@ -104,17 +104,17 @@ class Desk:
         for uid in order.delete:
             self.there.pop(uid, None)
         self.there.update(order.upsert)
-        before = (dict(self.told), dict(self.errors))
+        before = (dict(self.reported), dict(self.errors))
         if not result.get("unchanged"):
             self._take_status(result["status"], recovers=learns and not self.has_looked)
         self.has_looked = True
         self.seen = str(result.get("seen") or "")
         self._take_errors(result.get("errors") or {}, now_s)
-        uids = {*before[0], *self.told, *before[1], *self.errors}
+        uids = {*before[0], *self.reported, *before[1], *self.errors}
         return {
             uid
             for uid in uids
-            if (before[0].get(uid), before[1].get(uid)) != (self.told.get(uid), self.errors.get(uid))
+            if (before[0].get(uid), before[1].get(uid)) != (self.reported.get(uid), self.errors.get(uid))
         }
 
     def _take_status(self, status: Mapping[str, Any], *, recovers: bool) -> None:
@@ -122,9 +122,9 @@ class Desk:
         if recovers:
             for uid in status:
                 self.wanted.setdefault(uid, Wanted(None, {}))
-        self.told = {uid: told for uid, told in status.items() if uid in self.wanted}
-        for uid, told in self.told.items():
-            if told is not None:
+        self.reported = {uid: reported for uid, reported in status.items() if uid in self.wanted}
+        for uid, reported in self.reported.items():
+            if reported is not None:
                 self._refused.pop(uid, None)
 
     def _take_errors(self, errors: Mapping[str, Any], now_s: float) -> None:

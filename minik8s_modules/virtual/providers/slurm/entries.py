@@ -131,8 +131,8 @@ def _environment(container: JsonObject) -> dict[str, str]:
 
 
 def _resources(container: JsonObject, tasks: int) -> JsonObject:
-    told = container.get("resources") or {}
-    needs = {**(told.get("limits") or {}), **(told.get("requests") or {})}
+    declared = container.get("resources") or {}
+    needs = {**(declared.get("limits") or {}), **(declared.get("requests") or {})}
     if unknown := sorted(needs.keys() - _RESOURCES):
         raise InvalidInput(f"resources {unknown[0]}: a Slurm job may ask for cpu, memory and {GPU}")
     found: JsonObject = {}
@@ -186,14 +186,14 @@ def _volumes(pod: JsonObject, container: JsonObject, resources: Resources) -> tu
         where = f"volumeMounts {mount['name']}"
         path = _below(mount, where)
         volume = declared[mount["name"]]
-        if (told := volume.get("configMap")) is not None:
-            found = resources.config_map(objects.namespace(pod), told.get("name", ""))
+        if (source := volume.get("configMap")) is not None:
+            found = resources.config_map(objects.namespace(pod), source.get("name", ""))
             data = {**((found or {}).get("data") or {})}
             _refuse_binary(found, where)
-            sources.update(_placed(path, _chosen(data, told, found is None, where)))
-        elif (told := volume.get("secret")) is not None:
-            found = resources.secret(objects.namespace(pod), told.get("secretName", ""))
-            files.update(_placed(path, _chosen((found or {}).get("data") or {}, told, found is None, where)))
+            sources.update(_placed(path, _chosen(data, source, found is None, where)))
+        elif (source := volume.get("secret")) is not None:
+            found = resources.secret(objects.namespace(pod), source.get("secretName", ""))
+            files.update(_placed(path, _chosen((found or {}).get("data") or {}, source, found is None, where)))
         elif volume.get("emptyDir") is not None:
             files[f"{path}/.keep"] = base64.b64encode(b"").decode()
         else:
@@ -218,16 +218,16 @@ def _refuse_binary(config_map: JsonObject | None, where: str) -> None:
         raise InvalidInput(f"{where}: binaryData of a ConfigMap is not known to this provider; use a Secret")
 
 
-def _chosen(data: Mapping[str, str], told: JsonObject, missing: bool, where: str) -> dict[str, str]:  # noqa: FBT001
-    if missing and not told.get("optional"):
+def _chosen(data: Mapping[str, str], source: JsonObject, missing: bool, where: str) -> dict[str, str]:  # noqa: FBT001
+    if missing and not source.get("optional"):
         # no InvalidInput: it may come
-        raise LookupError(f"{where}: {told.get('name') or told.get('secretName')} does not exist")
-    if not told.get("items"):
+        raise LookupError(f"{where}: {source.get('name') or source.get('secretName')} does not exist")
+    if not source.get("items"):
         return dict(data)
-    absent = [item["key"] for item in told["items"] if item["key"] not in data]
-    if absent and not told.get("optional"):
-        raise LookupError(f"{where}: {told.get('name') or told.get('secretName')} has no key {absent[0]}")
-    return {item["path"]: data[item["key"]] for item in told["items"] if item["key"] in data}
+    absent = [item["key"] for item in source["items"] if item["key"] not in data]
+    if absent and not source.get("optional"):
+        raise LookupError(f"{where}: {source.get('name') or source.get('secretName')} has no key {absent[0]}")
+    return {item["path"]: data[item["key"]] for item in source["items"] if item["key"] in data}
 
 
 def _placed(path: str, files: Mapping[str, str]) -> dict[str, str]:

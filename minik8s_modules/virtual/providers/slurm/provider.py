@@ -316,14 +316,14 @@ class SlurmProvider(Provider):
         self._folder = str(result.get("state_dir") or self._folder)
         changed = self._desk.answer(order, result, self._clock.monotonic())
         for uid in self._desk.wanted.keys() - self._pods.keys():
-            told = self._desk.told.get(uid) or {}
-            self._pods[uid] = statuses.stub(uid, str(told.get("name") or ""))
+            reported = self._desk.reported.get(uid) or {}
+            self._pods[uid] = statuses.stub(uid, str(reported.get("name") or ""))
         self._take_partition(result.get("partition"))
         return [uid for uid in changed if uid in self._pods and self._renew(uid)]
 
     def _renew(self, uid: str) -> bool:
         pod = self._pods[uid]
-        status = statuses.pod_status(pod, self._desk.told.get(uid), self._desk.errors.get(uid), self._now())
+        status = statuses.pod_status(pod, self._desk.reported.get(uid), self._desk.errors.get(uid), self._now())
         differs = bool(status != objects.status(pod))
         pod["status"] = status
         return differs

@@ -50,22 +50,22 @@ _SAYS = {
 }
 
 
-def pod_status(pod: JsonObject, told: Mapping[str, Any] | None, error: tuple[str, str] | None, now: str) -> JsonObject:
-    """Return the status of ``pod``, of whose job the module says ``told``, or that it cannot be submitted."""
+def pod_status(pod: JsonObject, job: Mapping[str, Any] | None, error: tuple[str, str] | None, now: str) -> JsonObject:
+    """Return the status of ``pod``, of whose job the module says ``job``, or that it cannot be submitted."""
     before = objects.status(pod)
     base = {"hostIP": before.get("hostIP"), "startTime": before.get("startTime") or now}
     base = {name: value for name, value in base.items() if value}
-    if told is None:
+    if job is None:
         reason, message = error or ("Submitting", "the job has not been submitted yet")
         return _live(pod, base, "Pending", {"waiting": {"reason": reason, "message": message}}, now)
-    state, number = str(told["state"]), told.get("id", "")
-    if "code" in told:
-        return _ended(pod, base, told, now)
+    state, number = str(job["state"]), job.get("id", "")
+    if "code" in job:
+        return _ended(pod, base, job, now)
     if state in _WAITING:
-        reason = _camel(str(told.get("reason") or "")) or "Queued"
-        message = f"job {number} is {state} in Slurm: {told.get('reason') or 'no reason given'}"
+        reason = _camel(str(job.get("reason") or "")) or "Queued"
+        message = f"job {number} is {state} in Slurm: {job.get('reason') or 'no reason given'}"
         return _live(pod, base, "Pending", {"waiting": {"reason": reason, "message": message}}, now)
-    running = {"running": {"startedAt": told.get("started") or now}}
+    running = {"running": {"startedAt": job.get("started") or now}}
     return _live(pod, base, "Running", running, now, runs=state in {"RUNNING", "COMPLETING"})
 
 
@@ -90,18 +90,18 @@ def _live(
     return {**base, "phase": phase, "conditions": conditions, "containerStatuses": [_container(pod, container)]}
 
 
-def _ended(pod: JsonObject, base: JsonObject, told: Mapping[str, Any], now: str) -> JsonObject:
-    state = str(told["state"])
-    code, signal = exit_code(told)
+def _ended(pod: JsonObject, base: JsonObject, job: Mapping[str, Any], now: str) -> JsonObject:
+    state = str(job["state"])
+    code, signal = exit_code(job)
     good = state == "COMPLETED" and code == 0
     ended = Ended("", "Completed", 0) if good else ENDS.get(state, Ended("", "Error", 1))
-    words = told.get("message") or ("" if good else told.get("tail") if _wants_tail(pod) else "") or ""
+    words = job.get("message") or ("" if good else job.get("tail") if _wants_tail(pod) else "") or ""
     terminated = {
         "exitCode": code if good else code or ended.code,
         **({"signal": signal} if signal else {}),
         "reason": ended.container,
-        "startedAt": told.get("started") or base.get("startTime") or now,
-        "finishedAt": told.get("ended") or now,
+        "startedAt": job.get("started") or base.get("startTime") or now,
+        "finishedAt": job.get("ended") or now,
         **({"message": words} if words else {}),
     }
     conditions = [
@@ -111,7 +111,7 @@ def _ended(pod: JsonObject, base: JsonObject, told: Mapping[str, Any], now: str)
             for kind in ("Initialized", "ContainersReady", "Ready")
         ),
     ]
-    says = f"job {told.get('id') or 'unknown'}: {_SAYS.get(state, state)}" if not good else ""
+    says = f"job {job.get('id') or 'unknown'}: {_SAYS.get(state, state)}" if not good else ""
     container = {"ready": False, "started": False, "state": {"terminated": terminated}}
     return {
         **base,
@@ -128,17 +128,17 @@ def _wants_tail(pod: JsonObject) -> bool:
     return bool(containers) and containers[0].get("terminationMessagePolicy") == "FallbackToLogsOnError"
 
 
-def exit_code(told: Mapping[str, Any]) -> tuple[int, int]:
+def exit_code(job: Mapping[str, Any]) -> tuple[int, int]:
     """Return the program's exit code and the signal that ended it; a signal counts as 128 more, as in a shell."""
-    code, _, signal = str(told.get("code") or "").partition(":")
+    code, _, signal = str(job.get("code") or "").partition(":")
     numbers = (int(code) if code.isdecimal() else 0, int(signal) if signal.isdecimal() else 0)
     return (128 + numbers[1] if numbers[1] else numbers[0]), numbers[1]
 
 
-def _container(pod: JsonObject, told: JsonObject) -> JsonObject:
+def _container(pod: JsonObject, changes: JsonObject) -> JsonObject:
     container = (objects.containers(pod) or [{}])[0]
     base = {"name": container.get("name", "job"), "image": container.get("image", ""), "imageID": "", "restartCount": 0}
-    return {**base, **told}
+    return {**base, **changes}
 
 
 def _condition(pod: JsonObject, kind: str, now: str, reason: str = "", message: str = "", *, holds: bool) -> JsonObject:
@@ -202,10 +202,10 @@ def _readiness(partition: Mapping[str, Any] | None) -> tuple[bool, tuple[str, st
     name, states = partition["name"], partition.get("states") or {}
     if not partition["nodes"]:
         return False, ("NoSuchPartition", f"Slurm has no partition {name}, or it has no nodes")
-    told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
+    counted = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
     if not partition["up"]:
-        return True, ("PartitionDown", f"partition {name} starts no jobs (its nodes: {told}); jobs wait")
-    return True, ("PartitionUp", f"partition {name}: {told}")
+        return True, ("PartitionDown", f"partition {name} starts no jobs (its nodes: {counted}); jobs wait")
+    return True, ("PartitionUp", f"partition {name}: {counted}")
 
 
 def _amounts(partition: Mapping[str, Any], pods: int, often: int) -> JsonObject:

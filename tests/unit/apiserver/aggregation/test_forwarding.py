@@ -76,7 +76,7 @@ def test_a_body_is_charged_from_its_handing_over_until_it_is_sent(room: Room, mo
     exchange.body.drop()
     assert room.charges == [5, -5]
     codes: list[int] = []
-    response.told = codes.append
+    response.on_end = codes.append
     exchange.outcome.begun(201)
     exchange.outcome.tell()
     assert codes == [201]
@@ -89,7 +89,7 @@ def test_what_could_not_be_handed_over_is_told_too(room: Room, monkeypatch: pyte
     monkeypatch.setattr(forwarding, "take_socket", gone)
     response, request = answer(room, "POST", b"12345")
     codes: list[int] = []
-    response.told = codes.append
+    response.on_end = codes.append
     with pytest.raises(OSError, match="gone"):
         response(request.environ, lambda *_: None)
     assert (codes, room.charges) == ([0], [])

@@ -10,7 +10,7 @@ import pytest
 from minik8s_modules.api.errors import ServiceUnavailable
 from minik8s_modules.apiserver.nodes import kubelets as kubelets_module
 from minik8s_modules.apiserver.nodes.kubelet_usage import of_kubelets, usage_of
-from minik8s_modules.apiserver.nodes.kubelets import Kubelet, Told
+from minik8s_modules.apiserver.nodes.kubelets import Kubelet, KubeletAnswer
 
 AT = "2026-01-01T00:00:10Z"
 
@@ -83,11 +83,11 @@ class _Kubelets:
 def test_only_nodes_that_are_ready_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     kubelets: Any = _Kubelets()
 
-    def told(_kubelets: object, kubelet: Kubelet, _path: str) -> Told:
+    def get(_kubelets: object, kubelet: Kubelet, _path: str) -> KubeletAnswer:
         kubelets.asked.append(kubelet.node)
-        return Told("application/json", orjson.dumps(SUMMARY))
+        return KubeletAnswer("application/json", orjson.dumps(SUMMARY))
 
-    monkeypatch.setattr(kubelets_module, "told", told)
+    monkeypatch.setattr(kubelets_module, "get", get)
     cache: Any = _Cache()
     assert of_kubelets(cache, kubelets).keys() == {"far"}
     assert kubelets.asked == ["far"]

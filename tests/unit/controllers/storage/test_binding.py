@@ -132,7 +132,7 @@ def test_claims_get_volumes(path: Path):
         assert objects.annotations(claimed) == marks
     leaving = [objects.name(each) for each in world.all(PERSISTENT_VOLUME) if objects.is_deleting(each)]
     assert leaving == case.told.get("deleting", [])
-    told = [f"{each.type} {each.reason}: {each.message}" for each in world.told]
+    told = [f"{each.type} {each.reason}: {each.message}" for each in world.events]
     assert list(dict.fromkeys(told)) == case.told.get("told", [])
     for kind, _ in DECIDERS:
         for obj in world.all(kind):

@@ -41,7 +41,7 @@ def answer(
     wanted = full(dict.fromkeys([KEY, *keys], WANTED))
     subjects = Subjects("n1", {UID: pod()}, lambda _: ())
     found = drift_of("n1", outcome, {"containers": wanted}, basis, subjects)
-    assert found.told == ()
+    assert found.notes == ()
     assert found.plan is not None
     return found.plan
 
@@ -98,4 +98,4 @@ def test_a_node_that_fails_to_answer_is_told():
     basis = Basis(NODE, (), {}, {}, {}, frozenset(), busy=False)
     found = drift_of("n1", outcome, {}, basis, Subjects("n1", {}, lambda _: ()))
     assert found.plan is None
-    assert [note.text for note in found.told] == ["node n1: no route"]
+    assert [note.text for note in found.notes] == ["node n1: no route"]

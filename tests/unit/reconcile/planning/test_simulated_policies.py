@@ -8,7 +8,7 @@ from typing import Any
 from minik8s_modules.api.network.network_policies import parse_policy, pod_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.network.policies import PolicyBook
-from minik8s_modules.reconcile.planning.simulated_policies import PAIRS_TOLD, ImaginedPolicies, World
+from minik8s_modules.reconcile.planning.simulated_policies import MOST_PAIRS, ImaginedPolicies, World
 from minik8s_modules.reconcile.values.values import Settings
 from tests.support.policies import SPACES, pods
 
@@ -62,7 +62,7 @@ def test_of_many_pairs_some_are_told_and_the_others_counted():
         one["metadata"]["name"], one["status"]["podIP"] = f"p{number}", f"10.32.1.{number + 1}"
         many.append(one)
     found = told(world([], many), world([policy()], many))
-    assert len(found) == PAIRS_TOLD + 1
+    assert len(found) == MOST_PAIRS + 1
     assert found[-1].endswith("more pairs of Pods would change")
 
 

@@ -56,7 +56,7 @@ def test_pods_that_come_to_a_place_in_the_queue_are_counted_by_event():
     clock, registry = FakeClock(), Registry()
     counts, wakes = Counts(registry), [Wake(Event("Node", "Add"))]
     queue = SchedulingQueue(
-        clock, lambda one, other: one.since < other.since, lambda _: "", lambda *_: wakes, told=counts.queued
+        clock, lambda one, other: one.since < other.since, lambda _: "", lambda *_: wakes, on_place=counts.queued
     )
     queue.add(PodInfo.of(pod("p")))
     entry = queue.pop(0)
