@@ -30,7 +30,7 @@ from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.http.write import Write
 from minik8s_modules.apiserver.webhooks import calls
 from minik8s_modules.apiserver.webhooks.calls import Looking, Outcome
-from minik8s_modules.apiserver.webhooks.reviews import Asked
+from minik8s_modules.apiserver.webhooks.reviews import ReviewedWrite
 from minik8s_modules.apiserver.webhooks.rules import Match, Operation
 from minik8s_modules.base.clock import parse_rfc3339
 
@@ -51,7 +51,9 @@ def concerned(backend: Backend, target: Target, operation: str, options: Options
     cache, kinds, meant = backend.cache, backend.kinds.registry, _OPERATIONS[operation]
     if backend.policies.some(cache):
         place = (target.kind, target.subresource, meant, target.namespace, target.name)
-        if backend.policies.concerned(cache, Asked(*place, {}, dry_run=False, options=None, shown=target.kind), kinds):
+        if backend.policies.concerned(
+            cache, ReviewedWrite(*place, {}, dry_run=False, options=None, shown=target.kind), kinds
+        ):
             return True
     asked = (cache, target.kind, target.subresource, meant, kinds)
     return any(backend.webhooks.matching(type_, *asked) for type_ in ("admit", "validating"))
@@ -194,11 +196,11 @@ def _matches(type_: calls.Type, write: Write) -> tuple[Match, ...]:
     return backend.webhooks.matching(type_, backend.cache, kind, subresource, operation, backend.kinds.registry)
 
 
-def _asked(write: Write) -> Asked:
+def _asked(write: Write) -> ReviewedWrite:
     target = write.target
     called = target.name or name(write.obj or {})
     deletion, operation = write.options.deletion, _OPERATIONS[write.operation]
-    return Asked(
+    return ReviewedWrite(
         kind=target.kind,
         subresource=target.subresource,
         operation=operation,

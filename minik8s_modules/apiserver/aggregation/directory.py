@@ -23,7 +23,7 @@ _PARTS = 4
 _LONG = frozenset({"proxy", "exec", "attach", "portforward", "log"})
 
 
-class Asked(NamedTuple):
+class ForwardedRequest(NamedTuple):
     """A request to an extension: who answers it, what it is about, and whether its answer may take any time."""
 
     remote: Remote
@@ -86,7 +86,7 @@ class Directory:
         found = self.of(path)
         return found is not None and path.rstrip("/") != found.path
 
-    def asked(self, method: str, path: str, *, watch: bool) -> Asked | None:
+    def asked(self, method: str, path: str, *, watch: bool) -> ForwardedRequest | None:
         """Return what a request asks of somebody else, None where this server answers it.
 
         Raises:
@@ -105,7 +105,7 @@ class Directory:
             verb = "watch"
         elif not target.name:
             verb = _OF_ALL.get(verb, verb)
-        return Asked(found, target, verb, verb == "watch" or target.subresource in _LONG)
+        return ForwardedRequest(found, target, verb, verb == "watch" or target.subresource in _LONG)
 
 
 def _target(found: Remote, parts: list[str]) -> Target:

@@ -222,7 +222,7 @@ def get(kubelets: Kubelets | None, kubelet: Kubelet, path: str) -> KubeletAnswer
     Raises:
         ServiceUnavailable: it does not answer, or refuses.
     """
-    connection = connected(kubelets, kubelet, request_bytes("GET", kubelet, Wanted(path)))
+    connection = connected(kubelets, kubelet, request_bytes("GET", kubelet, KubeletPath(path)))
     try:
         answer = http.client.HTTPResponse(TimedAnswer(connection))  # type: ignore[arg-type]  # it asks for no more of it
         answer.begin()
@@ -243,36 +243,36 @@ LOG_OPTIONS = ("follow", "previous", "timestamps", "sinceSeconds", "sinceTime", 
 _COMMAND = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 
 
-class Wanted(NamedTuple):
+class KubeletPath(NamedTuple):
     """A request to a kubelet: path and parameters."""
 
     path: str
     query: tuple[tuple[str, str], ...] = ()
 
 
-def log_wanted(pod: JsonObject, container: str, options: Mapping[str, str]) -> Wanted:
+def log_wanted(pod: JsonObject, container: str, options: Mapping[str, str]) -> KubeletPath:
     """Return what to ask for a log; ``options`` are PodLogOptions, checked."""
     query = tuple((name, options[name]) for name in LOG_OPTIONS if options.get(name))
-    return Wanted(_path("containerLogs", pod, container), query)
+    return KubeletPath(_path("containerLogs", pod, container), query)
 
 
-def command_wanted(pod: JsonObject, what: str, container: str, options: tuple[tuple[str, str], ...]) -> Wanted:
+def command_wanted(pod: JsonObject, what: str, container: str, options: tuple[tuple[str, str], ...]) -> KubeletPath:
     """Return what to ask for exec or attach; ``options`` are those for a gateway (pod_streams.py)."""
     query = [(_COMMAND[name], "1") for name, value in options if name in _COMMAND and value == "true"]
     query += [each for each in options if each[0] == "command"]
-    return Wanted(_path(what, pod, container), tuple(query))
+    return KubeletPath(_path(what, pod, container), tuple(query))
 
 
-def forward_wanted(pod: JsonObject, options: tuple[tuple[str, str], ...]) -> Wanted:
+def forward_wanted(pod: JsonObject, options: tuple[tuple[str, str], ...]) -> KubeletPath:
     """Return what to ask for a port-forward; ``options`` as for a command."""
-    return Wanted(_path("portForward", pod), tuple(("port", value) for name, value in options if name == "ports"))
+    return KubeletPath(_path("portForward", pod), tuple(("port", value) for name, value in options if name == "ports"))
 
 
 def _path(what: str, pod: JsonObject, *more: str) -> str:
     return "/" + "/".join([what, *(quote(each, safe="") for each in (*objects.key(pod), *more))])
 
 
-def request_bytes(method: str, kubelet: Kubelet, wanted: Wanted, headers: Headers | None = None) -> bytes:
+def request_bytes(method: str, kubelet: Kubelet, wanted: KubeletPath, headers: Headers | None = None) -> bytes:
     """Return the request; of the client's headers only those of the two upgrade protocols go along."""
     target = f"{wanted.path}?{urlencode(wanted.query)}" if wanted.query else wanted.path
     lines = [f"{method} {target} HTTP/1.1", f"Host: {kubelet.node}", "User-Agent: minik8s-apiserver"]

@@ -24,7 +24,7 @@ from minik8s_modules.apiserver.intake.answer_heads import AnswerHead
 from minik8s_modules.apiserver.intake.limits import Holder
 from minik8s_modules.apiserver.nodes import gateways, kubelets, pod_streams, proxying
 from minik8s_modules.apiserver.nodes.gateways import Gateways
-from minik8s_modules.apiserver.nodes.kubelets import Kubelet, Kubelets, Wanted
+from minik8s_modules.apiserver.nodes.kubelets import Kubelet, KubeletPath, Kubelets
 from minik8s_modules.apiserver.nodes.pod_streams import Arguments, PodStream
 from minik8s_modules.apiserver.nodes.proxying import Name, Place
 from minik8s_modules.apiserver.nodes.tunnels import Tunnels
@@ -110,7 +110,7 @@ def _kubelet(streams: Streams, backend: Backend, node: str) -> Kubelet | None:
     return streams.kubelets.of(backend.cache, node) if streams.kubelets is not None and node else None
 
 
-def _by_kubelet(streams: Streams, kubelet: Kubelet, asked: Wanted, request: Request) -> socket.socket:
+def _by_kubelet(streams: Streams, kubelet: Kubelet, asked: KubeletPath, request: Request) -> socket.socket:
     head = kubelets.request_bytes(request.method, kubelet, asked, request.headers)
     return kubelets.connected(streams.kubelets, kubelet, head)
 

@@ -22,7 +22,7 @@ from minik8s_modules.apiserver.policies.evaluating import Denial, PolicyVerdict,
 from minik8s_modules.apiserver.policies.params import Misconfigured, params_of
 from minik8s_modules.apiserver.webhooks.calls import Looking, namespace_labels
 from minik8s_modules.apiserver.webhooks.conditions import authorizer_of
-from minik8s_modules.apiserver.webhooks.reviews import Asked, request_of
+from minik8s_modules.apiserver.webhooks.reviews import ReviewedWrite, request_of
 from minik8s_modules.base.metrics import Registry as Metrics
 from minik8s_modules.store.cache import WatchCache
 
@@ -75,7 +75,7 @@ class Policies:
         self._seconds = families.histogram(f"{prefix}_duration_seconds", "Time that a policy took.", labels)
         self._made: tuple[WatchCache | None, tuple[int, ...], tuple[Policy, ...]] = (None, (), ())
 
-    def concerned(self, cache: WatchCache, asked: Asked, kinds: Registry) -> list[Concerned]:
+    def concerned(self, cache: WatchCache, asked: ReviewedWrite, kinds: Registry) -> list[Concerned]:
         """Return the policies whose rules speak of a request."""
         found = self._compiled(cache)
         return list(concerned(found, asked, kinds)) if found else []

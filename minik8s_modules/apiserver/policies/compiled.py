@@ -13,7 +13,7 @@ from minik8s_modules.api.objects import JsonObject, name, spec
 from minik8s_modules.api.selectors import LabelSelector, from_label_selector
 from minik8s_modules.api.validation.extensions.expressions import PolicyNames
 from minik8s_modules.apiserver.webhooks.conditions import Condition, conditions_of
-from minik8s_modules.apiserver.webhooks.reviews import Asked
+from minik8s_modules.apiserver.webhooks.reviews import ReviewedWrite
 from minik8s_modules.apiserver.webhooks.rules import equivalents, exempt, fits
 from minik8s_modules.cel import CompileError, Program
 
@@ -44,13 +44,13 @@ class Constraints(NamedTuple):
     namespaces: LabelSelector
     objects: LabelSelector
 
-    def kind_meant(self, asked: Asked, kinds: Registry = KINDS) -> Kind | None:
+    def kind_meant(self, asked: ReviewedWrite, kinds: Registry = KINDS) -> Kind | None:
         """Return the kind by which the rules speak of a request, None where they do not."""
         if self._found(self.excluded, asked, kinds) is not None:
             return None
         return asked.kind if self.rules is None else self._found(self.rules, asked, kinds)
 
-    def _found(self, rules: tuple[JsonObject, ...], asked: Asked, kinds: Registry) -> Kind | None:
+    def _found(self, rules: tuple[JsonObject, ...], asked: ReviewedWrite, kinds: Registry) -> Kind | None:
         others: Iterable[Kind] = equivalents(asked.kind, kinds) if self.equivalent and rules else ()
         for kind in chain([asked.kind], others):
             if any(_fits(rule, kind, asked) for rule in rules):
@@ -67,7 +67,7 @@ class Constraints(NamedTuple):
         return self.objects.empty or any(map(self.objects.matches, labels))
 
 
-def _fits(rule: JsonObject, kind: Kind, asked: Asked) -> bool:
+def _fits(rule: JsonObject, kind: Kind, asked: ReviewedWrite) -> bool:
     names = rule.get("resourceNames")
     return fits(rule, kind, asked.subresource, asked.operation) and (not names or asked.name in names)
 
@@ -173,7 +173,7 @@ class Concerned(NamedTuple):
     kind: Kind
 
 
-def concerned(policies: Iterable[Policy], asked: Asked, kinds: Registry = KINDS) -> Iterator[Concerned]:
+def concerned(policies: Iterable[Policy], asked: ReviewedWrite, kinds: Registry = KINDS) -> Iterator[Concerned]:
     """Yield the policies whose rules speak of a request."""
     if not exempt(asked.kind):
         for policy in policies:

@@ -34,7 +34,7 @@ from minik8s_modules.apiserver.access.bootstrap_tokens import NOBODY, is_open
 from minik8s_modules.apiserver.access.impersonation import acting
 from minik8s_modules.apiserver.access.priority import LISTS, level_of
 from minik8s_modules.apiserver.aggregation import directory
-from minik8s_modules.apiserver.aggregation.directory import Asked
+from minik8s_modules.apiserver.aggregation.directory import ForwardedRequest
 from minik8s_modules.apiserver.aggregation.forwarding import Aggregation, Carried
 from minik8s_modules.apiserver.audit.auditing import ACTING, AUDIT_ID, BEGAN, ORIGINAL, TARGET, VERB, note_decision
 from minik8s_modules.apiserver.authorization.attributes import Attributes
@@ -156,7 +156,7 @@ class Answering:
         with services.priority.seat(level, user):
             return answer(verb, call)
 
-    def _elsewhere(self, request: Request, aggregation: Aggregation, asked: Asked) -> Response:
+    def _elsewhere(self, request: Request, aggregation: Aggregation, asked: ForwardedRequest) -> Response:
         """Have an extension answer, if the user may ask for that."""
         environ, wanted = request.environ, asked.target.attributes(asked.verb)
         environ[_LABELS], environ[VERB] = (asked.verb, asked.remote.name), asked.verb

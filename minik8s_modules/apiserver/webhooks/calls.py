@@ -30,7 +30,7 @@ from minik8s_modules.apiserver.webhooks import reviews
 from minik8s_modules.apiserver.webhooks.conditions import Uncertain, all_true, authorizer_of
 from minik8s_modules.apiserver.webhooks.figures import ConversionFigures, Figures
 from minik8s_modules.apiserver.webhooks.places import Client, Unreachable, addresses_of, context_of
-from minik8s_modules.apiserver.webhooks.reviews import Asked, BadAnswer, Verdict
+from minik8s_modules.apiserver.webhooks.reviews import BadAnswer, ReviewedWrite, Verdict
 from minik8s_modules.apiserver.webhooks.rules import Hook, Match, Operation, compiled, concerned, selected
 from minik8s_modules.apiserver.webhooks.transport import Place, Transport
 from minik8s_modules.apiserver.webhooks.troubles import FAILED, SLOW, SLOW_S, Troubles
@@ -85,7 +85,7 @@ class Outcome(NamedTuple):
 class Looking(NamedTuple):
     """What decides whether somebody is asked about a write: the write, its objects, who asks, and what is served."""
 
-    asked: Asked
+    asked: ReviewedWrite
     form: Form
     requester: Requester
     cache: WatchCache
@@ -149,7 +149,9 @@ class Webhooks:
         except Unreachable as error:
             raise Unreachable(f'Post "{client.shown}?{query}": {error}') from error
 
-    def ask(self, kind_of_hook: Type, match: Match, asked: Asked, form: Form, cache: WatchCache, place: str) -> Outcome:
+    def ask(
+        self, kind_of_hook: Type, match: Match, asked: ReviewedWrite, form: Form, cache: WatchCache, place: str
+    ) -> Outcome:
         """Return what one webhook says of a write.
 
         Args:
@@ -183,7 +185,9 @@ class Webhooks:
             self.troubles.note(hook, SLOW, f'webhook "{hook.name}" took {took_s:.1f} s, for which the write waited')
         return Outcome(verdict, {f"{hook.name}/{key}": text for key, text in verdict.annotations.items()})
 
-    def _verdict(self, kind_of_hook: Type, match: Match, asked: Asked, form: Form, cache: WatchCache) -> Verdict:
+    def _verdict(
+        self, kind_of_hook: Type, match: Match, asked: ReviewedWrite, form: Form, cache: WatchCache
+    ) -> Verdict:
         hook, uid = match.hook, random_uid()
         if asked.dry_run and not hook.quiet:
             raise BadRequest(f'admission webhook "{hook.name}" does not support dry run')
@@ -267,7 +271,7 @@ class _Seen:
         return took_s
 
 
-def namespace_labels(cache: WatchCache, asked: Asked, obj: JsonObject | None) -> Mapping[str, str] | None:
+def namespace_labels(cache: WatchCache, asked: ReviewedWrite, obj: JsonObject | None) -> Mapping[str, str] | None:
     """Return the labels that namespace selectors look at; None at the cluster scope.
 
     Raises:

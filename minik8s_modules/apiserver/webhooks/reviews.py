@@ -26,7 +26,7 @@ _MOST_ENTRIES = 100
 _LONGEST_TEXT = 4096
 
 
-class Asked(NamedTuple):
+class ReviewedWrite(NamedTuple):
     """A write as webhooks see it.
 
     Attributes:
@@ -74,14 +74,14 @@ def version_of(versions: tuple[str, ...]) -> str:
 
 
 def review(
-    asked: Asked, meant: Kind, version: str, uid: str, obj: JsonObject | None, old: JsonObject | None
+    asked: ReviewedWrite, meant: Kind, version: str, uid: str, obj: JsonObject | None, old: JsonObject | None
 ) -> JsonObject:
     """Return the AdmissionReview; ``meant`` is the kind by which the webhook's rule speaks of the resource."""
     request = {"uid": uid, **request_of(asked, meant), "object": obj, "oldObject": old}
     return {"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
 
 
-def request_of(asked: Asked, meant: Kind) -> JsonObject:
+def request_of(asked: ReviewedWrite, meant: Kind) -> JsonObject:
     """Return the AdmissionRequest without its objects, as expressions see it."""
     kind, requested = (meant, asked.kind) if asked.shown is asked.kind else (asked.shown, asked.shown)
     request: JsonObject = {

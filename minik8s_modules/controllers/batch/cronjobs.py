@@ -24,8 +24,8 @@ from minik8s_modules.controllers.core.steps import (
     Again,
     Create,
     Delete,
+    RecordEvent,
     Step,
-    Tell,
     Words,
     WriteStatus,
     controller_reference,
@@ -67,13 +67,13 @@ def decide_cron_job(cron_job: JsonObject, jobs: Sequence[JsonObject], now: datet
         schedule, zone = parse(str(objects.spec(cron_job).get("schedule"))), _zone(cron_job)
     except BadSchedule as error:
         # only what was stored before it was checked
-        warning = Tell(cron_job, "Warning", "UnparseableSchedule", f"unparseable schedule: {error}")
+        warning = RecordEvent(cron_job, "Warning", "UnparseableSchedule", f"unparseable schedule: {error}")
         return [*steps, warning, *_written(cron_job, status), *history]
     due = latest_due(cron_job, schedule, zone, now)
     if due.at is not None:
         begun = _begin(cron_job, jobs, due.at, zone, many=due.missed > _MANY)
         steps += begun
-        if not any(isinstance(step, Tell) and step.reason == "JobAlreadyActive" for step in begun):
+        if not any(isinstance(step, RecordEvent) and step.reason == "JobAlreadyActive" for step in begun):
             status = {**status, "lastScheduleTime": rfc3339(due.at)}
     return [*steps, *_written(cron_job, status), *history, *_wake_up(cron_job, schedule, zone, now, due)]
 
@@ -92,7 +92,7 @@ def _wake_up(cron_job: JsonObject, schedule: Schedule, zone: tzinfo, now: dateti
     if following is None:
         text = objects.spec(cron_job).get("schedule")
         message = f'schedule "{text}" never fires: there is no such time in the next five years'
-        return [Tell(cron_job, "Warning", "NeverFires", message)]
+        return [RecordEvent(cron_job, "Warning", "NeverFires", message)]
     return [Again((following - now).total_seconds())]
 
 
@@ -154,10 +154,10 @@ def _begin(cron_job: JsonObject, jobs: Sequence[JsonObject], at: datetime, zone:
     policy, active = objects.spec(cron_job).get("concurrencyPolicy"), _active(jobs)
     if active and policy == "Forbid":
         text = "Not starting job because prior execution is running and concurrency policy is Forbid"
-        return [Tell(cron_job, "Normal", "JobAlreadyActive", text)]
+        return [RecordEvent(cron_job, "Normal", "JobAlreadyActive", text)]
     if many:
         text = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
-        steps.append(Tell(cron_job, "Warning", "TooManyMissedTimes", text))
+        steps.append(RecordEvent(cron_job, "Warning", "TooManyMissedTimes", text))
     if policy == "Replace":
         steps += [Delete(JOB, job, DELETED, propagation="Background") for job in active]
     return [*steps, Create(JOB, new_job(cron_job, at, zone), CREATED)]
@@ -220,10 +220,10 @@ def _news(cron_job: JsonObject, jobs: Sequence[JsonObject]) -> list[Step]:
         job = by_uid.get(str(known.get("uid")))
         if job is None:
             text = f"Active job went missing: {known.get('name')}"
-            steps.append(Tell(cron_job, "Normal", "MissingJob", text))
+            steps.append(RecordEvent(cron_job, "Normal", "MissingJob", text))
         elif kind := _kind_of_end(job):
             text = f"Saw completed job: {objects.name(job)}, condition: {kind}"
-            steps.append(Tell(cron_job, "Normal", "SawCompletedJob", text))
+            steps.append(RecordEvent(cron_job, "Normal", "SawCompletedJob", text))
     return steps
 
 

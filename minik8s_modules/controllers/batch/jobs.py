@@ -31,8 +31,8 @@ from minik8s_modules.controllers.core.steps import (
     Again,
     Create,
     Delete,
+    RecordEvent,
     Step,
-    Tell,
     WriteStatus,
     pod_from_template,
 )
@@ -226,7 +226,7 @@ def _news(job: JsonObject, status: JsonObject) -> list[Step]:
     for each in status.get("conditions") or []:
         old = objects.condition(job, each["type"]) or {}
         if old.get("status") != each["status"] and (event := _event_of(each)) is not None:
-            found.append(Tell(job, *event))
+            found.append(RecordEvent(job, *event))
     return found
 
 

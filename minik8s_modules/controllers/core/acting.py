@@ -26,9 +26,9 @@ from minik8s_modules.controllers.core.steps import (
     Create,
     Delete,
     Patch,
+    RecordEvent,
     Release,
     Step,
-    Tell,
     WriteStatus,
     controller_reference,
     with_owner,
@@ -175,7 +175,7 @@ class Acting:
             case WriteStatus(kind, obj, status):
                 answer = self._client.update(kind, {**obj, "status": status}, subresource="status")
                 self._expectations.wrote(owner.key, kind, answer)
-            case Tell(obj, event_type, reason, message):
+            case RecordEvent(obj, event_type, reason, message):
                 self._context.recorder.event(obj, event_type, reason, message, component=owner.component)
             case Again():
                 pass

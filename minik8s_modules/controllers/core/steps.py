@@ -91,7 +91,7 @@ class WriteStatus(NamedTuple):
     status: JsonObject
 
 
-class Tell(NamedTuple):
+class RecordEvent(NamedTuple):
     """Record an Event on ``obj``."""
 
     obj: JsonObject
@@ -106,7 +106,7 @@ class Again(NamedTuple):
     after_s: float
 
 
-Step = Create | Delete | Adopt | Release | Patch | WriteStatus | Tell | Again
+Step = Create | Delete | Adopt | Release | Patch | WriteStatus | RecordEvent | Again
 
 
 def controller_reference(kind: Kind, owner: JsonObject) -> JsonObject:

@@ -9,7 +9,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.controllers.core.steps import Create, Delete, Patch, Step, Tell, WriteStatus
+from minik8s_modules.controllers.core.steps import Create, Delete, Patch, RecordEvent, Step, WriteStatus
 from minik8s_modules.runtime.controller import Context
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def take_all(context: Context, steps: Iterable[Step]) -> None:
                 _patch(context, kind, obj, body, subresource)
             case WriteStatus(kind, obj, status):
                 _write_status(context, kind, obj, status)
-            case Tell(obj, event_type, reason, message):
+            case RecordEvent(obj, event_type, reason, message):
                 context.recorder.event(obj, event_type, reason, message)
             case _:
                 raise TypeError(f"{type(step).__name__} needs an owner")

@@ -21,7 +21,7 @@ from minik8s_modules.api.nodes.pod_cidrs import ASSIGNED, QUARANTINED, claim_nam
 from minik8s_modules.api.nodes.virtual_nodes import TYPE, is_virtual
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import parse_rfc3339
-from minik8s_modules.controllers.core.steps import Again, Create, Delete, Step, Tell, WriteStatus
+from minik8s_modules.controllers.core.steps import Again, Create, Delete, RecordEvent, Step, WriteStatus
 from minik8s_modules.controllers.core.taking import take_all
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_NODE
@@ -71,7 +71,7 @@ def _of_a_node(node: JsonObject, found: NodeRanges) -> list[Step]:
     elif objects.spec(found.holder).get("nodeName") != name:
         other = objects.spec(found.holder).get("nodeName")
         text = f"its range {cidr} is claimed for node {other}: remove and add one of the two nodes"
-        steps.append(Tell(node, "Warning", "CIDRNotAvailable", text))
+        steps.append(RecordEvent(node, "Warning", "CIDRNotAvailable", text))
     for claim in found.claims:
         steps += _claimed(claim, cidr, name)
     return steps

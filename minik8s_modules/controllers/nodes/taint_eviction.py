@@ -21,7 +21,7 @@ from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.core import pods as podlib
 from minik8s_modules.controllers.core.acting import Acting, Owner
 from minik8s_modules.controllers.core.owning import without_condition
-from minik8s_modules.controllers.core.steps import Again, Delete, Patch, Step, Tell
+from minik8s_modules.controllers.core.steps import Again, Delete, Patch, RecordEvent, Step
 from minik8s_modules.controllers.nodes.taints import NO_EXECUTE
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.expectations import Expectations
@@ -53,7 +53,7 @@ def decide_eviction(
     if min(ends) > 0:
         return [Again(min(ends))]
     text = f"Marking for deletion Pod {objects.key(pod)}"
-    return [_marked(pod, now), Tell(pod, "Normal", "TaintManagerEviction", text), Delete(POD, pod)]
+    return [_marked(pod, now), RecordEvent(pod, "Normal", "TaintManagerEviction", text), Delete(POD, pod)]
 
 
 def no_execute(node: JsonObject) -> list[JsonObject]:

@@ -19,7 +19,7 @@ from minik8s_modules.api.kinds import NODE
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
-from minik8s_modules.controllers.core.steps import Again, Patch, Step, Tell
+from minik8s_modules.controllers.core.steps import Again, Patch, RecordEvent, Step
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
@@ -73,7 +73,7 @@ def _next(
         return [Again(PAUSE_S - last_taint_s)]
     node, wanted = min(free, key=lambda each: (_since(each[0]), objects.name(each[0])))
     text = f"Node {objects.name(node)} is tainted {wanted}:{NO_EXECUTE}; pods that do not tolerate it are evicted"
-    steps: list[Step] = [_patch(node, wanted, now), Tell(node, "Normal", "NodeTainted", text)]
+    steps: list[Step] = [_patch(node, wanted, now), RecordEvent(node, "Normal", "NodeTainted", text)]
     return steps if len(free) == 1 else [*steps, Again(PAUSE_S)]
 
 
@@ -147,7 +147,7 @@ class TaintController(Looping):
             match step:
                 case Patch(_, node, body):
                     self._patch(node, body)
-                case Tell(node, event_type, reason, message):
+                case RecordEvent(node, event_type, reason, message):
                     with self._lock:
                         self._tainted_at_s = clock.monotonic()
                     self._context.recorder.event(node, event_type, reason, message, component="node-controller")

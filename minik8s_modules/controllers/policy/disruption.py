@@ -27,7 +27,7 @@ from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.controllers.core import pods as podlib
 from minik8s_modules.controllers.core.owning import selector_of, with_condition
-from minik8s_modules.controllers.core.steps import Again, Patch, Step, Tell, WriteStatus
+from minik8s_modules.controllers.core.steps import Again, Patch, RecordEvent, Step, WriteStatus
 from minik8s_modules.controllers.core.workload import WorkloadController
 from minik8s_modules.controllers.workloads.rollouts import scaled
 from minik8s_modules.runtime.controller import Context, own_keys
@@ -74,7 +74,9 @@ def decide_budget(
     expected = expected_of(budget, pods, scales)
     disrupted, forgotten = disrupted_pods(budget, pods, now)
     steps: list[Step] = [
-        Tell(pod, "Warning", "NotDeleted", f"Pod was expected by PDB {objects.key(budget)} to be deleted but it wasn't")
+        RecordEvent(
+            pod, "Warning", "NotDeleted", f"Pod was expected by PDB {objects.key(budget)} to be deleted but it wasn't"
+        )
         for pod in forgotten
     ]
     steps += [patch for pod in forgotten for patch in _not_targeted(pod, now)]
@@ -96,13 +98,13 @@ def _not_targeted(pod: JsonObject, now: datetime) -> list[Step]:
     return [Patch(POD, pod, {"status": {"conditions": conditions}}, subresource="status")]
 
 
-def _events(budget: JsonObject, expected: Expected) -> Iterable[Tell]:
+def _events(budget: JsonObject, expected: Expected) -> Iterable[RecordEvent]:
     if expected.trouble:
         text = f"Failed to calculate the number of expected pods: {expected.trouble}"
-        yield Tell(budget, "Warning", "CalculateExpectedPodCountFailed", text)
+        yield RecordEvent(budget, "Warning", "CalculateExpectedPodCountFailed", text)
     elif expected.unmanaged and objects.status(budget).get("observedGeneration") != objects.generation(budget):
         selector = objects.spec(budget).get("selector")
-        yield Tell(budget, "Warning", "UnmanagedPods", _UNMANAGED.format(selector))
+        yield RecordEvent(budget, "Warning", "UnmanagedPods", _UNMANAGED.format(selector))
 
 
 def expected_of(budget: JsonObject, pods: Sequence[JsonObject], scales: Mapping[str, Scale | None]) -> Expected:

@@ -42,7 +42,7 @@ from minik8s_modules.controllers.storage.volumes import decide_volume
 from minik8s_modules.controllers.workloads.daemonsets import decide_daemon_set
 from minik8s_modules.controllers.workloads.deployments import decide_deployment
 from minik8s_modules.controllers.workloads.replicasets import decide_replica_set
-from minik8s_modules.controllers.workloads.rollingupdates import Seen, decide_rolling_update
+from minik8s_modules.controllers.workloads.rollingupdates import ObservedWorkload, decide_rolling_update
 from minik8s_modules.controllers.workloads.statefulsets import decide_stateful_set
 from minik8s_modules.runtime.informers import by_claim
 
@@ -114,7 +114,7 @@ def rolling_update_steps(world: World, update: JsonObject) -> list[Step]:
     acknowledged = {**update, "spec": spec, "status": {**objects.status(update), "acknowledged": [*pods]}}
     service = world.get(SERVICE, Key(space, spec["serviceRef"]))
     rivals = [each for each in world.all(ROLLING_UPDATE) if objects.namespace(each) == space]
-    return decide_rolling_update(acknowledged, Seen(service, pods, rivals), world.now)
+    return decide_rolling_update(acknowledged, ObservedWorkload(service, pods, rivals), world.now)
 
 
 def claim_steps(world: World, claim: JsonObject) -> list[Step]:

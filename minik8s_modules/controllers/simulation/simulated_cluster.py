@@ -27,9 +27,9 @@ from minik8s_modules.controllers.core.steps import (
     Create,
     Delete,
     Patch,
+    RecordEvent,
     Release,
     Step,
-    Tell,
     WriteStatus,
     controller_reference,
     with_owner,
@@ -81,7 +81,7 @@ class World:
         self.now = now
         self.turn = 1
         self.happened: list[Happened] = []
-        self.events: list[Tell] = []
+        self.events: list[RecordEvent] = []
         self.writes: Counter[Kind] = Counter()
         self.removed: set[str] = set()
         self._graceful = graceful
@@ -142,7 +142,7 @@ class World:
                 self._change(of, patch.merge_patch(self._latest(of, obj), body))
             case WriteStatus(of, obj, status):
                 self.put(of, {**self._latest(of, obj), "status": status})
-            case Tell():
+            case RecordEvent():
                 self.events.append(step)
             case Again():
                 pass
@@ -229,7 +229,7 @@ def unroll(world: World, deciders: Iterable[tuple[Kind, Decider]], live: Callabl
                 for step in steps:
                     world.take(kind, obj, step)
                 # what is only told, is told again as long as its cause is there
-                moved = moved or any(not isinstance(step, Tell) for step in steps)
+                moved = moved or any(not isinstance(step, RecordEvent) for step in steps)
         if not moved and not live(world):
             return True
     return False

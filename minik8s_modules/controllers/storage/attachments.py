@@ -34,7 +34,7 @@ from minik8s_modules.api.storage.attachments import (
     needs_attachment,
     node_name_of,
 )
-from minik8s_modules.controllers.core.steps import Again, Create, Delete, Patch, Step, Tell
+from minik8s_modules.controllers.core.steps import Again, Create, Delete, Patch, RecordEvent, Step
 from minik8s_modules.controllers.core.workload import WorkloadController
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.informers import BY_CLAIM, by_claim
@@ -83,7 +83,7 @@ def decide_attachments(volume: JsonObject, around: Attached) -> list[Step]:
             message = (
                 f'Multi-Attach error for volume "{objects.name(volume)}" Volume is already exclusively attached to '
             )
-            steps += [Tell(pod, "Warning", "FailedAttachVolume", message + _elsewhere(there)) for pod in pods]
+            steps += [RecordEvent(pod, "Warning", "FailedAttachVolume", message + _elsewhere(there)) for pod in pods]
             steps.append(Again(_LOOK_S))
         else:
             there[name] = made = _attachment(volume, name)

@@ -13,7 +13,7 @@ from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.storage import claims, matching
 from minik8s_modules.api.storage.attachments import driver_of
-from minik8s_modules.controllers.core.steps import Patch, Step, Tell
+from minik8s_modules.controllers.core.steps import Patch, RecordEvent, Step
 from minik8s_modules.controllers.storage import provisioning
 
 _NO_CLASS = "no persistent volumes available for this claim and no storage class is set"
@@ -88,7 +88,7 @@ def _any(claim: JsonObject, around: Around) -> list[Step]:
         return [*_chosen_anew(claim, around), *_pending(claim), *_waits_for_consumer(claim, around.pods)]
     if claims.class_of(claim):
         return [*_pending(claim), *_wants_one_made(claim, around)]
-    return [*_pending(claim), Tell(claim, "Normal", "FailedBinding", _NO_CLASS)]
+    return [*_pending(claim), RecordEvent(claim, "Normal", "FailedBinding", _NO_CLASS)]
 
 
 def _chosen_anew(claim: JsonObject, around: Around) -> list[Step]:
@@ -105,36 +105,36 @@ def _chosen_anew(claim: JsonObject, around: Around) -> list[Step]:
 def _waits_for_consumer(claim: JsonObject, pods: Sequence[JsonObject]) -> list[Step]:
     waiting = sorted(objects.name(pod) for pod in pods if not objects.spec(pod).get("nodeName"))
     if not waiting:
-        return [Tell(claim, "Normal", "WaitForFirstConsumer", _NO_CONSUMER)]
+        return [RecordEvent(claim, "Normal", "WaitForFirstConsumer", _NO_CONSUMER)]
     message = f"waiting for pod {','.join(waiting[:10])} to be scheduled"
-    return [Tell(claim, "Normal", "WaitForPodScheduled", message)]
+    return [RecordEvent(claim, "Normal", "WaitForPodScheduled", message)]
 
 
 def _wants_one_made(claim: JsonObject, around: Around) -> list[Step]:
     if around.storage_class is None:
         message = f'storageclass.storage.k8s.io "{claims.class_of(claim)}" not found'
-        return [Tell(claim, "Warning", "ProvisioningFailed", message)]
+        return [RecordEvent(claim, "Warning", "ProvisioningFailed", message)]
     provisioner = str(around.storage_class.get("provisioner") or "")
     if provisioner in provisioning.PROVISIONERS:
         there = around.node, around.namesake, around.machines, around.alone
         return provisioning.provision(claim, around.storage_class, *there)
     asked = {key: provisioner for key in claims.PROVISIONERS if objects.annotations(claim).get(key) != provisioner}
-    waits = Tell(claim, "Normal", "ExternalProvisioning", _EXTERNAL.format(provisioner))
+    waits = RecordEvent(claim, "Normal", "ExternalProvisioning", _EXTERNAL.format(provisioner))
     return [*([Patch(PERSISTENT_VOLUME_CLAIM, claim, {"metadata": {"annotations": asked}})] if asked else []), waits]
 
 
 def _of_its_choice(claim: JsonObject, volume: JsonObject | None) -> list[Step]:
     name = objects.spec(claim).get("volumeName")
     if volume is None:
-        return [*_pending(claim), Tell(claim, "Normal", "FailedBinding", f'volume "{name}" does not exist')]
+        return [*_pending(claim), RecordEvent(claim, "Normal", "FailedBinding", f'volume "{name}" does not exist')]
     if claims.is_held_by(volume, claim):
         return _bind(claim, volume)
     if claims.holder(volume) is not None:
         message = f'volume "{name}" already bound to a different claim.'
-        return [*_pending(claim), Tell(claim, "Warning", "FailedBinding", message)]
+        return [*_pending(claim), RecordEvent(claim, "Warning", "FailedBinding", message)]
     if why := matching.mismatch(volume, claim):
         message = f'Cannot bind to requested volume "{name}": {why}'
-        return [*_pending(claim), Tell(claim, "Warning", "VolumeMismatch", message)]
+        return [*_pending(claim), RecordEvent(claim, "Warning", "VolumeMismatch", message)]
     return _bind(claim, volume)
 
 
@@ -158,7 +158,7 @@ def _lost(claim: JsonObject, reason: str, message: str) -> list[Step]:
     body = {"status": gone}
     return [
         Patch(PERSISTENT_VOLUME_CLAIM, claim, body, subresource="status"),
-        Tell(claim, "Warning", reason, message),
+        RecordEvent(claim, "Warning", reason, message),
     ]
 
 
@@ -190,7 +190,7 @@ def _bind(claim: JsonObject, volume: JsonObject) -> list[Step]:
 def _grown(claim: JsonObject, volume: JsonObject) -> list[Step]:
     """Return what gives a claim the size that it asks for now; whether it may was asked when it was written."""
     body = {"spec": {"capacity": {"storage": claim["spec"]["resources"]["requests"]["storage"]}}}
-    event = Tell(claim, "Normal", "VolumeResizeSuccessful", "Resize volume succeeded")
+    event = RecordEvent(claim, "Normal", "VolumeResizeSuccessful", "Resize volume succeeded")
     return [Patch(PERSISTENT_VOLUME, volume, body), event]
 
 

@@ -12,7 +12,7 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME_CLAIM, POD
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.pods.pod_claims import claim_of, not_its_own
-from minik8s_modules.controllers.core.steps import Create, Step, Tell, Words, controller_reference
+from minik8s_modules.controllers.core.steps import Create, RecordEvent, Step, Words, controller_reference
 from minik8s_modules.controllers.core.workload import WorkloadController
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.informers import BY_CLAIM, by_claim
@@ -30,7 +30,7 @@ def decide_ephemeral(pod: JsonObject, claims: Mapping[str, JsonObject]) -> list[
         if claim is None:
             steps.append(_made(pod, volume))
         elif why := not_its_own(pod, claim):
-            steps.append(Tell(pod, "Warning", _REASON, f"ephemeral volume {volume['name']}: {why}"))
+            steps.append(RecordEvent(pod, "Warning", _REASON, f"ephemeral volume {volume['name']}: {why}"))
     return steps
 
 

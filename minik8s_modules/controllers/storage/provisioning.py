@@ -15,7 +15,7 @@ from minik8s_modules.api.defaulting import dialect
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.storage import claims
-from minik8s_modules.controllers.core.steps import Create, Step, Tell, Words
+from minik8s_modules.controllers.core.steps import Create, RecordEvent, Step, Words
 
 _HOSTNAME = "kubernetes.io/hostname"
 _FOLDERS = "/var/lib/minik8s-volumes"
@@ -132,7 +132,7 @@ def provision(
         place = PROVISIONERS[provisioner].place(_own_name(claim), storage_class, node, machines)
     except CannotProvision as why:
         message = f'failed to provision volume with StorageClass "{objects.name(storage_class)}": {why}'
-        return [Tell(claim, "Warning", "ProvisioningFailed", message)]
+        return [RecordEvent(claim, "Warning", "ProvisioningFailed", message)]
     declared = objects.spec(claim)
     spec = {
         "accessModes": declared.get("accessModes"),

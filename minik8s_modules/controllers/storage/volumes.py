@@ -12,7 +12,7 @@ from minik8s_modules.api.defaulting import dialect
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.storage import claims
-from minik8s_modules.controllers.core.steps import Delete, Patch, Step, Tell
+from minik8s_modules.controllers.core.steps import Delete, Patch, RecordEvent, Step
 from minik8s_modules.controllers.storage import provisioning
 
 _NO_RECYCLER = "No recycler plugin found for the volume!"
@@ -68,12 +68,12 @@ def _placed(volume: JsonObject, storage_class: JsonObject | None) -> list[Step]:
     """Return what gives a place to a volume that says none: only the original's may."""
     provisioner = str((storage_class or {}).get("provisioner") or "")
     if storage_class is None or provisioner not in provisioning.PROVISIONERS:
-        return [Tell(volume, "Normal", "FailedBinding", _NO_SOURCE)]
+        return [RecordEvent(volume, "Normal", "FailedBinding", _NO_SOURCE)]
     try:
         place = provisioning.PROVISIONERS[provisioner].place(objects.name(volume), storage_class, None)
     except provisioning.CannotProvision as why:
         message = f'failed to provision volume with StorageClass "{objects.name(storage_class)}": {why}'
-        return [Tell(volume, "Warning", "ProvisioningFailed", message)]
+        return [RecordEvent(volume, "Warning", "ProvisioningFailed", message)]
     meta = {"annotations": provisioning.marks(storage_class)}
     return [Patch(PERSISTENT_VOLUME, volume, {"metadata": meta, "spec": place})]
 
@@ -106,7 +106,7 @@ def _without_folder(volume: JsonObject, alone: str) -> list[Step]:
     """Return what lets a volume go that waits for its folder: once its node has deleted it, or is not to any more."""
     deletes = objects.spec(volume).get("persistentVolumeReclaimPolicy") == "Delete"
     if deletes and objects.status(volume).get("reason") != claims.FOLDER_DELETED:
-        return [Tell(volume, "Warning", "VolumeFailedDelete", _ALONE.format(alone))] if alone else []
+        return [RecordEvent(volume, "Warning", "VolumeFailedDelete", _ALONE.format(alone))] if alone else []
     left = [each for each in objects.finalizers(volume) if each != claims.VOLUME_FOLDER]
     return [Patch(PERSISTENT_VOLUME, volume, {"metadata": {"finalizers": left or None}})]
 
@@ -142,7 +142,7 @@ def _deleted(volume: JsonObject) -> list[Step]:
 
 def _failed(volume: JsonObject, reason: str, message: str) -> list[Step]:
     steps = _in_phase(volume, "Failed", reason, message)
-    return [*steps, Tell(volume, "Warning", reason, message)] if steps else []
+    return [*steps, RecordEvent(volume, "Warning", reason, message)] if steps else []
 
 
 def _superfluous(volume: JsonObject) -> list[Step]:

@@ -20,7 +20,7 @@ from minik8s_modules.controllers.batch.job_policies import ended_at
 from minik8s_modules.controllers.core import pods as podlib
 from minik8s_modules.controllers.core.acting import Failure, Owner
 from minik8s_modules.controllers.core.owning import claim, selector_of
-from minik8s_modules.controllers.core.steps import POD_DELETED, Again, Create, Delete, Step, Tell, WriteStatus
+from minik8s_modules.controllers.core.steps import POD_DELETED, Again, Create, Delete, RecordEvent, Step, WriteStatus
 from minik8s_modules.controllers.core.workload import WorkloadController
 from minik8s_modules.controllers.workloads import daemon_pods, history
 from minik8s_modules.controllers.workloads.rollouts import scaled
@@ -156,7 +156,7 @@ def _ended(this: _Round, pods: Sequence[JsonObject], steps: list[Step]) -> list[
         where = f"{objects.namespace(pod)}/{objects.name(pod)} on node {daemon_pods.node_of(pod)}"
         words = f"Found {what} daemon pod {where}, will try to {end} it"
         reason = f"{what.capitalize()}DaemonPod"
-        steps.append(Tell(this.daemon_set, "Warning" if failed else "Normal", reason, words))
+        steps.append(RecordEvent(this.daemon_set, "Warning" if failed else "Normal", reason, words))
         doomed.append(pod)
     return doomed
 

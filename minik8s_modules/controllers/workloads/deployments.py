@@ -25,8 +25,8 @@ from minik8s_modules.controllers.core.steps import (
     Create,
     Delete,
     Patch,
+    RecordEvent,
     Step,
-    Tell,
     Words,
     WriteStatus,
     controller_reference,
@@ -94,7 +94,7 @@ class _Round:
             body = {part: value for part, value in edit.items() if value and value != {"annotations": {}}}
             found.append(Patch(REPLICA_SET, by_name[name], body))
             if name in self.scaled:
-                found.append(Tell(self.deployment, "Normal", *self.scaled[name]))
+                found.append(RecordEvent(self.deployment, "Normal", *self.scaled[name]))
         return found
 
     def edited(self, replica_set: JsonObject) -> JsonObject:
@@ -206,7 +206,7 @@ def _create(this: _Round, size: int) -> None:
     this.steps.append(Create(REPLICA_SET, made, words))
     if size > 0:
         text = f"Scaled up replica set {name} from 0 to {size}"
-        this.steps.append(Tell(this.deployment, "Normal", SCALING, text))
+        this.steps.append(RecordEvent(this.deployment, "Normal", SCALING, text))
     if statuses.has_deadline(this.deployment):
         text = f'Created new replica set "{name}"'
         this.note = statuses.condition(statuses.PROGRESSING, "True", "NewReplicaSetCreated", text, this.now)

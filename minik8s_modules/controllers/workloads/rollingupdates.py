@@ -31,8 +31,8 @@ from minik8s_modules.controllers.core.steps import (
     Create,
     Delete,
     Patch,
+    RecordEvent,
     Step,
-    Tell,
     WriteStatus,
 )
 from minik8s_modules.controllers.core.workload import WorkloadController
@@ -49,7 +49,7 @@ _ENDS = {"Running": "Finished", "Paused": "Paused", "Aborted": "Aborted", "Undon
 _Why = tuple[str, str]
 
 
-class Seen(NamedTuple):
+class ObservedWorkload(NamedTuple):
     """What there is in the update's namespace."""
 
     service: JsonObject | None
@@ -58,7 +58,7 @@ class Seen(NamedTuple):
     """All its RollingUpdates."""
 
 
-def decide_rolling_update(update: JsonObject, seen: Seen, now: datetime) -> list[Step]:
+def decide_rolling_update(update: JsonObject, seen: ObservedWorkload, now: datetime) -> list[Step]:
     """Return the next steps of an update; none when it has come to where it is wanted."""
     if objects.is_deleting(update):
         return _leave(update, seen)
@@ -81,7 +81,7 @@ def _state(update: JsonObject) -> str:
 # --- before the first batch -----------------------------------------------------------------------
 
 
-def _begin(update: JsonObject, seen: Seen, now: datetime) -> list[Step]:
+def _begin(update: JsonObject, seen: ObservedWorkload, now: datetime) -> list[Step]:
     if _state(update) != "Running":
         return _written(update, {"phase": _state(update)}, (_state(update), "nothing was begun"), now, going=False)
     pods = service_pods(seen)
@@ -95,7 +95,7 @@ def _begin(update: JsonObject, seen: Seen, now: datetime) -> list[Step]:
     return _written(update, began, ("Started", f"{len(pods)} Pods are to be replaced"), now)
 
 
-def service_pods(seen: Seen) -> list[JsonObject]:
+def service_pods(seen: ObservedWorkload) -> list[JsonObject]:
     """Return the Pods that an update of the Service begins with: those that run and have an address, by name."""
     selector = from_map(objects.spec(seen.service or {}).get("selector") or {})
     return [
@@ -109,7 +109,7 @@ def service_pods(seen: Seen) -> list[JsonObject]:
     ]
 
 
-def _obstacle(update: JsonObject, seen: Seen, pods: Sequence[JsonObject]) -> _Why | None:
+def _obstacle(update: JsonObject, seen: ObservedWorkload, pods: Sequence[JsonObject]) -> _Why | None:
     """Return why the update cannot begin now."""
     declared = objects.spec(update)
     name, port = declared["serviceRef"], declared["port"]
@@ -139,7 +139,7 @@ def _kept_by_others(pod: JsonObject) -> _Why | None:
     return "PodsOwned", f"{message} as its own template says: change that one"
 
 
-def _rival(update: JsonObject, seen: Seen, pods: Sequence[JsonObject]) -> _Why | None:
+def _rival(update: JsonObject, seen: ObservedWorkload, pods: Sequence[JsonObject]) -> _Why | None:
     names = {objects.name(pod) for pod in pods}
     for other in seen.rivals:
         if objects.uid(other) != objects.uid(update) and is_at_work(other) and names & _records(other).keys():
@@ -180,7 +180,7 @@ def _made(update: JsonObject, record: JsonObject, *, new: bool) -> Create:
     return Create(POD, pod, POD_CREATED)
 
 
-def _leave(update: JsonObject, seen: Seen) -> list[Step]:
+def _leave(update: JsonObject, seen: ObservedWorkload) -> list[Step]:
     """Return what an update that is deleted still does: Pods it has deleted are made again, as they were."""
     if FINALIZER not in objects.finalizers(update):
         return []
@@ -200,7 +200,7 @@ def _leave(update: JsonObject, seen: Seen) -> list[Step]:
 class _Work:
     """One decision on an update that has begun."""
 
-    def __init__(self, update: JsonObject, seen: Seen, now: datetime) -> None:
+    def __init__(self, update: JsonObject, seen: ObservedWorkload, now: datetime) -> None:
         self._update, self._seen, self._now = update, seen, now
         self._spec, self._status = objects.spec(update), objects.status(update)
         self._state = _state(update)
@@ -256,7 +256,7 @@ class _Work:
         begun: JsonObject = {"phase": "Running", "batch": number, "acknowledged": []}
         begun["batchStartTime"] = rfc3339(self._now)
         why = ("WaitsForSidecars", f"sidecars are told to send no requests to {_list(batch)}")
-        self._steps.append(Tell(self._update, "Normal", "BatchStarted", f"Batch {number}: {_list(batch)}"))
+        self._steps.append(RecordEvent(self._update, "Normal", "BatchStarted", f"Batch {number}: {_list(batch)}"))
         return self._published(begun, why)
 
     def _room(self, left: Sequence[str]) -> list[str]:
@@ -342,7 +342,7 @@ def _written(update: JsonObject, changes: JsonObject, why: _Why, now: datetime, 
         return []
     steps: list[Step] = [WriteStatus(ROLLING_UPDATE, update, status)]
     if changes["phase"] != old.get("phase") and changes["phase"] != "Pending":
-        steps.append(Tell(update, "Normal", why[0], why[1]))
+        steps.append(RecordEvent(update, "Normal", why[0], why[1]))
     return steps
 
 
@@ -363,7 +363,9 @@ class RollingUpdateController(WorkloadController):
         space = objects.namespace(obj)
         service = self._services.get(space, objects.spec(obj)["serviceRef"])
         pods = {objects.name(pod): pod for pod in self._pods.by_index(BY_NAMESPACE, space)} if is_at_work(obj) else {}
-        return decide_rolling_update(obj, Seen(service, pods, self._updates(space)), self.context.clock.now())
+        return decide_rolling_update(
+            obj, ObservedWorkload(service, pods, self._updates(space)), self.context.clock.now()
+        )
 
     def _concerned(self, old: JsonObject | None, new: JsonObject | None) -> list[Key]:
         updates = self._updates(objects.namespace(new if new is not None else old or {}))

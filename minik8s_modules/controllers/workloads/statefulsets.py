@@ -19,7 +19,7 @@ from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.controllers.core import pods as podlib
 from minik8s_modules.controllers.core.acting import Failure, Owner
 from minik8s_modules.controllers.core.owning import claim, selector_of
-from minik8s_modules.controllers.core.steps import Again, Create, Delete, Patch, Step, Tell, Words, WriteStatus
+from minik8s_modules.controllers.core.steps import Again, Create, Delete, Patch, RecordEvent, Step, Words, WriteStatus
 from minik8s_modules.controllers.core.workload import WorkloadController
 from minik8s_modules.controllers.workloads import history, stateful_pods
 from minik8s_modules.controllers.workloads.daemonsets import collision
@@ -84,7 +84,7 @@ class _Round:
         """Return the deletion of a pod, and note what to tell of it."""
         name, owner = objects.name(pod), objects.name(self.stateful_set)
         text = f"delete Pod {name} in StatefulSet {owner} successful"
-        self.notes.append(Tell(self.stateful_set, "Normal", "SuccessfulDelete", text))
+        self.notes.append(RecordEvent(self.stateful_set, "Normal", "SuccessfulDelete", text))
         return Delete(POD, pod, Words("", "", "FailedDelete", f"delete Pod {name} in StatefulSet {owner} failed: "))
 
 
@@ -188,7 +188,7 @@ def _create(this: _Round, ordinal: int) -> list[Step]:
     messages = [f"create Claim {objects.name(each.obj)} Pod {name} in StatefulSet {owner} success"
             for each in claims if isinstance(each, Create)]  # fmt: skip
     messages.append(f"create Pod {name} in StatefulSet {owner} successful")
-    this.notes.extend(Tell(this.stateful_set, "Normal", "SuccessfulCreate", each) for each in messages)
+    this.notes.extend(RecordEvent(this.stateful_set, "Normal", "SuccessfulCreate", each) for each in messages)
     return [*claims, stateful_pods.new_pod(this.stateful_set, revision, ordinal)]
 
 
@@ -205,7 +205,7 @@ def _ended(this: _Round, pod: JsonObject) -> Step:
     failed = podlib.phase(pod) == "Failed"
     text = f"{where} is recreating {'failed' if failed else 'terminated'} Pod {objects.name(pod)}"
     reason = "RecreatingFailedPod" if failed else "RecreatingTerminatedPod"
-    this.notes.append(Tell(this.stateful_set, "Warning" if failed else "Normal", reason, text))
+    this.notes.append(RecordEvent(this.stateful_set, "Warning" if failed else "Normal", reason, text))
     return this.deletion(pod)
 
 

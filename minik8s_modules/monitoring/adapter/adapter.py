@@ -14,7 +14,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.monitoring.adapter import answers
 from minik8s_modules.monitoring.adapter.prometheus import Prometheus, PrometheusUnavailable
-from minik8s_modules.monitoring.adapter.questions import GROUP, Asked, asked, expression
+from minik8s_modules.monitoring.adapter.questions import GROUP, MetricQuery, asked, expression
 from minik8s_modules.runtime.informers import BY_NAMESPACE, Informers
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Adapter:
         given = [query.get(name, [""])[0] for name in ("labelSelector", "metricLabelSelector")]
         return self._values(parts[0], asked(parts[1:], *given))
 
-    def _values(self, version: str, question: Asked) -> JsonObject:
+    def _values(self, version: str, question: MetricQuery) -> JsonObject:
         names = self._named(question)
         samples = self._prometheus.query(expression(question, names)) if names else []
         if not samples:
@@ -64,7 +64,7 @@ class Adapter:
             raise NotFound.path(f"Prometheus has no metric {question.metric} of {whose} in {question.namespace!r}")
         return answers.values(version, question, samples)
 
-    def _named(self, question: Asked) -> list[str]:
+    def _named(self, question: MetricQuery) -> list[str]:
         """Return the names that are meant: of pods those that the selector matches."""
         if question.name != "*":
             return [question.name]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
-from minik8s_modules.monitoring.adapter.questions import GROUP, Asked
+from minik8s_modules.monitoring.adapter.questions import GROUP, MetricQuery
 
 VERSIONS = ("v1beta2", "v1beta1")
 _KINDS = {
@@ -38,13 +38,13 @@ class Sample(NamedTuple):
     value: float
 
 
-def values(version: str, question: Asked, samples: Sequence[Sample]) -> JsonObject:
+def values(version: str, question: MetricQuery, samples: Sequence[Sample]) -> JsonObject:
     """Return the MetricValueList; a value that is no number is left out."""
     items = [_value(version, question, each) for each in samples if abs(each.value) < float("inf")]
     return {"kind": "MetricValueList", "apiVersion": f"{GROUP}/{version}", "metadata": {}, "items": items}
 
 
-def _value(version: str, question: Asked, sample: Sample) -> JsonObject:
+def _value(version: str, question: MetricQuery, sample: Sample) -> JsonObject:
     api_version, kind = _KINDS[question.resource]
     name = sample.labels.get(question.label, "") if question.label else question.namespace
     space = {"namespace": question.namespace} if question.namespace and question.resource else {}

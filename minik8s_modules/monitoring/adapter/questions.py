@@ -35,7 +35,7 @@ _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
-class Asked(NamedTuple):
+class MetricQuery(NamedTuple):
     """A question. ``resource`` is "" for what a whole namespace has; ``name`` is ``*`` for all that are selected."""
 
     namespace: str
@@ -51,7 +51,7 @@ class Asked(NamedTuple):
         return LABELS[self.resource] if self.resource else ""
 
 
-def asked(parts: Sequence[str], selector: str, of_series: str) -> Asked:
+def asked(parts: Sequence[str], selector: str, of_series: str) -> MetricQuery:
     """Return what a path asks, split below ``/apis/custom.metrics.k8s.io/<version>``.
 
     Raises:
@@ -73,10 +73,10 @@ def asked(parts: Sequence[str], selector: str, of_series: str) -> Asked:
         raise NotFound.path(f"there are no metrics of {where[1]}: of {', '.join(LABELS)} there can be")
     if not _METRIC.fullmatch(metric):
         raise BadRequest(f"{metric[:200]!r} is no name of a metric of Prometheus")
-    return Asked(*where, metric, parse_label_selector(selector), parse_label_selector(of_series))
+    return MetricQuery(*where, metric, parse_label_selector(selector), parse_label_selector(of_series))
 
 
-def expression(question: Asked, names: Sequence[str]) -> str:
+def expression(question: MetricQuery, names: Sequence[str]) -> str:
     """Return the PromQL for the sum of each of the objects ``names``, as gauge or as rate of a counter.
 
     Raises:

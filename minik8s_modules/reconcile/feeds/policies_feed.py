@@ -27,7 +27,7 @@ SECTION = "policies"
 _BOUND = "spec.nodeName!="
 
 
-class Known(NamedTuple):
+class PolicyState(NamedTuple):
     """What is known of policies and of those whom they are about."""
 
     policies: tuple[Policy, ...] = ()
@@ -104,11 +104,11 @@ class PolicyFeed:
         found = (self.policy(Key(*key.split("/", 1))) for key in keys)
         return [one for one in found if one is not None]
 
-    def known(self) -> Known:
+    def known(self) -> PolicyState:
         """Return everything that policies are decided by, as things stand now."""
         with self._lock:
             self._take_notes()
-            return Known(tuple(self._book.policies()), dict(self._book.namespaces()), tuple(self._book.pods()))
+            return PolicyState(tuple(self._book.policies()), dict(self._book.namespaces()), tuple(self._book.pods()))
 
     def entries(self, node: JsonObject) -> Entries:
         """Return the section ``policies`` of a node, as things stand now."""

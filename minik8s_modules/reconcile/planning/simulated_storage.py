@@ -26,7 +26,7 @@ from minik8s_modules.api.kinds import (
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.storage import claims
 from minik8s_modules.base.clock import rfc3339
-from minik8s_modules.controllers.core.steps import Delete, Patch, Step, Tell
+from minik8s_modules.controllers.core.steps import Delete, Patch, RecordEvent, Step
 from minik8s_modules.controllers.simulation.deciders import STORAGE_DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World, placeholder_uid, unroll
 from minik8s_modules.scheduler.deciding.cycle import Decision
@@ -128,7 +128,7 @@ class StorageKeeper:
             if self._quiet.get(key) == seen:
                 return ()
             found = [*_garbage(world, kind, obj), *decide(world, obj)]
-            if all(isinstance(step, Tell) for step in found):
+            if all(isinstance(step, RecordEvent) for step in found):
                 self._quiet[key] = seen
             return found
 

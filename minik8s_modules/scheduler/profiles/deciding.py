@@ -22,7 +22,7 @@ from minik8s_modules.scheduler.framework.snapshot import Snapshot, Workload
 from minik8s_modules.scheduler.framework.storage import Storage
 from minik8s_modules.scheduler.profiles.building import bench
 from minik8s_modules.scheduler.profiles.configuration import policy_settings
-from minik8s_modules.scheduler.profiles.published import Known
+from minik8s_modules.scheduler.profiles.published import PublishedProfiles
 
 SPREAD_BY = (SERVICE, REPLICATION_CONTROLLER, REPLICA_SET, STATEFUL_SET)
 """The kinds by which pods are spread that say nothing themselves."""
@@ -42,8 +42,8 @@ class Profiles:
         api: reads for plugins that are not in tree.
     """
 
-    def __init__(self, known: Known | None = None, api: Any = None) -> None:
-        self._known: Known = known or {one.name: one for one in policy_settings().profiles}
+    def __init__(self, known: PublishedProfiles | None = None, api: Any = None) -> None:
+        self._known: PublishedProfiles = known or {one.name: one for one in policy_settings().profiles}
         self._api = None if api is None else _Reading(api)
         self._made: dict[str, tuple[Workbench, Profile]] = {}
         self._hanging: dict[str, str] = {}

@@ -27,7 +27,7 @@ from minik8s_modules.scheduler.profiles.located import Located
 ANNOTATION = "minik8s.io/scheduler-configuration"
 NAMESPACE = "kube-system"
 _FIRST = "minik8s-scheduler"
-Known = Mapping[str, ProfileSettings | str]
+PublishedProfiles = Mapping[str, ProfileSettings | str]
 """By scheduler name, its profile, or why it cannot be read."""
 
 

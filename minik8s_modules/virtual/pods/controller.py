@@ -33,8 +33,8 @@ from minik8s_modules.virtual.endings import is_over
 from minik8s_modules.virtual.errors import is_invalid_input, is_not_found
 from minik8s_modules.virtual.figures import Figures
 from minik8s_modules.virtual.pods.deciding import (
-    Known,
     PodKey,
+    ProviderRecord,
     Run,
     Step,
     completed_status,
@@ -98,7 +98,7 @@ class PodController:
         self._providers = dict(providers)
         self._resolve = resolve
         self._lock = threading.Lock()
-        self._known: dict[PodKey, Known] = {}
+        self._known: dict[PodKey, ProviderRecord] = {}
         self._reported: dict[PodKey, JsonObject] = {}
         self._stop = threading.Event()
         self._ready = threading.Event()
@@ -228,7 +228,7 @@ class PodController:
             self._delete_at_provider(key, present)
             raise Again(f"{key}: its predecessor {objects.uid(present)} is being deleted at the provider")
         refused = step is not Run.NOTHING and not self._sent_to(provider, step, pod, ready)
-        self._remember(key, Known(used=pod, refused=refused))
+        self._remember(key, ProviderRecord(used=pod, refused=refused))
 
     def _sent_to(self, provider: Provider, step: Run, pod: JsonObject, ready: JsonObject) -> bool:
         """Have the provider create or update ``ready``; return False where it says that this can never be."""
@@ -259,7 +259,7 @@ class PodController:
             self._delete_at_provider(key, present)
             log.info("%s was deleted at the provider: the API does not have it", key)
         with self._lock:
-            self._polling.forget(objects.uid(self._known.pop(key, Known()).used or {}))
+            self._polling.forget(objects.uid(self._known.pop(key, ProviderRecord()).used or {}))
 
     def _delete_at_provider(self, key: PodKey, pod: JsonObject, event_target: JsonObject | None = None) -> bool:
         """Delete ``pod``; return whether the provider knew it. ``event_target``: the API's object, for Events."""
@@ -354,11 +354,11 @@ class PodController:
         pod = self.informer.get(key.namespace, key.name)
         return pod if pod is not None and by_node(pod) == key.node else None
 
-    def _known_of(self, key: PodKey) -> Known:
+    def _known_of(self, key: PodKey) -> ProviderRecord:
         with self._lock:
-            return self._known.get(key, Known())
+            return self._known.get(key, ProviderRecord())
 
-    def _remember(self, key: PodKey, known: Known) -> None:
+    def _remember(self, key: PodKey, known: ProviderRecord) -> None:
         with self._lock:
             self._known[key] = known
 
@@ -366,7 +366,7 @@ class PodController:
         """Return the Pods of ``node`` that its provider was given: only these can be lost there."""
         pods = self.pods_of(node)
         with self._lock:
-            known = [self._known.get(_key(pod), Known()) for pod in pods]
+            known = [self._known.get(_key(pod), ProviderRecord()) for pod in pods]
             given = {objects.uid(each.used or {}) for each in known if not each.refused}
         return [pod for pod in pods if objects.uid(pod) in given]
 

@@ -29,7 +29,7 @@ class PodKey(NamedTuple):
         return f"{self.namespace}/{self.name} on {self.node}"
 
 
-class Known(NamedTuple):
+class ProviderRecord(NamedTuple):
     """What a controller remembers of a Pod: nothing that it could not find out again."""
 
     used: JsonObject | None = None
@@ -59,7 +59,7 @@ class Run(Enum):
     NOTHING = "nothing"
 
 
-def decide_pod(pod: JsonObject | None, known: Known) -> Step:
+def decide_pod(pod: JsonObject | None, known: ProviderRecord) -> Step:
     """Return what is done about ``pod``, None where the API has none of that name on the node."""
     if pod is None:
         return Step.FORGET

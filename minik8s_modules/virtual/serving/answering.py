@@ -25,7 +25,7 @@ from minik8s_modules.virtual.serving.bridging import End, Threads, bridge
 from minik8s_modules.virtual.serving.requests import KubeletRequest, log_options
 
 
-class Asked(NamedTuple):
+class RoutedRequest(NamedTuple):
     """A request with who answers it."""
 
     request: KubeletRequest
@@ -51,7 +51,7 @@ def status_of(error: BaseException) -> StatusError:
 # --- logs -------------------------------------------------------------------------------------------
 
 
-async def serve_log(client: Connection, asked: Asked) -> None:
+async def serve_log(client: Connection, asked: RoutedRequest) -> None:
     """Send a container's log. Raises StatusError before anything was written."""
     request = asked.request
     ours, end = await bridge()
@@ -126,7 +126,7 @@ def _close(chunks: Iterator[bytes]) -> None:
 # --- exec and attach --------------------------------------------------------------------------------
 
 
-async def serve_exec(client: Connection, asked: Asked) -> None:
+async def serve_exec(client: Connection, asked: RoutedRequest) -> None:
     """Run a command. Raises StatusError before the upgrade was answered."""
     command = asked.request.stream.options.get("command", [])
     if not command:
@@ -139,7 +139,7 @@ async def serve_exec(client: Connection, asked: Asked) -> None:
     await _converse(client, asked, run)
 
 
-async def serve_attach(client: Connection, asked: Asked) -> None:
+async def serve_attach(client: Connection, asked: RoutedRequest) -> None:
     """Join a container's own streams. Raises StatusError before the upgrade was answered."""
     request, provider = asked.request, asked.provider
 
@@ -158,7 +158,7 @@ class _Pipes(NamedTuple):
     streams: AttachIO
 
 
-async def _converse(client: Connection, asked: Asked, run: Callable[[AttachIO], int]) -> None:
+async def _converse(client: Connection, asked: RoutedRequest, run: Callable[[AttachIO], int]) -> None:
     channels = asked.request.stream.channels()
     console = await open_console(client, asked.request.stream, channels)
     pipes = await _pipes(channels, tty=asked.request.stream.flag("tty"))
@@ -232,7 +232,7 @@ def _ended(running: asyncio.Future[int]) -> dict[str, object]:
 # --- port-forward -----------------------------------------------------------------------------------
 
 
-async def serve_forward(client: Connection, asked: Asked) -> None:
+async def serve_forward(client: Connection, asked: RoutedRequest) -> None:
     """Forward connections until the client is gone. Raises StatusError before the upgrade was answered."""
     request = asked.request
 

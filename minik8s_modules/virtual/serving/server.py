@@ -30,7 +30,7 @@ from minik8s_modules.streams.listener import CALLER
 from minik8s_modules.streams.requests import HEAD_BYTES
 from minik8s_modules.virtual.provider import Provider
 from minik8s_modules.virtual.serving.answering import (
-    Asked,
+    RoutedRequest,
     serve_attach,
     serve_exec,
     serve_forward,
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 HEAD_S = 10.0
 STOP_S = 5.0
-_STREAMS: Mapping[str, Callable[[Connection, Asked], Awaitable[None]]] = {
+_STREAMS: Mapping[str, Callable[[Connection, RoutedRequest], Awaitable[None]]] = {
     "log": serve_log,
     "exec": serve_exec,
     "attach": serve_attach,
@@ -181,7 +181,7 @@ class KubeletServer:
         if handler is None:
             await self._tell(client, request)
             return
-        asked = Asked(request, self._provider_of(request), self._threads)
+        asked = RoutedRequest(request, self._provider_of(request), self._threads)
         work = asyncio.ensure_future(handler(client, asked))
         gone = asyncio.ensure_future(client.closed())
         try:

@@ -8,7 +8,7 @@ import pytest
 
 from minik8s_modules.module_utils.minik8s.core.section import Request, Scope, context_for
 from minik8s_modules.module_utils.minik8s.volumes.exported import clients
-from minik8s_modules.module_utils.minik8s.volumes.folders import Folders, Found
+from minik8s_modules.module_utils.minik8s.volumes.folders import Folders, ObservedFolder
 
 BLANK = "/srv/my\\040share\t10.0.0.1(rw)\n"
 TABLE = BLANK + "/srv/minik8s\t10.0.0.1(rw,sync,root_squash)\n/srv/minik8s\t10.0.0.2(rw)\n# /srv/none 10.0.0.1(rw)\n"
@@ -40,14 +40,14 @@ def test_a_plan_tells_whom_a_new_folder_is_exported_to(tmp_path: Path) -> None:
     whom = clients("/srv/minik8s/team", str(tmp_path / "etab"))
     assert whom == ["10.0.0.1", "10.0.0.2"]
     entry = {"root": "/srv/share", "name": "pvc-1", "owner": "u1", "state": "present", "exported": True}
-    found = Found("missing", aside=False, recorded=False, exported=tuple(whom))
+    found = ObservedFolder("missing", aside=False, recorded=False, exported=tuple(whom))
     plan = Folders().plan(context_for(Request("n1")), {"pvc-1": entry}, {"pvc-1": found}, Scope())
     assert plan.after == {"pvc-1": {"is": "directory", "exported to": "10.0.0.1 10.0.0.2"}}
 
 
 def test_a_folder_that_nobody_can_mount_is_made_and_told() -> None:
     entry = {"root": "/srv/share", "name": "pvc-1", "owner": "u1", "state": "present", "exported": True}
-    found = Found("missing", aside=False, recorded=False, exported=())
+    found = ObservedFolder("missing", aside=False, recorded=False, exported=())
     plan = Folders().plan(context_for(Request("n1")), {"pvc-1": entry}, {"pvc-1": found}, Scope())
     assert [step.action for step in plan.steps] == ["make"]
     assert plan.errors["pvc-1"].reason == "NotExported"

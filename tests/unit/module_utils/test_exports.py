@@ -11,7 +11,7 @@ from minik8s_modules.module_utils.minik8s.install.exports import (
     FILE,
     HEADER,
     Export,
-    Seen,
+    ObservedExports,
     Step,
     export_of,
     plan,
@@ -40,30 +40,30 @@ def test_the_kernels_table_is_read() -> None:
     [
         (
             [SHOP],
-            Seen("", frozenset({OTHERS}), frozenset({"/srv/shop"})),
+            ObservedExports("", frozenset({OTHERS}), frozenset({"/srv/shop"})),
             [Step("make", "/srv/shop"), Step("write", FILE), Step("export", "all")],
         ),
-        ([SHOP], Seen(TEXT, ACTIVE | {OTHERS}, frozenset()), []),
-        ([SHOP], Seen(TEXT, frozenset(), frozenset()), [Step("export", "all")]),
-        ([SHOP], Seen(TEXT + "/etc *(rw)\n", ACTIVE | {("/etc", "*")}, frozenset()), [
+        ([SHOP], ObservedExports(TEXT, ACTIVE | {OTHERS}, frozenset()), []),
+        ([SHOP], ObservedExports(TEXT, frozenset(), frozenset()), [Step("export", "all")]),
+        ([SHOP], ObservedExports(TEXT + "/etc *(rw)\n", ACTIVE | {("/etc", "*")}, frozenset()), [
             Step("write", FILE), Step("export", "all"), Step("unexport", "*:/etc"),
         ]),
         (
             [SHOP._replace(clients=("192.0.2.10",))],
-            Seen(TEXT, ACTIVE, frozenset()),
+            ObservedExports(TEXT, ACTIVE, frozenset()),
             [Step("write", FILE), Step("export", "all"), Step("unexport", "192.0.2.11:/srv/shop")],
         ),
         (
             [],
-            Seen(TEXT, ACTIVE | {OTHERS}, frozenset()),
+            ObservedExports(TEXT, ACTIVE | {OTHERS}, frozenset()),
             [Step("remove", FILE), *(Step("unexport", f"192.0.2.{n}:/srv/shop") for n in (10, 11))],
         ),
-        ([], Seen("", frozenset({OTHERS}), frozenset()), []),
+        ([], ObservedExports("", frozenset({OTHERS}), frozenset()), []),
     ],
     ids=["new", "as declared", "unexported by hand", "added by hand", "a machine less", "taken back", "never ours"],
 )  # fmt: skip
 def test_a_plan_leads_to_what_is_declared_and_touches_no_export_of_others(
-    wanted: list[Export], seen: Seen, steps: list[Step]
+    wanted: list[Export], seen: ObservedExports, steps: list[Step]
 ) -> None:
     assert plan(wanted, seen) == steps
 

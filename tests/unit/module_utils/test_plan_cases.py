@@ -232,10 +232,14 @@ def test_plan_sidecars(case: dict[str, Any]) -> None:
 def test_plan_secrets(case: dict[str, Any]) -> None:
     entries = {f"default/{name}": {"hmac": told, "keys": ["k"]} for name, told in case["declared"].items()}
     intact = not case.get("harmed", False)
-    found = {f"default/{name}": secrets.Found(("k",), told, intact) for name, told in case.get("found", {}).items()}
+    found = {
+        f"default/{name}": secrets.StoredSecret(("k",), told, intact) for name, told in case.get("found", {}).items()
+    }
     mark = secrets.sealed_mark(entries, "mac") if case.get("sealed") else ""
     ready = case.get("ready", True)
-    observed = secrets.Observed(found, ready, case.get("can_go", True), mark, {}, "mac" if case.get("sealed") else "")
+    observed = secrets.ObservedSecrets(
+        found, ready, case.get("can_go", True), mark, {}, "mac" if case.get("sealed") else ""
+    )
     check(secrets.Secrets().plan(context(), entries, observed, Scope()), case)
 
 
@@ -248,7 +252,7 @@ def test_plan_volume(case: dict[str, Any]) -> None:
     if entry and entry["kind"] == "configMap":
         files = {name: File(base64.b64decode(row["data"]), row["mode"]) for name, row in entry["files"].items()}
     tree = {name: File(text.encode(), mode) for name, (text, mode) in case.get("tree", {}).items()}
-    observed = volumes.Observed(
+    observed = volumes.ObservedVolumes(
         {key: case["facets"]} if "facets" in case else {},
         {key: path} if there else {},
         frozenset({UID} if case.get("running") else ()),

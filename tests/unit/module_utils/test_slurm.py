@@ -31,7 +31,7 @@ def test_plan(path: Path) -> None:
     case = yaml.safe_load(path.read_text())
     declared = {UID: {**ENTRY, **case.get("entry", {})}} if case.get("declared", True) else {}
     queued = tuple(Job(*each) for each in case.get("jobs", []))
-    found = jobs.Found(queued, case.get("folder", False), case.get("id"), case.get("ended"))
+    found = jobs.ObservedJob(queued, case.get("folder", False), case.get("id"), case.get("ended"))
     blob = base64.b64encode(json.dumps({UID: case["values"]} if "values" in case else {}).encode()).decode()
     plan = section().plan(context_for(Request("gpu", state_dir="/state"), blob=blob), declared, {UID: found}, Scope())
     assert [step.action for step in plan.steps] == case["steps"]

@@ -11,7 +11,7 @@ import pytest
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.virtual.contract import new_pod
 from minik8s_modules.virtual.pods.deciding import (
-    Known,
+    ProviderRecord,
     Run,
     Step,
     completed_status,
@@ -106,20 +106,20 @@ def test_another_pod_under_the_name_is_looked_at() -> None:
 
 def test_what_is_done_about_a_pod() -> None:
     pod = _pod()
-    assert decide_pod(None, Known()) is Step.FORGET
-    assert decide_pod(pod, Known()) is Step.RUN
-    assert decide_pod(pod, Known(used=copy.deepcopy(pod))) is Step.NOTHING
-    assert decide_pod(pod, Known(used=_pod(uid="u0"))) is Step.RUN
+    assert decide_pod(None, ProviderRecord()) is Step.FORGET
+    assert decide_pod(pod, ProviderRecord()) is Step.RUN
+    assert decide_pod(pod, ProviderRecord(used=copy.deepcopy(pod))) is Step.NOTHING
+    assert decide_pod(pod, ProviderRecord(used=_pod(uid="u0"))) is Step.RUN
     for phase in ("Succeeded", "Failed"):
-        assert decide_pod({**pod, "status": {"phase": phase}}, Known()) is Step.NOTHING
+        assert decide_pod({**pod, "status": {"phase": phase}}, ProviderRecord()) is Step.NOTHING
 
 
 def test_a_deleted_pod_is_told_once_and_goes_when_nothing_runs() -> None:
-    assert decide_pod(_deleting(RUNNING), Known()) is Step.DELETE
-    assert decide_pod(_deleting(RUNNING), Known(deleted="u1")) is Step.NOTHING
-    assert decide_pod(_deleting(ENDED), Known(deleted="u1")) is Step.REMOVE
+    assert decide_pod(_deleting(RUNNING), ProviderRecord()) is Step.DELETE
+    assert decide_pod(_deleting(RUNNING), ProviderRecord(deleted="u1")) is Step.NOTHING
+    assert decide_pod(_deleting(ENDED), ProviderRecord(deleted="u1")) is Step.REMOVE
     # never taken away before the provider was told, even if no container is known to run
-    assert decide_pod(_deleting([]), Known(deleted="u0")) is Step.DELETE
+    assert decide_pod(_deleting([]), ProviderRecord(deleted="u0")) is Step.DELETE
 
 
 def test_what_the_provider_has_decides_what_it_is_told() -> None:

@@ -11,7 +11,7 @@ import pytest
 from minik8s_modules.api.pods.slurm import GPU, IMAGE, SOURCES, TASKS, TASKS_PER_NODE
 from minik8s_modules.virtual.contract import NoResources, new_pod
 from minik8s_modules.virtual.errors import InvalidInput
-from minik8s_modules.virtual.providers.slurm.entries import Asked, asked
+from minik8s_modules.virtual.providers.slurm.entries import JobRequest, asked
 
 CLUSTER = NoResources(
     {"default/texts": {"data": {"a": "text", "b": "other"}}}, {"default/keys": {"data": {"k": "c2VjcmV0"}}}
@@ -25,7 +25,7 @@ def pod(*, annotations: dict[str, str] | None = None, container: dict[str, Any] 
     return made
 
 
-def ask(**given: Any) -> Asked:
+def ask(**given: Any) -> JobRequest:
     return asked(pod(**given), "batch", CLUSTER)
 
 

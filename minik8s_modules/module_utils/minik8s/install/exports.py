@@ -33,7 +33,7 @@ class Export(NamedTuple):
     options: tuple[str, ...]
 
 
-class Seen(NamedTuple):
+class ObservedExports(NamedTuple):
     """What stands on the machine: our file ("" for none), (folder, client) of the kernel's table, folders missing."""
 
     text: str
@@ -89,7 +89,7 @@ def render(exports: Sequence[Export]) -> str:
     return HEADER + "".join(f"{line}\n" for line in sorted(lines)) if lines else ""
 
 
-def plan(exports: Sequence[Export], seen: Seen) -> list[Step]:
+def plan(exports: Sequence[Export], seen: ObservedExports) -> list[Step]:
     """Return what leads from ``seen`` to ``exports``; what was ours and is no more goes from the kernel last."""
     wanted, text = pairs_of(render(exports)), render(exports)
     steps = [Step("make", one.path) for one in sorted(exports) if one.path in seen.missing]

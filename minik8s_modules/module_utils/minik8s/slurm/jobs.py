@@ -37,7 +37,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LEAST = {"tasks": 1, "tasks_per_node": 1, "cpus_per_task": 1, "memory_mb": 1, "gpus": 0, "minutes": 1}
 
 
-class Found(NamedTuple):
+class ObservedJob(NamedTuple):
     """What is known of one uid: its jobs in the queue, whether it has a folder, its id, and how it ended."""
 
     jobs: tuple[Job, ...] = ()
@@ -97,7 +97,7 @@ class SlurmJobs:
             if not isinstance(text, str):
                 raise KeyFault("InvalidEntry", f"{key}.sources[{path!r:.80}] must be text")
 
-    def observe(self, context: Context, entries: Entries, scope: Scope) -> dict[str, Found]:
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> dict[str, ObservedJob]:
         """Return what there is of every declared job, and of every other of this owner's.
 
         Raises:
@@ -109,10 +109,12 @@ class SlurmJobs:
         for uid in {*entries, *queue, *there}:
             jobs = tuple(queue.get(uid, ()))
             live = len(jobs) == 1 and jobs[0].is_live
-            found[uid] = Found(jobs, uid in there) if live else _recorded(context.state_dir, uid, jobs, uid in there)
+            found[uid] = (
+                ObservedJob(jobs, uid in there) if live else _recorded(context.state_dir, uid, jobs, uid in there)
+            )
         return self._with_ends(context, {uid: one for uid, one in found.items() if uid not in scope.untouched})
 
-    def _with_ends(self, context: Context, found: dict[str, Found]) -> dict[str, Found]:
+    def _with_ends(self, context: Context, found: dict[str, ObservedJob]) -> dict[str, ObservedJob]:
         """Add how jobs ended of which no record says so; only for them a further question is asked."""
         ended = {uid: one for uid, one in found.items() if not one.is_live() and one.ended is None and one.folder}
         if not ended:
@@ -128,7 +130,7 @@ class SlurmJobs:
             found[uid] = one._replace(ended=end)
         return found
 
-    def plan(self, context: Context, entries: Entries, observed: Mapping[str, Found], scope: Scope) -> Plan:
+    def plan(self, context: Context, entries: Entries, observed: Mapping[str, ObservedJob], scope: Scope) -> Plan:
         """Return the steps."""
         plan, values = Plan(), values_of(context.blob)
         for uid, found in sorted(observed.items()):
@@ -162,11 +164,12 @@ class SlurmJobs:
         folders.note(context.state_dir, uid, id=number)
 
     def status(
-        self, context: Context, entries: Entries, observed: Mapping[str, Found], touched: frozenset[str]
+        self, context: Context, entries: Entries, observed: Mapping[str, ObservedJob], touched: frozenset[str]
     ) -> dict[str, Any]:
         """Return each declared job's name, id, state and, where it ended, how; null before it is submitted."""
         return {
-            uid: _status_of(context.state_dir, uid, entry, observed.get(uid, Found())) for uid, entry in entries.items()
+            uid: _status_of(context.state_dir, uid, entry, observed.get(uid, ObservedJob()))
+            for uid, entry in entries.items()
         }
 
 
@@ -195,13 +198,13 @@ def _are_values(one: Mapping[str, Any]) -> bool:
     return all(isinstance(text, str) and "\0" not in text for text in [*texts, *files.values()])
 
 
-def _recorded(state_dir: str, uid: str, jobs: tuple[Job, ...], folder: bool) -> Found:  # noqa: FBT001
+def _recorded(state_dir: str, uid: str, jobs: tuple[Job, ...], folder: bool) -> ObservedJob:  # noqa: FBT001
     noted = (folders.record(state_dir, uid) if folder else None) or {}
-    return Found(jobs, folder, noted.get("id"), noted.get("ended"))
+    return ObservedJob(jobs, folder, noted.get("id"), noted.get("ended"))
 
 
 def _end(
-    state_dir: str, uid: str, found: Found, codes: Mapping[int, str], completed: Mapping[str, Mapping[str, Any]]
+    state_dir: str, uid: str, found: ObservedJob, codes: Mapping[int, str], completed: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any] | None:
     """Return how a job ended that is not in the queue any more, or there as ended; None where it never began."""
     chosen = found.chosen()
@@ -223,7 +226,7 @@ def _state(job: Job) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in {"", "None"}}
 
 
-def _plan_absent(plan: Plan, uid: str, found: Found) -> None:
+def _plan_absent(plan: Plan, uid: str, found: ObservedJob) -> None:
     plan.differs(uid, found.facets(), None)
     live = [job.id for job in found.jobs if job.is_live and job not in found.doubles()]
     if live:
@@ -253,7 +256,7 @@ def _is_relative(path: str) -> bool:
         return False
 
 
-def _status_of(state_dir: str, uid: str, entry: Mapping[str, Any], found: Found) -> dict[str, Any] | None:
+def _status_of(state_dir: str, uid: str, entry: Mapping[str, Any], found: ObservedJob) -> dict[str, Any] | None:
     chosen = found.chosen()
     if chosen is not None and chosen.is_live:
         return {"name": entry["name"], **_state(chosen)}

@@ -52,7 +52,7 @@ _deleting: list[subprocess.Popen[bytes]] = []
 """Programs of this process that go on when their pass is over."""
 
 
-class Found(NamedTuple):
+class ObservedFolder(NamedTuple):
     """What stands in the place of a volume's folder; whether one was put aside, it is on record, and can be mounted.
 
     ``exported`` are the machines that can, None where that is not known or asked; ``limit`` is that of a folder which
@@ -102,11 +102,13 @@ class Folders:
         if (entry.get("size_bytes") or 1) <= 0:
             raise KeyFault("InvalidEntry", f"{key}.size_bytes is {entry['size_bytes']}; it must be more than 0")
 
-    def observe(self, context: Context, entries: Entries, scope: Scope) -> dict[str, Found | KeyFault]:
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> dict[str, ObservedFolder | KeyFault]:
         """Return what there is of each declared folder."""
         return {key: self._look_safely(context, entry) for key, entry in entries.items() if scope.covers(key)}
 
-    def plan(self, context: Context, entries: Entries, observed: Mapping[str, Found | KeyFault], scope: Scope) -> Plan:
+    def plan(
+        self, context: Context, entries: Entries, observed: Mapping[str, ObservedFolder | KeyFault], scope: Scope
+    ) -> Plan:
         """Return the steps."""
         plan = Plan()
         for key, entry in entries.items():
@@ -133,7 +135,11 @@ class Folders:
             self._forget(context, step.data)
 
     def status(
-        self, context: Context, entries: Entries, observed: Mapping[str, Found | KeyFault], touched: frozenset[str]
+        self,
+        context: Context,
+        entries: Entries,
+        observed: Mapping[str, ObservedFolder | KeyFault],
+        touched: frozenset[str],
     ) -> dict[str, Any]:
         """Return ``present`` or ``absent`` of what is so."""
         found = {
@@ -142,7 +148,7 @@ class Folders:
         }
         return {key: _state(entry, found[key]) for key, entry in entries.items()}
 
-    def _look_safely(self, context: Context, entry: Mapping[str, Any]) -> Found | KeyFault:
+    def _look_safely(self, context: Context, entry: Mapping[str, Any]) -> ObservedFolder | KeyFault:
         try:
             return self._look(context, entry)
         except KeyFault as fault:
@@ -150,7 +156,7 @@ class Folders:
         except OSError as error:
             return KeyFault("NodeError", f"{_path(entry)}: {error.strerror or error}")
 
-    def _look(self, context: Context, entry: Mapping[str, Any]) -> Found:
+    def _look(self, context: Context, entry: Mapping[str, Any]) -> ObservedFolder:
         record = _record(context, entry["owner"])
         recorded = (record.get("owner"), record.get("path")) == (entry["owner"], _path(entry))
         allowed = clients(entry["root"]) if entry.get("exported") else None
@@ -158,11 +164,11 @@ class Folders:
         try:
             with _opened(entry["root"]) as root:
                 aside = _kind_of(ASIDE + entry["owner"], root) != MISSING
-                found = Found(_kind_of(entry["name"], root), aside, recorded, exported)
+                found = ObservedFolder(_kind_of(entry["name"], root), aside, recorded, exported)
                 limit = self._limit_of(entry, root, found.kind)
                 return found._replace(limit=limit if limit.project == record.get("project") else Limit(0, 0))
         except FileNotFoundError:
-            return Found(MISSING, aside=False, recorded=recorded, exported=exported)
+            return ObservedFolder(MISSING, aside=False, recorded=recorded, exported=exported)
 
     def _limit_of(self, entry: Mapping[str, Any], root: int, kind: str) -> Limit:
         if not entry.get("size_bytes") or entry["state"] == ABSENT:
@@ -257,7 +263,7 @@ def _path(entry: Mapping[str, Any]) -> str:
     return f"{entry['root']}/{entry['name']}"
 
 
-def _state(entry: Mapping[str, Any], found: Found | KeyFault) -> dict[str, str] | None:
+def _state(entry: Mapping[str, Any], found: ObservedFolder | KeyFault) -> dict[str, str] | None:
     if isinstance(found, KeyFault):
         return None
     if entry["state"] == ABSENT:
@@ -265,7 +271,7 @@ def _state(entry: Mapping[str, Any], found: Found | KeyFault) -> dict[str, str] 
     return {"state": "present"} if found.kind == "directory" else None
 
 
-def _plan_present(plan: Plan, key: str, entry: Mapping[str, Any], found: Found) -> None:
+def _plan_present(plan: Plan, key: str, entry: Mapping[str, Any], found: ObservedFolder) -> None:
     if found.kind == MISSING:
         plan.steps.append(Step("make", key, _path(entry), entry))
         whom = {"exported to": " ".join(found.exported)} if found.exported else {}
@@ -282,7 +288,7 @@ def _plan_present(plan: Plan, key: str, entry: Mapping[str, Any], found: Found) 
         plan.errors[key] = KeyFault("NotExported", _NOT_EXPORTED.format(entry["root"]))
 
 
-def _plan_absent(plan: Plan, key: str, entry: Mapping[str, Any], found: Found) -> None:
+def _plan_absent(plan: Plan, key: str, entry: Mapping[str, Any], found: ObservedFolder) -> None:
     if found.kind == MISSING and not found.aside:
         if found.recorded:
             plan.steps.append(Step("forget", key, _path(entry), entry))

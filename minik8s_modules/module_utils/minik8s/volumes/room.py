@@ -25,18 +25,18 @@ _ON_DISK = frozenset({"hostPath", "local"})
 _BYTES, _INODES = 1, 2  # VolumeUsage.Unit
 
 
-Known = Union[int, None]
+Amount = Union[int, None]
 
 
 class Room(NamedTuple):
     """Bytes and inodes of a volume; a driver may know only the one or the other."""
 
-    capacity_bytes: Known = None
-    available_bytes: Known = None
-    used_bytes: Known = None
-    inodes: Known = None
-    inodes_free: Known = None
-    inodes_used: Known = None
+    capacity_bytes: Amount = None
+    available_bytes: Amount = None
+    used_bytes: Amount = None
+    inodes: Amount = None
+    inodes_free: Amount = None
+    inodes_used: Amount = None
 
     def known(self) -> dict[str, int]:
         """Return what is known of it."""

@@ -32,7 +32,7 @@ SEAL_KEY = "secrets.sealed"
 Values = dict[str, bytes]
 
 
-class Found(NamedTuple):
+class StoredSecret(NamedTuple):
     """A secret on the tmpfs: its keys, the HMAC it was written for, whether the files are still those."""
 
     keys: tuple[str, ...]
@@ -40,10 +40,10 @@ class Found(NamedTuple):
     intact: bool
 
 
-class Observed(NamedTuple):
+class ObservedSecrets(NamedTuple):
     """Secrets by key, whether the tmpfs is there, the sealed copy's mark, and what the blob holds."""
 
-    found: dict[str, Found]
+    found: dict[str, StoredSecret]
     ready: bool
     can_go: bool
     sealed_mark: str
@@ -126,14 +126,14 @@ class Secrets:
         for name in entry["keys"]:
             component(name)
 
-    def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> ObservedSecrets:
         """Return the secrets on the tmpfs and what the blob brings."""
         hashing = known_key(context.state_dir)
         keys = _present(context.run_dir) | set(entries)
         found = {key: _look(context.run_dir, key, hashing) for key in keys if scope.covers(key)}
         mark = read_bytes(_mark_path(context.run_dir)) or b""
         blob = {key: values for key, values in decode_blob(context.blob).items() if scope.covers(key)}
-        return Observed(
+        return ObservedSecrets(
             {key: one for key, one in found.items() if one.keys or one.hmac},
             tmpfs.is_ready(context.run_dir),
             tmpfs.can_go(context.run_dir) and not _list(os.path.join(secrets_dir(context.run_dir), VOLUMES)),
@@ -142,7 +142,7 @@ class Secrets:
             _mac(read_bytes(sealed_path(context.state_dir))),
         )
 
-    def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
+    def plan(self, context: Context, entries: Entries, observed: ObservedSecrets, scope: Scope) -> Plan:
         """Return the steps; the seal comes last."""
         plan = Plan()
         for key in sorted(set(observed.found) - set(entries)):
@@ -215,7 +215,9 @@ class Secrets:
         context.checkpoint("remove sealed copy")
         remove_file(sealed_path(context.state_dir))
 
-    def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
+    def status(
+        self, context: Context, entries: Entries, observed: ObservedSecrets, touched: frozenset[str]
+    ) -> dict[str, Any]:
         """Return ``{"state": "present"}`` of each secret whose files are the declared ones, else None."""
         hashing = known_key(context.state_dir)
         found = {key: _look(context.run_dir, key, hashing) for key in entries}
@@ -250,13 +252,13 @@ def _present(run_dir: str) -> set[str]:
     return found
 
 
-def _look(run_dir: str, key: str, hashing: bytes) -> Found:
+def _look(run_dir: str, key: str, hashing: bytes) -> StoredSecret:
     values, meta = read_values(run_dir, key), read_json(_meta_path(run_dir, key)) or {}
     intact = bool(hashing) and meta.get("check") == _check_hash(hashing, values)
-    return Found(tuple(sorted(values)), str(meta.get("hmac", "")), intact)
+    return StoredSecret(tuple(sorted(values)), str(meta.get("hmac", "")), intact)
 
 
-def _is_right(entry: Mapping[str, Any], found: Found) -> bool:
+def _is_right(entry: Mapping[str, Any], found: StoredSecret) -> bool:
     return found.intact and found.hmac == entry["hmac"] and found.keys == tuple(sorted(entry["keys"]))
 
 
@@ -264,21 +266,21 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _facets(found: Found) -> Facets:
+def _facets(found: StoredSecret) -> Facets:
     return {"keys": " ".join(found.keys), "hmac": found.hmac[:12], "intact": str(found.intact)}
 
 
-def _plan_secret(plan: Plan, key: str, entry: Mapping[str, Any], observed: Observed) -> None:
-    found = observed.found.get(key, Found((), "", intact=False))
+def _plan_secret(plan: Plan, key: str, entry: Mapping[str, Any], observed: ObservedSecrets) -> None:
+    found = observed.found.get(key, StoredSecret((), "", intact=False))
     if observed.ready and _is_right(entry, found):
         return
     values = observed.blob.get(key)
     plan.steps.append(Step("write", key, _counted(len(entry["keys"]), "key"), (entry, values)))
-    wanted = Found(tuple(sorted(entry["keys"])), entry["hmac"], intact=True)
+    wanted = StoredSecret(tuple(sorted(entry["keys"])), entry["hmac"], intact=True)
     plan.differs(key, _facets(found) if found.keys else None, _facets(wanted))
 
 
-def _plan_seal(plan: Plan, context: Context, entries: Entries, observed: Observed) -> None:
+def _plan_seal(plan: Plan, context: Context, entries: Entries, observed: ObservedSecrets) -> None:
     if not entries:
         if observed.sealed_mac:
             plan.closing.append(Step("unseal", SEAL_KEY, "no secret is declared"))

@@ -52,7 +52,7 @@ FILE = schema_of(VolumeFile)
 ITEM = schema_of(SecretFile)
 SOURCED_ITEM = schema_of(ProjectedFile)
 GROUP_READS = 0o440
-Wanted = Union[Files, KeyFault, None]
+DeclaredFiles = Union[Files, KeyFault, None]
 
 
 def check_entry(key: str, entry: Mapping[str, Any]) -> None:
@@ -105,7 +105,7 @@ def _decoded(key: str, entry: Mapping[str, Any]) -> Files:
         raise KeyFault("InvalidEntry", f"{key}: a file's data is no base64") from None
 
 
-def wanted_files(run_dir: str, entry: Mapping[str, Any], *, check: bool = False) -> Wanted:
+def wanted_files(run_dir: str, entry: Mapping[str, Any], *, check: bool = False) -> DeclaredFiles:
     """Return the files a volume must hold, None where it holds the pod's own, a KeyFault where a value is missing.
 
     A check takes a missing value for one that the section ``secrets`` would have written by now.

@@ -27,7 +27,7 @@ from ..core.paths import CSI_KIND, MOUNTS, TMPFS_KINDS, pod_dir, secrets_dir, sp
 from ..core.section import Context, Due, Facets, Plan, Scope, Step
 from . import csi, csi_calls, hostpath, mounts, nfs, persistent, tmpfs
 from .secrets import holds_secrets
-from .volume_entries import FILE_KINDS, Wanted, check_entry, wanted_files
+from .volume_entries import FILE_KINDS, DeclaredFiles, check_entry, wanted_files
 from .volume_files import DATA, File, Tree, links_for, read_tree, write_tree
 
 SHOWN_BYTES = 400  # a longer file is told by its size and digest
@@ -35,13 +35,13 @@ REMOVE_AGAIN_S = 1.0
 GROUP_MODE = 0o2777
 
 
-class Observed(NamedTuple):
+class ObservedVolumes(NamedTuple):
     """Facets by key (None: absent), where each found volume stands, the pods that still run, wanted files."""
 
     facets: dict[str, Facets]
     places: dict[str, str]
     running_pods: frozenset[str]
-    files: dict[str, Wanted]
+    files: dict[str, DeclaredFiles]
     trees: dict[str, Tree]
     tmpfs_ready: bool
     tmpfs_idle: bool
@@ -59,7 +59,7 @@ class Volumes:
         """Raise KeyFault for an entry that cannot be used."""
         check_entry(key, entry)
 
-    def observe(self, context: Context, entries: Entries, scope: Scope) -> Observed:
+    def observe(self, context: Context, entries: Entries, scope: Scope) -> ObservedVolumes:
         """Return the volumes on disk and tmpfs, and what the declared ones must hold."""
         among = mounts.mounts()
         everywhere = _places(context)
@@ -72,7 +72,7 @@ class Volumes:
             elif entry["kind"] == "local":
                 facets[key] = persistent.look_local(entry["path"])
         removed = set(places) - set(entries)
-        return Observed(
+        return ObservedVolumes(
             facets,
             places,
             _running_pods(context) if removed else frozenset(),
@@ -89,7 +89,7 @@ class Volumes:
             persistent.groups(entries),
         )
 
-    def plan(self, context: Context, entries: Entries, observed: Observed, scope: Scope) -> Plan:
+    def plan(self, context: Context, entries: Entries, observed: ObservedVolumes, scope: Scope) -> Plan:
         """Return the steps; what nobody declared goes first."""
         plan = Plan()
         used = {key.partition("/")[0] for key in entries}
@@ -171,7 +171,9 @@ class Volumes:
             tmpfs.require(context.run_dir)
         write_tree(context.checkpoint, path, files)
 
-    def status(self, context: Context, entries: Entries, observed: Observed, touched: frozenset[str]) -> dict[str, Any]:
+    def status(
+        self, context: Context, entries: Entries, observed: ObservedVolumes, touched: frozenset[str]
+    ) -> dict[str, Any]:
         """Return ``{"state": "present"}``, of a driver's with its size, of each that is as declared, else None."""
         fresh = self.observe(context, entries, Scope(touched))._replace(groups=observed.groups) if touched else observed
         status: dict[str, Any] = {}
@@ -197,7 +199,7 @@ def stands(state_dir: str, kind: str, path: str) -> bool:
     return os.path.exists(os.path.join(path, DATA)) if kind in FILE_KINDS else os.path.isdir(path)
 
 
-def _plan_removal(plan: Plan, key: str, observed: Observed, *, tidy: bool, check: bool) -> None:
+def _plan_removal(plan: Plan, key: str, observed: ObservedVolumes, *, tidy: bool, check: bool) -> None:
     """Plan an undeclared volume away; what a killed run was building goes first, before its name is used again.
 
     A check does not wait for the containers of a pod of which nothing is declared: they go in the same change.
@@ -295,7 +297,7 @@ def _kilobytes(size_bytes: int | None) -> str:
     return f"{-(-size_bytes // 4096) * 4}k" if size_bytes else "default"  # the kernel rounds up to pages
 
 
-def _plan_volume(plan: Plan, context: Context, key: str, entry: Mapping[str, Any], observed: Observed) -> None:
+def _plan_volume(plan: Plan, context: Context, key: str, entry: Mapping[str, Any], observed: ObservedVolumes) -> None:
     kind = entry["kind"]
     if kind == "hostPath":
         _plan_hostpath(plan, key, entry, observed)
@@ -334,7 +336,7 @@ def _wanted_directory(entry: Mapping[str, Any], before: Facets) -> Facets:
     return {"tmpfs": before.get("tmpfs", size) if size == "default" else size, **group_facet}
 
 
-def _plan_hostpath(plan: Plan, key: str, entry: Mapping[str, Any], observed: Observed) -> None:
+def _plan_hostpath(plan: Plan, key: str, entry: Mapping[str, Any], observed: ObservedVolumes) -> None:
     found, declared = observed.facets[key]["is"], entry.get("type", "")
     makes = hostpath.would_make(entry["path"], found, declared)
     fault = hostpath.fault(entry["path"], found, declared)
@@ -345,7 +347,7 @@ def _plan_hostpath(plan: Plan, key: str, entry: Mapping[str, Any], observed: Obs
         plan.errors[key] = fault
 
 
-def _plan_files(plan: Plan, key: str, path: str, observed: Observed, *, secret: bool) -> None:
+def _plan_files(plan: Plan, key: str, path: str, observed: ObservedVolumes, *, secret: bool) -> None:
     files = observed.files[key]
     if isinstance(files, KeyFault):
         plan.errors[key] = files

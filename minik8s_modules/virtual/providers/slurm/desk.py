@@ -28,7 +28,7 @@ class Refusal(NamedTuple):
     times: int
 
 
-class Wanted(NamedTuple):
+class DeclaredJob(NamedTuple):
     """A job that there shall be; without an entry it is one that was found after a restart."""
 
     entry: JsonObject | None
@@ -48,7 +48,7 @@ class Order(NamedTuple):
 class Desk:
     """See the top of this file."""
 
-    wanted: dict[str, Wanted] = field(default_factory=dict)
+    wanted: dict[str, DeclaredJob] = field(default_factory=dict)
     reported: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
     errors: dict[str, tuple[str, str]] = field(default_factory=dict)
     seen: str = ""
@@ -62,7 +62,7 @@ class Desk:
 
     def want(self, uid: str, entry: JsonObject, values: JsonObject) -> None:
         """Have a job."""
-        self.wanted[uid] = Wanted(entry, values)
+        self.wanted[uid] = DeclaredJob(entry, values)
 
     def drop(self, uid: str) -> None:
         """Have it cancelled, and forgotten."""
@@ -121,7 +121,7 @@ class Desk:
         self.there = {uid: self.there.get(uid) for uid in status}
         if recovers:
             for uid in status:
-                self.wanted.setdefault(uid, Wanted(None, {}))
+                self.wanted.setdefault(uid, DeclaredJob(None, {}))
         self.reported = {uid: reported for uid, reported in status.items() if uid in self.wanted}
         for uid, reported in self.reported.items():
             if reported is not None:

@@ -41,14 +41,14 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESOURCES = frozenset({"cpu", "memory", GPU})
 
 
-class Asked(NamedTuple):
+class JobRequest(NamedTuple):
     """The entry of a job, and the values that travel beside it."""
 
     entry: JsonObject
     values: JsonObject
 
 
-def asked(pod: JsonObject, partition: str, resources: Resources) -> Asked:
+def asked(pod: JsonObject, partition: str, resources: Resources) -> JobRequest:
     """Return what the module is to submit for ``pod``, whose variables are resolved.
 
     Raises:
@@ -71,7 +71,7 @@ def asked(pod: JsonObject, partition: str, resources: Resources) -> Asked:
     values = {name: one for name, one in (("environment", environment), ("files", files)) if one}
     if values:
         entry["values"] = hashlib.sha256(orjson.dumps(values, option=orjson.OPT_SORT_KEYS)).hexdigest()
-    return Asked(entry, values)
+    return JobRequest(entry, values)
 
 
 def _container(pod: JsonObject) -> JsonObject:

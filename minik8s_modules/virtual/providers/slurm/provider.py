@@ -84,7 +84,7 @@ class SlurmProvider(Provider):
         self._tell(uid)
         self._wake.set()
 
-    def _asked(self, pod: JsonObject) -> tuple[entries.Asked | None, str]:
+    def _asked(self, pod: JsonObject) -> tuple[entries.JobRequest | None, str]:
         """Return what the job is, or which ConfigMap or Secret it still lacks. Raises InvalidInput."""
         try:
             return entries.asked(pod, self._settings.partition, self._config.resources), ""

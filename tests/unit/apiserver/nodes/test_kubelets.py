@@ -9,8 +9,8 @@ import pytest
 from minik8s_modules.api.errors import ServiceUnavailable
 from minik8s_modules.apiserver.nodes.kubelets import (
     Kubelet,
+    KubeletPath,
     Own,
-    Wanted,
     check_names,
     command_wanted,
     forward_wanted,
@@ -109,16 +109,18 @@ def test_another_certificate_is_not_believed(certificate: Any) -> None:
 
 
 def test_what_is_asked() -> None:
-    assert log_wanted(POD, "app", {"follow": "true", "tailLines": "3", "container": "app", "x": "y"}) == Wanted(
+    assert log_wanted(POD, "app", {"follow": "true", "tailLines": "3", "container": "app", "x": "y"}) == KubeletPath(
         "/containerLogs/ns/web/app", (("follow", "true"), ("tailLines", "3"))
     )
     options = (("container", "app"), ("stdin", "true"), ("stdout", "true"), ("tty", "true"), ("command", "a b"))
     wanted = command_wanted(POD, "exec", "app", options)
-    assert wanted == Wanted("/exec/ns/web/app", (("input", "1"), ("output", "1"), ("tty", "1"), ("command", "a b")))
+    assert wanted == KubeletPath(
+        "/exec/ns/web/app", (("input", "1"), ("output", "1"), ("tty", "1"), ("command", "a b"))
+    )
     assert forward_wanted(POD, (("ports", "80"), ("ports", "81"))).query == (("port", "80"), ("port", "81"))
     upgrade = {"Upgrade": "SPDY/3.1", "Connection": "Upgrade", "Authorization": "Bearer secret"}
     assert request_bytes("POST", FAR, wanted, upgrade) == (
         b"POST /exec/ns/web/app?input=1&output=1&tty=1&command=a+b HTTP/1.1\r\nHost: far\r\n"
         b"User-Agent: minik8s-apiserver\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
     )
-    assert b"Connection: close" in request_bytes("GET", FAR, Wanted("/pods"), {})
+    assert b"Connection: close" in request_bytes("GET", FAR, KubeletPath("/pods"), {})

@@ -9,13 +9,13 @@ import pytest
 from minik8s_modules.api.kinds import CONFIG_MAP, LEGACY_REPLICA_SET, REPLICA_SET, VALIDATING_ADMISSION_POLICY, Kind
 from minik8s_modules.apiserver.policies.compiled import Policy, compiled, concerned
 from minik8s_modules.apiserver.policies.evaluating import Denial, evaluate
-from minik8s_modules.apiserver.webhooks.reviews import Asked
+from minik8s_modules.apiserver.webhooks.reviews import ReviewedWrite
 
 EVERY = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}
 
 
-def asked(kind: Kind = CONFIG_MAP, name: str = "a", subresource: str = "") -> Asked:
-    return Asked(kind, subresource, "CREATE", "n", name, {}, dry_run=False, options=None, shown=kind)
+def asked(kind: Kind = CONFIG_MAP, name: str = "a", subresource: str = "") -> ReviewedWrite:
+    return ReviewedWrite(kind, subresource, "CREATE", "n", name, {}, dry_run=False, options=None, shown=kind)
 
 
 def policies(constraints: dict[str, Any] | None = None, **spec: Any) -> tuple[Policy, ...]:

@@ -10,7 +10,15 @@ import pytest
 
 from minik8s_modules.api.kinds import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, HORIZONTAL_POD_AUTOSCALER_V1, Kind
 from minik8s_modules.apiserver.admission.scales import SCALE
-from minik8s_modules.apiserver.webhooks.reviews import Asked, BadAnswer, Verdict, refusal, review, verdict, version_of
+from minik8s_modules.apiserver.webhooks.reviews import (
+    BadAnswer,
+    ReviewedWrite,
+    Verdict,
+    refusal,
+    review,
+    verdict,
+    version_of,
+)
 from minik8s_modules.apiserver.webhooks.rules import Operation
 
 PATCH = base64.b64encode(b'[{"op": "add", "path": "/a", "value": 1}]').decode()
@@ -99,8 +107,10 @@ def test_details_of_a_refusal_are_of_their_types() -> None:
     assert error.details == {"name": "a", "causes": [{"reason": "", "message": "bad", "field": "spec.x"}]}
 
 
-def asking(kind: Kind, subresource: str, operation: Operation, shown: Kind) -> Asked:
-    return Asked(kind, subresource, operation, "n", "a", {"username": "x"}, dry_run=False, options=None, shown=shown)
+def asking(kind: Kind, subresource: str, operation: Operation, shown: Kind) -> ReviewedWrite:
+    return ReviewedWrite(
+        kind, subresource, operation, "n", "a", {"username": "x"}, dry_run=False, options=None, shown=shown
+    )
 
 
 def test_a_review_names_what_was_asked_and_what_the_rule_means() -> None:

@@ -17,7 +17,7 @@ from minik8s_modules.api.nodes.pod_cidrs import NoCidrLeft, choose, claim_name, 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.core.steps import Again, Create, Delete, Step, Tell, WriteStatus
+from minik8s_modules.controllers.core.steps import Again, Create, Delete, RecordEvent, Step, WriteStatus
 from minik8s_modules.controllers.nodes.pod_cidrs import NodeRanges, PodCidrController, decide_pod_cidrs
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
@@ -61,7 +61,7 @@ def words(step: Step) -> str:
             return f"delete {objects.name(obj)}"
         case WriteStatus(_, obj, status):
             return f"{objects.name(obj)} is {status['phase']}"
-        case Tell(_, _, reason, _):
+        case RecordEvent(_, _, reason, _):
             return f"tell {reason}"
         case Again(after_s):
             return f"again in {after_s:g}"

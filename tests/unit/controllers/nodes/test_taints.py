@@ -15,7 +15,7 @@ from minik8s_modules.api.errors import NotFound, StatusError
 from minik8s_modules.api.kinds import NODE, POD, REPLICA_SET
 from minik8s_modules.base.clock import FakeClock, parse_rfc3339
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.core.steps import Patch, Step, Tell
+from minik8s_modules.controllers.core.steps import Patch, RecordEvent, Step
 from minik8s_modules.controllers.nodes.taint_eviction import TaintEvictionController, decide_eviction, taint_id
 from minik8s_modules.controllers.nodes.taints import TaintController, decide_taints
 from minik8s_modules.controllers.simulation.simulated_cluster import World
@@ -52,7 +52,7 @@ def named(step: Step) -> str:
             ours = [key.removeprefix(PREFIX) for key in keys if key.startswith(PREFIX)]
             more = " with others" if "example.com/other" in keys else ""
             return f"{objects.name(obj)} {' '.join(ours) or 'none'}{more}"
-        case Tell(obj):
+        case RecordEvent(obj):
             return f"tell {objects.name(obj)}"
     return words(step)
 

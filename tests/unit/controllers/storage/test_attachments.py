@@ -8,7 +8,7 @@ import pytest
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.storage.attachments import attached, attachment_name
-from minik8s_modules.controllers.core.steps import Again, Create, Delete, Patch, Tell
+from minik8s_modules.controllers.core.steps import Again, Create, Delete, Patch, RecordEvent
 from minik8s_modules.controllers.storage.attachments import OUT_OF_SERVICE, Attached, decide_attachments
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -52,7 +52,7 @@ def around(pods: list[JsonObject], *there: JsonObject, driver: Any = None, nodes
 def shown(steps: list[Any]) -> list[str]:
     said = {
         Create: lambda step: f"create {step.obj['spec']['nodeName']}",
-        Tell: lambda step: step.reason,
+        RecordEvent: lambda step: step.reason,
         Delete: lambda step: f"delete {step.obj['spec']['nodeName']}",
         Again: lambda _step: "again",
         Patch: lambda step: f"{'list' if attached(step.body) else 'unlist'} {step.obj['metadata']['name']}",

@@ -13,7 +13,7 @@ from minik8s_modules.api.kinds import NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.schema.structural import type_errors, unknown_fields
 from minik8s_modules.api.storage import claims
-from minik8s_modules.controllers.core.steps import Again, Tell
+from minik8s_modules.controllers.core.steps import Again, RecordEvent
 from minik8s_modules.controllers.simulation.deciders import STORAGE_DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import World
 from tests.support.workloads import NOW, SPACE, ago
@@ -81,7 +81,7 @@ def run(world: World, limit: int = 1000) -> int:
                 for step in decide(world, obj):
                     if taken == limit:
                         return taken
-                    if isinstance(step, Tell | Again):
+                    if isinstance(step, RecordEvent | Again):
                         world.take(kind, obj, step)
                         continue
                     taken += 1

@@ -9,7 +9,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME_CLAIM, POD
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.core.steps import Create, Tell
+from minik8s_modules.controllers.core.steps import Create, RecordEvent
 from minik8s_modules.controllers.storage.ephemeral import EphemeralController, decide_ephemeral
 from tests.support.load.storms import Manager, StormyApi
 from tests.support.waiting import until
@@ -46,7 +46,7 @@ def test_none_is_made_for_a_pod_that_goes():
 
 def test_a_claim_of_the_name_that_is_somebody_elses_is_left_alone_and_told():
     (step,) = decide_ephemeral(pod(uid="u"), {"web-scratch": strange()})
-    assert isinstance(step, Tell)
+    assert isinstance(step, RecordEvent)
     assert (step.reason, step.message) == ("FailedBinding", CLASH)
 
 

@@ -8,7 +8,7 @@ from minik8s_modules.api.kinds import LEASE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.storage import claims
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.core.steps import Create, Tell
+from minik8s_modules.controllers.core.steps import Create, RecordEvent
 from minik8s_modules.controllers.storage.claims import Around, decide_claim
 from minik8s_modules.controllers.storage.controllers import alone
 from minik8s_modules.controllers.storage.provisioning import homes
@@ -75,7 +75,7 @@ def test_a_node_is_alone_while_its_own_reconciler_holds_its_lease(leases: dict[s
 def decided(made: JsonObject) -> str:
     around = Around(storage_class=made, alone="n1", machines=frozenset(["10.0.0.2"]))
     (step,) = decide_claim(CLAIM, around)
-    return step.message if isinstance(step, Tell) else type(step).__name__
+    return step.message if isinstance(step, RecordEvent) else type(step).__name__
 
 
 def test_no_volume_is_promised_whose_folder_nobody_would_make_or_delete():
@@ -97,7 +97,7 @@ def test_a_volume_whose_node_became_such_a_one_says_why_it_stays():
     assert waits_for_folder(volume)
     assert host_of(volume) == "n1"
     (step,) = decide_volume(volume, None, None, "n1")
-    assert isinstance(step, Tell)
+    assert isinstance(step, RecordEvent)
     assert step.reason == "VolumeFailedDelete"
     assert "persistentVolumeReclaimPolicy: Retain" in step.message
     assert decide_volume(volume, None, None) == []

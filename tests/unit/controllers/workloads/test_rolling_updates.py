@@ -23,7 +23,7 @@ from minik8s_modules.controllers.simulation.simulated_cluster import World
 from minik8s_modules.controllers.workloads.rollingupdates import (
     FINALIZER,
     UPDATED_BY,
-    Seen,
+    ObservedWorkload,
     decide_rolling_update,
     is_at_work,
 )
@@ -86,7 +86,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[JsonObject]]:
 def decide(world: World, update: JsonObject) -> list[Step]:
     """Decide in a world whose sidecars answer when the test has them do so."""
     pods = {objects.name(pod): pod for pod in world.all(POD)}
-    seen = Seen(world.get(SERVICE, Key(SPACE, "web")), pods, world.all(ROLLING_UPDATE))
+    seen = ObservedWorkload(world.get(SERVICE, Key(SPACE, "web")), pods, world.all(ROLLING_UPDATE))
     return decide_rolling_update(update, seen, world.now)
 
 

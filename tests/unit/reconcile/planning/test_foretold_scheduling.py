@@ -9,7 +9,7 @@ from typing import Any
 from minik8s_modules.reconcile.planning.simulation import Operation, Question, hypothesis
 from minik8s_modules.scheduler.profiles.configuration import Enabled, PluginSet, ProfileSettings
 from minik8s_modules.scheduler.profiles.deciding import Profiles, Scene
-from minik8s_modules.scheduler.profiles.published import Known
+from minik8s_modules.scheduler.profiles.published import PublishedProfiles
 from tests.unit.scheduler.worlds import node, placed, pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -62,7 +62,7 @@ def test_a_plan_places_pods_as_the_clusters_scheduler_is_configured_and_says_whe
     wanted["metadata"] = {**wanted["metadata"], "labels": {"app": "web"}}
     question = Question((Operation("create", wanted),), frozenset())
 
-    def planned(known: Known) -> tuple[list[str], list[str]]:
+    def planned(known: PublishedProfiles) -> tuple[list[str], list[str]]:
         found = hypothesis(question, [], nodes, NOW, scene=Scene(Profiles(known)))
         made = [one["spec"].get("nodeName", "") for one in found.pods.values() if one]
         return made, [note.text for note in found.messages]
