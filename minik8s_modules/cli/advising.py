@@ -207,7 +207,7 @@ def advise(client: ApiClient, options: argparse.Namespace) -> int:
         raise UsageError(f"--for {options.time}: write a time as 90s, 5m or 1h30m, or 0 for what is known now")
     whose = Watched("" if options.all_namespaces else options.namespace or "default", options.selector or "")
     seen = SampledPods()
-    with output.telling("pods are measured"), contextlib.suppress(KeyboardInterrupt):  # then what was seen so far
+    with output.progress("pods are measured"), contextlib.suppress(KeyboardInterrupt):  # then what was seen so far
         observe(seen, client, whose, for_s, SystemClock())
     known: dict[str, JsonObject | None] = {}
     found = rows(seen, {uid: workload_of(seen.pods[uid], client, known) for uid in seen.samples})

@@ -124,9 +124,9 @@ def output_of(argv: Sequence[str], timeout_s: float) -> str:
 
     assert process.stdout is not None  # noqa: S101 - both are pipes, as was asked for above
     assert process.stderr is not None  # noqa: S101
-    hearing = threading.Thread(target=hear, args=(process.stderr,), daemon=True)
+    reading = threading.Thread(target=hear, args=(process.stderr,), daemon=True)
     patience = threading.Timer(timeout_s, process.kill)
-    for each in (hearing, patience):
+    for each in (reading, patience):
         each.start()
     try:
         found = process.stdout.read(MOST_BYTES + 1)
@@ -136,7 +136,7 @@ def output_of(argv: Sequence[str], timeout_s: float) -> str:
     finally:
         process.kill()
         patience.cancel()
-        hearing.join()
+        reading.join()
         process.stdout.close()
         process.stderr.close()
     if len(found) > MOST_BYTES:

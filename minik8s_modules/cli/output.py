@@ -54,7 +54,7 @@ def warn(text: str) -> None:
 
 
 @contextlib.contextmanager
-def telling(what: str) -> Iterator[None]:
+def progress(what: str) -> Iterator[None]:
     """Say on a terminal what is being waited for, and for how long; standard error, and gone when it is over."""
     if not sys.stderr.isatty():
         yield

@@ -9,7 +9,7 @@ from minik8s_modules.api.kinds import PLAN
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import planning
 from minik8s_modules.cli.original.manifests import read_chosen
-from minik8s_modules.cli.output import Paint, fail, telling
+from minik8s_modules.cli.output import Paint, fail, progress
 from minik8s_modules.cli.plan_markdown import markdown
 from minik8s_modules.client.api import ApiClient
 
@@ -33,7 +33,7 @@ def asked(client: ApiClient, spec: JsonObject) -> JsonObject:
         "metadata": {"name": "plan"},
         "spec": spec,
     }
-    with telling("objects are planned and nodes are asked"):
+    with progress("objects are planned and nodes are asked"):
         status: JsonObject = client.create(PLAN, body).get("status", {})
     return status
 

@@ -230,10 +230,10 @@ def result_of(done: Sequence[DeclaredWrite]) -> dict[str, Any]:
 
 
 def outcome(
-    client: ApiClient, wanted: Sequence[DeclaredObject], foreseen: Sequence[DeclaredWrite] = ()
+    client: ApiClient, wanted: Sequence[DeclaredObject], planned: Sequence[DeclaredWrite] = ()
 ) -> list[JsonObject]:
     """Return the objects as they are, those of ``foreseen`` steps as they would be, without absent ones."""
-    coming = {step.wanted.key: step.after for step in foreseen}
+    coming = {step.wanted.key: step.after for step in planned}
     found = (coming[each.key] if each.key in coming else current(client, each) for each in wanted)
     return [obj for obj in found if obj is not None]
 

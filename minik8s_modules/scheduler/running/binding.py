@@ -199,9 +199,9 @@ class _Cycle:
         binder._queue.placed(entry)  # noqa: SLF001 - one thing in two classes
         binder._counts.bound(entry.attempts, binder._clock.monotonic() - entry.since)  # noqa: SLF001 - as above
         binder._effects.tell_bound(entry.pod.pod, self.node)  # noqa: SLF001 - as above
-        for hearing in self.profile.post_bind:
+        for plugin in self.profile.post_bind:
             try:
-                self._call(hearing, "PostBind", hearing.post_bind)
+                self._call(plugin, "PostBind", plugin.post_bind)
             except _Stopped as stopped:
                 log.warning("%s: %s", entry.key, stopped)
 

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from minik8s_modules.cli.commands import build_parser
-from minik8s_modules.cli.output import Paint, telling
+from minik8s_modules.cli.output import Paint, progress
 from minik8s_modules.cli.plan_markdown import markdown
 from minik8s_modules.cli.planning import ORDER, UNKNOWN, brief, fields, has_changes, render, summary
 from tests.support.waiting import until
@@ -227,10 +227,10 @@ class Terminal(io.StringIO):
 def test_a_person_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch):
     terminal, pipe = Terminal(), io.StringIO()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with telling("nodes are asked"):
+    with progress("nodes are asked"):
         until(lambda: "nodes are asked, 1 s" in terminal.getvalue(), 60)
     assert terminal.getvalue().endswith("\r\x1b[K")
     monkeypatch.setattr(sys, "stderr", pipe)
-    with telling("nodes are asked"):
+    with progress("nodes are asked"):
         pass
     assert pipe.getvalue() == ""
