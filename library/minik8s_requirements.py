@@ -117,7 +117,7 @@ def main() -> None:
     ranges = Ranges(*(asked[name] for name in RANGES))
     found = problems(observe_machine(needed.ports), needed) + range_problems(ranges, connected_networks())
     if found:
-        module.fail_json(msg="This machine cannot carry minik8s: " + "; ".join(found), problems=found)
+        module.fail_json(msg="This machine cannot run minik8s: " + "; ".join(found), problems=found)
     module.exit_json(changed=False, problems=[])
 
 

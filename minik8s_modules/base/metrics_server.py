@@ -19,8 +19,8 @@ Admission = Callable[[str], HTTPStatus]
 """Given a bearer token ("" for none), returns OK, or why its bearer gets no metrics."""
 _SAID = {
     HTTPStatus.UNAUTHORIZED: "a bearer token of the cluster is required",
-    HTTPStatus.FORBIDDEN: "no role of this user allows to get /metrics (system:monitoring does)",
-    HTTPStatus.SERVICE_UNAVAILABLE: "the API server did not say who this is",
+    HTTPStatus.FORBIDDEN: "no role of this user allows getting /metrics (system:monitoring does)",
+    HTTPStatus.SERVICE_UNAVAILABLE: "the API server did not identify the user",
 }
 
 

@@ -59,7 +59,7 @@ def _confirmed() -> bool:
     """Ask the person at the terminal, also where standard input is the file."""
     try:
         with open("/dev/tty", "r+", encoding="utf-8") as terminal:  # noqa: PTH123 - reads and writes
-            terminal.write("Apply exactly this? Only `yes` is taken for it: ")
+            terminal.write("Apply exactly this? Only `yes` is accepted: ")
             terminal.flush()
             return terminal.readline().strip() == "yes"
     except OSError as error:

@@ -49,7 +49,7 @@ def injected(document: Any, where: str) -> Any:
         return document
     spec = parent["spec"]
     if wrong := _wrong(spec):
-        raise UsageError(f"{where}: {_named(document)} is no Pod that can be read: {wrong}")
+        raise UsageError(f"{where}: {_named(document)} is not a Pod that can be read: {wrong}")
     if sidecar_of(spec):
         warn(f"{where}: {_named(document)} has a sidecar already, and stays as it is")
         return document

@@ -27,7 +27,7 @@ PORT = 6443
 def declare(commands: Subparsers) -> None:
     """Declare the command."""
     parser = add(
-        commands, "reconciler", run, "make this machine a node that reconciles itself; Ctrl-C takes it out again",
+        commands, "reconciler", run, "make this machine a node that reconciles itself; Ctrl-C removes it again",
         usage="reconciler --node NAME -j SERVER [--token ID.SECRET --ca-hash sha256:HEX] [-c FILE]",
         examples="""
         minik8s token create --print-join-command             on the control plane: prints the line below

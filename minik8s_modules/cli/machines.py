@@ -154,7 +154,7 @@ def add_machine(_client: ApiClient, options: argparse.Namespace) -> int:
 def remove_machine(_client: ApiClient, options: argparse.Namespace) -> int:
     """Run node_remove.yml; return 0 when it is a node no longer."""
     if dns1123_subdomain(options.name):
-        raise UsageError(f"{options.name!r} is no name of a node: kubectl get nodes shows them")
+        raise UsageError(f"{options.name!r} is not the name of a node: kubectl get nodes lists them")
     if options.timeout <= 0:
         raise UsageError("--timeout must be a number of seconds above 0")
     given = {"node": options.name, "force": options.force, "drain_timeout": options.timeout}
@@ -194,7 +194,7 @@ def parse_machine(text: str, name: str, port: int, key_file: str) -> Machine:
     """
     user, at, host = text.rpartition("@")
     if not host or (at and not user) or host.startswith("-") or user.startswith("-") or re.search(r"\s|[{}%]", text):
-        raise UsageError(f"{text!r} is no machine: write USER@HOST, as for ssh")
+        raise UsageError(f"{text!r} is not a machine: write USER@HOST, as for ssh")
     wrong = dns1123_subdomain(name or host)
     if wrong:
         raise UsageError(f"--name {name or host}: {wrong[0]}")

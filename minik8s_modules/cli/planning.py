@@ -248,7 +248,7 @@ def subjects(steps: Iterable[JsonObject]) -> Iterator[tuple[str, str]]:
     found: dict[str, list[JsonObject]] = {}
     for step in steps:
         first = next(iter(step.get("about") or []), None)
-        found.setdefault(called(first) if first else "something that is told to nobody", []).append(step)
+        found.setdefault(called(first) if first else "something that is not shown to anybody", []).append(step)
     for subject, own in found.items():
         signs = {SIGNS.get(str(step.get("action")), "~") for step in own}
         counts = Counter(str(step.get("section")) for step in own)

@@ -30,7 +30,7 @@ PROGRAM = "minik8s_modules.cli.main"
 def declare(commands: Subparsers) -> None:
     """Declare the command."""
     parser = add(
-        commands, "virtual-node", run, "carry a node whose Pods a provider runs elsewhere; Ctrl-C ends it",
+        commands, "virtual-node", run, "run a virtual node, whose Pods a provider runs elsewhere; Ctrl-C ends it",
         usage="virtual-node --provider NAME --node-name NAME [--config FILE] ...",
         examples="""
         minik8s virtual-node --provider mock --node-name far          Pods that tolerate its taint "run" there
@@ -44,11 +44,13 @@ def declare(commands: Subparsers) -> None:
     parser.add_argument("--config", default="", metavar="FILE", help="the provider's configuration (YAML)")
     parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", help="of the Node (repeatable)")
     parser.add_argument(
-        "--disable-taint", action="store_true", help="let Pods come that do not tolerate virtual-kubelet.io/provider"
+        "--disable-taint", action="store_true", help="accept Pods that do not tolerate virtual-kubelet.io/provider"
     )
     parser.add_argument("--internal-ip", default="", metavar="ADDRESS", help="the Node's address")
     parser.add_argument("--cluster-domain", default="cluster.local", metavar="NAME", help="default: %(default)s")
-    parser.add_argument("--state-dir", default="", metavar="DIR", help="where provider and certificates have files")
+    parser.add_argument(
+        "--state-dir", default="", metavar="DIR", help="directory for files of the provider and for certificates"
+    )
     parser.add_argument("-j", "--join", default="", metavar="SERVER", help="join by a token instead of a kubeconfig")
     token = parser.add_mutually_exclusive_group()
     token.add_argument(

@@ -11,9 +11,9 @@ class Figures:
     def __init__(self, registry: Registry) -> None:
         self.streams = 0
         self.answers = registry.counter(
-            "minik8s_pilot_answers_total", "Answers of sidecars to what they were told.", ("type", "answer")
+            "minik8s_pilot_answers_total", "Answers of sidecars to their configuration.", ("type", "answer")
         )
         self.strangers = registry.counter(
-            "minik8s_pilot_strangers_total", "Streams that were refused for want of a Pod's token."
+            "minik8s_pilot_strangers_total", "Streams that were refused because they had no valid token of a Pod."
         )
         registry.gauge("minik8s_pilot_sidecars", "Sidecars that are connected.", (), lambda: {(): self.streams})

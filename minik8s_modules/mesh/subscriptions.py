@@ -62,7 +62,7 @@ class Subscription:
             self._gone.discard(name)
         size = sum(map(len, self._names)) + sum(map(len, self._known))
         if size > MOST_BYTES:
-            raise TooMuch(f"names of {size} characters were asked for; at most {MOST_BYTES} are kept")
+            raise TooMuch(f"names of {size} characters were requested; at most {MOST_BYTES} are kept")
 
     def difference(self, versions: Mapping[str, str]) -> Difference:
         """Return what the sidecar lacks of resources with these versions; a name that there is not is gone."""

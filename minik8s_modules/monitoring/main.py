@@ -91,7 +91,7 @@ def _adapter(configuration: Configuration, informers: Informers) -> list[Part]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the daemon; return its exit code."""
-    return run_daemon("minik8s-monitoring", "Tells a Prometheus beside it what there is to scrape.", serve, argv)
+    return run_daemon("minik8s-monitoring", "Writes scrape targets and metrics of objects for Prometheus.", serve, argv)
 
 
 if __name__ == "__main__":

@@ -64,9 +64,9 @@ class TargetFiles:
         self._workers = Workers(self._queue, self.sync, "targets", 1)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._compare, name="targets-compare", daemon=True)
-        help_text = "Target files there are, by directory."
+        help_text = "Target files, by directory."
         registry.gauge("monitoring_target_files", help_text, ("directory",), self._counted)
-        help_text = "Pods that ask to be scraped in a way that cannot be."
+        help_text = "Pods whose annotations for scraping cannot be used."
         registry.gauge("monitoring_refused_targets", help_text, (), lambda: {(): float(len(self._problems))})
 
     def start(self) -> None:

@@ -249,11 +249,11 @@ def read_epoch(client: Api) -> int:
 
     Raises:
         NotFound: the API server has not written it yet.
-        TemporaryError: it is no number.
+        TemporaryError: it is not a number.
     """
     namespace, name, key = EPOCH_CONFIG_MAP
     data = client.get(CONFIG_MAP, name, namespace).get("data") or {}
     try:
         return int(data.get(key, ""))
     except ValueError as error:
-        raise TemporaryError(f"ConfigMap {namespace}/{name}: {key} is no number: {data.get(key)!r}") from error
+        raise TemporaryError(f"ConfigMap {namespace}/{name}: {key} is not a number: {data.get(key)!r}") from error

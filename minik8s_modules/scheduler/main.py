@@ -67,11 +67,11 @@ def settings_of(configuration: Configuration) -> Settings:
     if configuration.has("configuration"):
         configuration.mapping("configuration")
         if policy:
-            raise ConfigurationError("policy and configuration exclude each other: a configuration says it all")
+            raise ConfigurationError("give either policy or configuration, not both")
         located = read(Path(configuration.file)).at("configuration")
         connection = located.at("clientConnection").at("kubeconfig")
         if connection.value is not None:
-            raise connection.wrong("kubeconfig stands beside configuration, in the daemon's own configuration file")
+            raise connection.wrong("set kubeconfig beside configuration, in the daemon's own configuration file")
         return settings(located)
     if policy and policy not in POLICIES:
         raise ConfigurationError(f"policy must be {', '.join(POLICIES)} or left out, not {policy!r}")

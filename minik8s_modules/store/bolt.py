@@ -57,7 +57,7 @@ def raise_last_revision(path: Path, to: int, scratch_key: bytes) -> int:
         try:
             trail = list(_last_elements(data))
         except struct.error as error:  # a page or element beyond the file's end
-            raise BoltError(f"{path} is no bolt database of version {VERSION}, or it is damaged") from error
+            raise BoltError(f"{path} is not a bolt database of version {VERSION}, or it is damaged") from error
         last = trail[-1]
         if len(last.key) != REVISION_BYTES or scratch_key not in last.value:
             raise BoltError(f"the last write in {path} is not that of {scratch_key.decode()}")
@@ -98,7 +98,7 @@ def _meta(data: mmap.mmap) -> tuple[int, int]:
         if meta[:2] == (MAGIC, VERSION) and meta[-1] == _fnv1a(raw):
             found.append((meta[8], meta[2], meta[4]))
     if not found:
-        raise BoltError(f"no meta page is of version {VERSION} and whole: this is no bolt database")
+        raise BoltError(f"no meta page is of version {VERSION} and intact: this is not a bolt database")
     _, page_bytes, root = max(found)
     return page_bytes, root
 

@@ -45,11 +45,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="minik8s-store", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     secrets_command.add_parser(commands, CONFIGURATION)
-    snapshot = commands.add_parser("snapshot", help="save, look at, adjust and restore snapshots")
+    snapshot = commands.add_parser("snapshot", help="save, inspect, adjust and restore snapshots")
     verbs = snapshot.add_subparsers(required=True, metavar="VERB")
     save = _verb(verbs, "save", _save, "write a snapshot of the running store to FILE (holds all Secrets)")
     save.add_argument("--config", type=Path, default=CONFIGURATION, help="API server's file (%(default)s)")
-    _verb(verbs, "status", _status, "tell what the snapshot FILE holds")
+    _verb(verbs, "status", _status, "print what the snapshot FILE contains")
     adjust = _verb(verbs, "adjust", _adjust, "write FILE, adjusted for a restoration, to ADJUSTED")
     adjust.add_argument("adjusted", type=Path, metavar="ADJUSTED")
     _add_epoch(adjust)
@@ -118,11 +118,11 @@ def _restore(options: argparse.Namespace) -> None:
         )
         _tell(report)
     _say(f"made {options.data_dir} from {options.file}, owned by user id {options.data_dir.stat().st_uid}")
-    _say("next: start etcd with this data directory; API servers, controllers and reconcilers find back by themselves")
+    _say("next: start etcd with this data directory; API servers, controllers and reconcilers reconnect by themselves")
 
 
 def _tell(report: Adjusted) -> None:
-    _say(f"resourceVersions: {report.revision_before} in the snapshot, they go on after {report.revision}")
+    _say(f"resourceVersions: {report.revision_before} in the snapshot; they continue after {report.revision}")
     _say(f"cluster epoch: {report.epoch_before or 'none'} in the snapshot, now {report.epoch}")
 
 

@@ -201,7 +201,9 @@ def _epoch_of(cluster: JsonObject) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise StoreError(f"the cluster epoch {text!r} in ConfigMap kube-system/minik8s-cluster is no number") from error
+        raise StoreError(
+            f"the cluster epoch {text!r} in ConfigMap kube-system/minik8s-cluster is not a number"
+        ) from error
 
 
 def _new_cluster_object() -> JsonObject:

@@ -77,7 +77,7 @@ async def read_answers(channel: Channel) -> None:
             running.add(task)
             task.add_done_callback(running.discard)
     except BadPacket as error:
-        log.warning("the gateway cannot be understood: %s", error)
+        log.warning("the gateway sent something invalid: %s", error)
     finally:
         for task in running:
             task.cancel()
@@ -93,7 +93,7 @@ async def _check(packet: Packet) -> None:
         said = await answered(packet.message, Plain(connections[0], connections[-1]))
         await channel.send(said._asdict())
     except (OSError, StatusError) as error:
-        log.debug("a probe is not waited for any more: %s", error)
+        log.debug("a probe is no longer waited for: %s", error)
     except Exception:
         log.exception("a probe's answer could not be read")
     finally:

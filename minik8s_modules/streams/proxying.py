@@ -83,7 +83,7 @@ async def serve(client: Connection, request: StreamRequest, talk: Conversation, 
         pod = await _secured(reached) if request.text("scheme") == "https" else reached
         await _carry(Wire(h11.Connection(h11.SERVER, HEAD_BYTES), client.read, client.write), pod, reached, request)
     except h11.RemoteProtocolError as error:
-        failure = await _failure(reached) or f"its answer is no HTTP: {error}"
+        failure = await _failure(reached) or f"its answer is not HTTP: {error}"
         raise _unreachable(failure) from error
     except (OSError, h11.LocalProtocolError) as error:
         if client.started:

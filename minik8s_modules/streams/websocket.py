@@ -43,10 +43,10 @@ async def accept(client: Connection, request: StreamRequest, protocol: str) -> W
     try:
         made.initiate_upgrade_connection(headers, request.target)
         if not any(isinstance(event, Request) for event in made.events()):
-            raise BadRequest("the request is no WebSocket upgrade")
+            raise BadRequest("the request is not a WebSocket upgrade")
         answer = made.send(AcceptConnection(subprotocol=protocol or None))
     except ProtocolError as error:
-        raise BadRequest(f"the request is no WebSocket upgrade: {error}") from error
+        raise BadRequest(f"the request is not a WebSocket upgrade: {error}") from error
     await client.write(answer)
     if "base64.binary" in protocol:
         return TextSocket(client, made)

@@ -111,7 +111,7 @@ def is_a_node(access: Access) -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the daemon; return its exit code."""
-    return run_daemon(USER_AGENT, "Carries nodes that are no machines.", serve, argv)
+    return run_daemon(USER_AGENT, "Runs virtual nodes: nodes that are no machines.", serve, argv)
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ class PodsTracker:
             try:
                 updated = self._updated(pod)
             except Exception:
-                log.exception("pods tracker: the status of %s cannot be had", objects.key(pod))
+                log.exception("pods tracker: the status of %s cannot be read", objects.key(pod))
                 continue
             if updated is not None:
                 self._notify(updated)

@@ -108,7 +108,7 @@ def _labels(row: Mapping[str, Any], where: str) -> dict[str, str]:
 def _config(row: Mapping[str, Any], where: str) -> tuple[Mapping[str, object], str]:
     inline, path = row.get("config") or {}, _text(row, "config_file", where, "")
     if inline and path:
-        raise ConfigurationError(f"{where}: config and config_file are two ways to say the same; give one")
+        raise ConfigurationError(f"{where}: give either config or config_file, not both")
     if path:
         return read_mapping(Path(path), "configuration"), path
     if not isinstance(inline, Mapping):

@@ -136,7 +136,7 @@ def test_an_inventory_that_cannot_work_is_refused_before_anything_is_touched(clu
     with pytest.raises(CommandFailed) as refused:
         cluster.play("site.yml", "--extra-vars", wrong)
     words = " ".join(refused.value.words.split())
-    assert "This machine cannot carry minik8s" in words
+    assert "This machine cannot run minik8s" in words
     assert network in words
     counts = recap(refused.value.words)
     assert set(counts) >= {*cluster.control, *cluster.workers}

@@ -75,5 +75,5 @@ def _range_fault(text: str) -> str:
     try:
         found = ipaddress.IPv4Network(text)
     except ValueError:
-        return "is no range of IPv4 addresses such as 10.0.0.0/8; write ranges with commas between them"
+        return "is not a range of IPv4 addresses such as 10.0.0.0/8; write ranges with commas between them"
     return "" if str(found) in {text, f"{text}/32"} else f"must be written {found}"

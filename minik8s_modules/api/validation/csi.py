@@ -15,7 +15,7 @@ _METADATA_BYTES = 256 << 10
 
 
 def driver_name(at: str, name: str) -> list[Cause]:
-    """Return why that is no name of a CSI driver."""
+    """Return why that is not the name of a CSI driver."""
     if len(name) > _NAME_LENGTH:
         return [cause.too_long(at, _NAME_LENGTH)]
     return cause.all_invalid(at, name, syntax.dns1123_subdomain(name.lower()))

@@ -52,7 +52,7 @@ class Aggregation:
         request.environ.pop(bodies.BODY, None)  # nobody here knows what is secret in it, so the audit log has it not
         request.environ["wsgi.input"] = io.BytesIO()  # the body is held, and charged, once
         if body and request.method in _BODILESS:
-            raise BadRequest(f"an extension API server is sent no body with {request.method}")
+            raise BadRequest(f"extension API servers get no body with {request.method}")
         self._tunnels.admit(holder, len(body))
         headers = {**dict(request.headers), "Audit-Id": audit_id}
         length = len(body) if body or request.method in _BODIES else None

@@ -63,7 +63,7 @@ def request(headers: Mapping[str, str], user: User, remote: Remote, client: str,
     upgrade = proxying.is_upgrade(headers)
     if upgrade and headers["Upgrade"].strip().lower() not in _PROTOCOLS:
         shown = headers["Upgrade"][:_SHOWN]
-        raise BadRequest(f"an extension API server is asked for no upgrade to {shown!r}: only to websocket or SPDY/3.1")
+        raise BadRequest(f"an extension API server cannot be upgraded to {shown!r}: use websocket or SPDY/3.1")
     before = headers.get("X-Forwarded-For")
     own = [
         ("Host", f"{remote.service}.{remote.namespace}.svc"),

@@ -33,7 +33,7 @@ def part_of(code: int, body: bytes, remote: Remote) -> Part:
         raise ValueError(f"bad status {code}")
     document = orjson.loads(body)
     if not isinstance(document, dict) or document.get("swagger") != "2.0":
-        raise ValueError("the answer is no OpenAPI document of version 2")
+        raise ValueError("the answer is not an OpenAPI document of version 2")
     paths, definitions = document.get("paths"), document.get("definitions")
     if not isinstance(paths, dict) or not isinstance(definitions, dict):
         raise ValueError("the document has no paths or definitions")  # noqa: TRY004 - what came, not what was passed

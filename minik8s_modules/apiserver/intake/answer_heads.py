@@ -51,7 +51,7 @@ def closing(head: bytes, *, switches: bool) -> bytes:
         raise ValueError("the answer has no usable head")
     if status[1] == _SWITCHED:
         if not switches:
-            raise ValueError("the answer goes over to a protocol that nobody asked for")
+            raise ValueError("the answer switches to a protocol that was not requested")
         return head + _END
     kept = [line for line in lines if line.partition(b":")[0].strip().lower() not in _OURS]
     return b"\r\n".join([first, *kept, b"Connection: close"]) + _END

@@ -132,7 +132,7 @@ class HttpsReconcilers:
                 answer.begin()
                 return answer.status, answer.read(_LARGEST_METRICS + 1)
             except http.client.HTTPException as error:
-                raise OSError(f"it answers no HTTP: {error}") from error
+                raise OSError(f"its answer is not HTTP: {error}") from error
             finally:
                 connection.close()
 
@@ -171,7 +171,7 @@ def metrics_of(cache: WatchCache, reconcilers: Reconcilers | None, node: str) ->
         try:
             found = reconcilers.metrics(endpoint, node) if reconcilers is not None else None
         except (OSError, ValueError) as error:
-            log.warning("reconciler %s at %s did not tell of node %s: %s", endpoint.lease, endpoint.url, node, error)
+            log.warning("reconciler %s at %s did not answer for node %s: %s", endpoint.lease, endpoint.url, node, error)
             continue
         if found is not None:
             return found

@@ -192,7 +192,7 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
         try:
             settings = self._read_again()
         except ConfigurationError as error:
-            log.warning("the configuration is not taken over, the former one stays: %s", error)
+            log.warning("the new configuration is not used; the former one stays: %s", error)
             return
         self._settings, self._tls = settings, TlsContext(settings.tls)
         super().reload()

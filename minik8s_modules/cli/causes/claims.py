@@ -48,7 +48,7 @@ def volume_faults(volume: JsonObject, around: Around) -> Iterator[Fault]:
     lead = kubectl("", "describe", PERSISTENT_VOLUME.singular_name, objects.name(volume))
     if objects.is_deleting(volume) and claims.VOLUME_FOLDER in held and claims.VOLUME_PROTECTION not in held:
         failed = [each for each in around.events(volume) if each.get("reason") == "VolumeFailedDelete"]
-        why = str(failed[-1].get("message")) if failed else "its machine has not told yet that it is deleted"
+        why = str(failed[-1].get("message")) if failed else "its machine has not reported yet that it is deleted"
         since = f"it was deleted at {objects.deletion_timestamp(volume)}"
         yield Fault(f"{since} and waits for its folder to be deleted: {' '.join(why.split())}", lead)
         return

@@ -136,7 +136,7 @@ def _verdict(
 def _pod_end(client: ApiClient, word: str, namespace: str) -> End:
     space, _, name = word.rpartition("/")
     if not name or "/" in space:
-        raise UsageError(f"{word!r} is no Pod: {USAGE}")
+        raise UsageError(f"{word!r} is not a Pod: {USAGE}")
     return _end_of(client.get(POD, name, space or namespace))
 
 
@@ -153,7 +153,7 @@ def _targets(client: ApiClient, word: str, namespace: str) -> list[tuple[End, tu
     number, _, protocol = port.partition("/")
     protocol = (protocol or "TCP").upper()
     if not place or not number or protocol not in PROTOCOLS:
-        raise UsageError(f"{word!r} is no target: {USAGE}")
+        raise UsageError(f"{word!r} is not a target: {USAGE}")
     if place.startswith(("svc/", "service/")):
         return list(_behind(client, place.partition("/")[2], namespace, (protocol, number)))
     end = _address_end(client, place) if _is_address(place) else _pod_end(client, place, namespace)

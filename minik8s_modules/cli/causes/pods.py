@@ -134,7 +134,7 @@ def _unserved(pod: JsonObject) -> Iterator[Fault]:
     heard = objects.condition(pod, "PodScheduled") is not None
     if name not in (SCHEDULER, *POLICIES) and not heard and not objects.spec(pod).get("nodeName"):
         usual = ", ".join((SCHEDULER, *POLICIES))
-        text = f"it waits for a scheduler named {name}, which has not looked at it; minik8s by itself has {usual}"
+        text = f"it waits for a scheduler named {name}, which has not processed it; minik8s itself has {usual}"
         yield Fault(text, _edit(pod))
 
 
@@ -348,9 +348,7 @@ def _conditions(pod: JsonObject, around: Around) -> Iterator[Fault]:
     spec, since = objects.spec(pod), moment(objects.metadata(pod).get("creationTimestamp"))
     unheard = objects.condition(pod, "PodScheduled") is None and not spec.get("nodeName")
     if unheard and since is not None and around.now - since > PATIENCE:
-        yield Fault(
-            "no scheduler has looked at it: minik8s-scheduler does not run", "kubectl -n kube-system get leases"
-        )
+        yield Fault("no scheduler has processed it: is minik8s-scheduler running?", "kubectl -n kube-system get leases")
 
 
 def _of_nodes(pod: JsonObject, around: Around) -> str:

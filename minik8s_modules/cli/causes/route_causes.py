@@ -52,7 +52,7 @@ def route_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
     found += _endpoints(around, routes, owner, services)
     found += unrecovered(around.events(obj), around.now)
     if not found and not has_place(obj):
-        message = "no node that is ready has an address to answer at, or the controllers have not looked yet"
+        message = "no node that is ready has an address to answer at, or the controllers have not processed it yet"
         found.append(Fault(message, "kubectl get nodes -o wide"))
     yield from found
 

@@ -57,7 +57,7 @@ def _from_pod(client: ApiClient, options: argparse.Namespace, authority: str, pa
     services = {str(objects.key(each)): each for each in client.list(SERVICE).items}
     service = _named(services, host, options.namespace)
     if service is None:
-        yield Line("name", f"{host} is no Service: the sidecar passes the request on unchanged")
+        yield Line("name", f"{host} is not a Service: the sidecar passes the request on unchanged")
         yield from way(client, host, path, options.namespace)
         return
     yield Line("name", f"{host} → {objects.spec(service).get('clusterIP')} (Service {objects.key(service)})")

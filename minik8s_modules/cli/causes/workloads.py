@@ -42,7 +42,7 @@ def workload_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
     observed = objects.status(obj).get("observedGeneration")
     if (observed is not None and observed < objects.generation(obj)) or (not objects.status(obj) and wanted):
         yield Fault(
-            "the controllers have not looked at it since it was written: does minik8s-controllers run?",
+            "the controllers have not processed it since it was written: is minik8s-controllers running?",
             "kubectl -n kube-system get leases",
         )
 
@@ -58,7 +58,7 @@ def original_job_faults(job: JsonObject, _around: Around) -> Iterator[Fault]:
     elif status.get("message"):
         yield Fault(str(status["message"]), kubectl(namespace, "get", "pods", pods))
     elif not status:
-        text = "the controllers have not looked at it since it was written: does minik8s-controllers run?"
+        text = "the controllers have not processed it since it was written: is minik8s-controllers running?"
         yield Fault(text, "kubectl -n kube-system get leases")
 
 
@@ -149,7 +149,9 @@ def quota_faults(quota: JsonObject, around: Around) -> Iterator[Fault]:
         lead = kubectl(objects.namespace(quota), "describe", "resourcequota", objects.name(quota))
         yield Fault(f"used up, so that new objects are refused: {text}", lead)
     elif not used and objects.spec(quota).get("hard"):
-        yield Fault("nothing has been counted yet: does minik8s-controllers run?", "kubectl -n kube-system get leases")
+        yield Fault(
+            "nothing has been counted yet: is minik8s-controllers running?", "kubectl -n kube-system get leases"
+        )
     _ = around
 
 

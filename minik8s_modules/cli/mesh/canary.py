@@ -60,7 +60,7 @@ class Steps(NamedTuple):
 def declare(commands: Subparsers) -> None:
     """Declare canary."""
     parser = add(
-        commands, "canary", canary, "lead requests over to another version of a Service, and back on errors",
+        commands, "canary", canary, "shift requests to another version of a Service, and back on errors",
         usage="canary SERVICE --to SUBSET --weight PERCENT [options]",
         examples="""
         minik8s canary reviews --to v2 --weight 10                        a tenth of the requests goes to v2
@@ -69,9 +69,11 @@ def declare(commands: Subparsers) -> None:
         minik8s canary reviews --to v1 --weight 100                       back""",
     )  # fmt: skip
     parser.add_argument("service", metavar="SERVICE")
-    parser.add_argument("--to", required=True, metavar="SUBSET", help="whose Pods are to have the requests")
+    parser.add_argument("--to", required=True, metavar="SUBSET", help="the Subset whose Pods get the requests")
     parser.add_argument("--weight", required=True, type=int, metavar="PERCENT", help="of all requests: 0 to 100")
-    parser.add_argument("--step", type=int, default=0, metavar="PERCENT", help="then so many more at a time, up to 100")
+    parser.add_argument(
+        "--step", type=int, default=0, metavar="PERCENT", help="then raise it by this much at a time, up to 100"
+    )
     parser.add_argument("--pause", default="30s", metavar="TIME", help="how long each step is watched (default: 30s)")
     parser.add_argument("--abort-on", default="", metavar="error-rate>N%", help="share of errors that ends it")
     parser.add_argument("--port", type=int, default=0, metavar="PORT", help="of the Service, where several are split")

@@ -52,12 +52,12 @@ class Expected(NamedTuple):
 def declare(commands: Subparsers) -> None:
     """Declare mesh status and mesh routes."""
     parser = add(
-        commands, "mesh", lambda *_: 0, "show what sidecars of the service mesh have",
+        commands, "mesh", lambda *_: 0, "show the configuration of the service mesh's sidecars",
         usage="mesh (status | routes) ...",
     )  # fmt: skip
     inner = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", prog="minik8s mesh")
     shown = add(
-        inner, "status", status, "print of each sidecar whether it has what it is to have, and since when",
+        inner, "status", status, "print whether each sidecar has its latest configuration, and since when",
         usage="mesh status [options]",
     )  # fmt: skip
     add_namespace(shown)
@@ -110,7 +110,7 @@ def judge(found: Configuration, wanted: Expected, *, is_connected: bool) -> tupl
     if found.refused:
         return "refused", found.refused
     if not is_connected:
-        return "no pilot", f"it keeps what it has; {len(lacking)} resources are others by now" if lacking else ""
+        return "no pilot", f"it keeps its configuration; {len(lacking)} resources have changed since" if lacking else ""
     return ("behind", ", ".join(lacking[:3])) if lacking else ("synced", "")
 
 

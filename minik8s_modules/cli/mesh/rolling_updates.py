@@ -47,7 +47,7 @@ def rollout(client: ApiClient, given: argparse.Namespace) -> int:
         return _Watch(client, given.namespace, name).follow(to_the_end=given.watch == "true")
     state = _STATES[given.action]
     client.patch(ROLLING_UPDATE, name, given.namespace, {"spec": {"state": state}})
-    print(f"rollingupdate/{name}: {state} is asked for; minik8s rollout status ru/{name} shows how far it is")
+    print(f"rollingupdate/{name}: {state} was requested; minik8s rollout status ru/{name} shows how far it is")
     return 0
 
 

@@ -40,7 +40,7 @@ def by_sidecar(
     address = objects.spec(service).get("clusterIP")
     listener = next((one.name for one in found.listeners if (one.address.ip, one.address.port) == (address, port)), "")
     if not listener:
-        return [Line("sidecar", f"passes {address}:{port} on, as it is told nothing of it")], True
+        return [Line("sidecar", f"passes {address}:{port} on unchanged, as it has no configuration for it")], True
     pods, subsets = names_by_address(client, namespace), subsets_by_pod(client.list(SUBSET, namespace).items)
     lines = [Line("sidecar", f"{plain(listener)}, version {found.version}")]
     return [*lines, *_routed(found, listener, path, pods, subsets)], False

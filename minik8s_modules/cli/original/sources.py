@@ -39,7 +39,7 @@ def _program(path: str) -> str:
         raise ValueError(f"it must end with {', '.join(SUFFIXES)}")
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as source:
         if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         data = source.read(SOURCE_BYTES + 1)
     if len(data) > SOURCE_BYTES:
         raise ValueError(f"it has more than {SOURCE_BYTES >> 10} KiB")

@@ -72,7 +72,7 @@ def is_available(pod: JsonObject, min_ready_s: int, now: datetime) -> bool:
 
 
 def deletion_cost(pod: JsonObject) -> int:
-    """Return the pod's deletion cost; 0 without one, or with one that is no number."""
+    """Return the pod's deletion cost; 0 without one, or with one that is not a number."""
     try:
         return int(objects.annotations(pod).get(DELETION_COST, "0"))
     except ValueError:

@@ -28,8 +28,8 @@ _NO_NODE = (
 _NO_SERVER = "give the class the parameters server, an address of the node that exports, and share, the exported folder"
 _ROOT = "volumes have folders in a folder, not in / itself: give another class the parameter path"
 _STRANGE_SERVER = (
-    "{} is no address of a node (kubectl get nodes -o wide), and nobody would make its folders; volumes of other "
-    "servers take a provisioner of their own, or PersistentVolumes that you write"
+    "{} is not an address of any node (kubectl get nodes -o wide), so nothing would create its folders; for volumes of "
+    "other servers, use their own provisioner, or PersistentVolumes that you write"
 )
 _ALONE = "node {} has a reconciler of its own, which {} no folders of volumes: {}"
 Machines = frozenset[str] | None
@@ -172,10 +172,10 @@ def _refuse(claim: JsonObject) -> None:
     if objects.spec(claim).get("selector") is not None:
         raise CannotProvision("claim Selector is not supported")  # external-provisioner's words
     if objects.spec(claim).get("volumeMode") == "Block":
-        raise CannotProvision("it makes no block volumes")
+        raise CannotProvision("it does not make block volumes")
     if objects.spec(claim).get("dataSourceRef") or objects.spec(claim).get("dataSource"):
         raise CannotProvision(
-            "its volumes begin empty: a dataSource takes the class of a CSI driver that copies volumes"
+            "its volumes begin empty: for a dataSource, use the class of a CSI driver that copies volumes"
         )
 
 

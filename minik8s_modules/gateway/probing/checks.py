@@ -69,7 +69,7 @@ def parse(raw: Any) -> Check:
     try:
         kinds = [kind for kind in ACTIONS if kind in raw]
         if len(kinds) != 1:
-            raise BadCheck(f"a check names one of {', '.join(ACTIONS)}, not {kinds or 'none'}")
+            raise BadCheck(f"a check must name one of {', '.join(ACTIONS)}, not {kinds or 'none'}")
         started_at = raw.get("started_at")
         check = Check(
             id=str(raw["id"]),

@@ -89,5 +89,5 @@ class Adapter:
         try:
             return [name.removesuffix("_total") for name in self._prometheus.names(_PODS_WITH_NAMES)]
         except PrometheusUnavailable as error:
-            log.warning("the names of metrics are not known: %s", error)
+            log.warning("the names of metrics cannot be read: %s", error)
             return ()

@@ -39,7 +39,7 @@ class Sample(NamedTuple):
 
 
 def values(version: str, question: MetricQuery, samples: Sequence[Sample]) -> JsonObject:
-    """Return the MetricValueList; a value that is no number is left out."""
+    """Return the MetricValueList; a value that is not a number is left out."""
     items = [_value(version, question, each) for each in samples if abs(each.value) < float("inf")]
     return {"kind": "MetricValueList", "apiVersion": f"{GROUP}/{version}", "metadata": {}, "items": items}
 

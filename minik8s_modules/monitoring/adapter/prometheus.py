@@ -37,7 +37,7 @@ class Prometheus:
                 if not math.isnan(float(each["value"][1]))
             ]
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise PrometheusUnavailable(f"{self._url}: the answer is no vector: {error!r}") from error
+            raise PrometheusUnavailable(f"{self._url}: the answer is not a vector: {error!r}") from error
 
     def names(self, matcher: str) -> Sequence[str]:
         """Return the metrics that have series matched by ``matcher``, sorted. Raises PrometheusUnavailable."""

@@ -72,7 +72,7 @@ def asked(parts: Sequence[str], selector: str, of_series: str) -> MetricQuery:
     if where[1] and where[1] not in LABELS:
         raise NotFound.path(f"there are no metrics of {where[1]}: of {', '.join(LABELS)} there can be")
     if not _METRIC.fullmatch(metric):
-        raise BadRequest(f"{metric[:200]!r} is no name of a metric of Prometheus")
+        raise BadRequest(f"{metric[:200]!r} is not a valid metric name in Prometheus")
     return MetricQuery(*where, metric, parse_label_selector(selector), parse_label_selector(of_series))
 
 
@@ -94,7 +94,7 @@ def expression(question: MetricQuery, names: Sequence[str]) -> str:
 
 def _matcher(requirement: Requirement) -> str:
     if not _LABEL.fullmatch(requirement.key):
-        raise BadRequest(f"{requirement.key!r} is no name of a label of Prometheus")
+        raise BadRequest(f"{requirement.key!r} is not a valid label name in Prometheus")
     values = _quoted("|".join(map(_literal, sorted(requirement.values))))
     known = {"in": f"=~{values}", "notin": f"!~{values}", "exists": '!=""', "!": '=""'}
     if requirement.operator not in known:

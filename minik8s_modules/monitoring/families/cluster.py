@@ -113,9 +113,7 @@ NODES = Table(
         gauge("kube_node_spec_taint", "Taints of a node.", ("key", "value", "effect"), _taints),
         gauge("kube_node_status_condition", "Conditions of a node.", ("condition", "status"), conditions),
         gauge("kube_node_status_capacity", "What a node has.", ("resource", "unit"), _listed("capacity")),
-        gauge(
-            "kube_node_status_allocatable", "What of it pods may have.", ("resource", "unit"), _listed("allocatable")
-        ),
+        gauge("kube_node_status_allocatable", "What of it pods can use.", ("resource", "unit"), _listed("allocatable")),
     ),
 )
 NAMESPACES = Table(
@@ -174,7 +172,7 @@ CLAIMS = Table(
         gauge("kube_persistentvolumeclaim_info", "Its class and volume.", ("storageclass", "volumename"), _claim_info),
         gauge(
             "kube_persistentvolumeclaim_resource_requests_storage_bytes",
-            "How much it asks for.",
+            "How much it requests.",
             (),
             _bytes("spec", "resources", "requests", "storage"),
         ),

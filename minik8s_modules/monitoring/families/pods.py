@@ -92,7 +92,7 @@ def _resources(which: str) -> RowsOf:
 _OF_CONTAINERS: tuple[Family, ...] = (
     gauge(
         "kube_pod_container_info",
-        "Images of a container: the one asked for and the one that runs.",
+        "Images of a container: the one requested and the one that runs.",
         ("container", "image_spec", "image", "image_id", "container_id"),
         _images,
     ),
@@ -158,13 +158,13 @@ _OF_CONTAINERS: tuple[Family, ...] = (
     ),
     gauge(
         "kube_pod_container_resource_requests",
-        "What a container asks for.",
+        "What a container requests.",
         ("container", "node", "resource", "unit"),
         _resources("requests"),
     ),
     gauge(
         "kube_pod_container_resource_limits",
-        "What a container may use at most.",
+        "The limits of a container.",
         ("container", "node", "resource", "unit"),
         _resources("limits"),
     ),

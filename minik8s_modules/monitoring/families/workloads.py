@@ -56,15 +56,15 @@ DEPLOYMENTS = Table(
     named("deployment"),
     (
         gauge("kube_deployment_created", "When it was created, in Unix seconds.", (), _CREATED),
-        gauge("kube_deployment_spec_replicas", "Pods that a Deployment is to have.", (), number("spec", "replicas")),
+        gauge("kube_deployment_spec_replicas", "Pods that a Deployment should have.", (), number("spec", "replicas")),
         gauge(
             "kube_deployment_spec_paused",
             "1 for a Deployment that is paused.",
             (),
             number("spec", "paused", default=0.0),
         ),
-        gauge("kube_deployment_metadata_generation", "How often its specification has changed.", (), _GENERATION),
-        gauge("kube_deployment_status_observed_generation", "Up to which of those it was acted on.", (), _OBSERVED),
+        gauge("kube_deployment_metadata_generation", "The generation of its specification.", (), _GENERATION),
+        gauge("kube_deployment_status_observed_generation", "The generation that was acted on last.", (), _OBSERVED),
         gauge("kube_deployment_status_replicas", "Pods that it has.", (), _status("replicas")),
         gauge("kube_deployment_status_replicas_ready", "Pods that are ready.", (), _status("readyReplicas")),
         gauge(
@@ -89,7 +89,7 @@ REPLICA_SETS = Table(
             ("owner_kind", "owner_name", "owner_is_controller"),
             owners,
         ),
-        gauge("kube_replicaset_spec_replicas", "Pods that a ReplicaSet is to have.", (), number("spec", "replicas")),
+        gauge("kube_replicaset_spec_replicas", "Pods that a ReplicaSet should have.", (), number("spec", "replicas")),
         gauge("kube_replicaset_status_replicas", "Pods that it has.", (), _status("replicas")),
         gauge("kube_replicaset_status_ready_replicas", "Pods that are ready.", (), _status("readyReplicas")),
     ),
@@ -98,9 +98,9 @@ STATEFUL_SETS = Table(
     STATEFUL_SET,
     named("statefulset"),
     (
-        gauge("kube_statefulset_replicas", "Pods that a StatefulSet is to have.", (), number("spec", "replicas")),
-        gauge("kube_statefulset_metadata_generation", "How often its specification has changed.", (), _GENERATION),
-        gauge("kube_statefulset_status_observed_generation", "Up to which of those it was acted on.", (), _OBSERVED),
+        gauge("kube_statefulset_replicas", "Pods that a StatefulSet should have.", (), number("spec", "replicas")),
+        gauge("kube_statefulset_metadata_generation", "The generation of its specification.", (), _GENERATION),
+        gauge("kube_statefulset_status_observed_generation", "The generation that was acted on last.", (), _OBSERVED),
         gauge("kube_statefulset_status_replicas", "Pods that it has.", (), _status("replicas")),
         gauge("kube_statefulset_status_replicas_ready", "Pods that are ready.", (), _status("readyReplicas")),
         gauge(
@@ -130,11 +130,11 @@ DAEMON_SETS = Table(
     DAEMON_SET,
     named("daemonset"),
     (
-        gauge("kube_daemonset_metadata_generation", "How often its specification has changed.", (), _GENERATION),
-        gauge("kube_daemonset_status_observed_generation", "Up to which of those it was acted on.", (), _OBSERVED),
+        gauge("kube_daemonset_metadata_generation", "The generation of its specification.", (), _GENERATION),
+        gauge("kube_daemonset_status_observed_generation", "The generation that was acted on last.", (), _OBSERVED),
         gauge(
             "kube_daemonset_status_desired_number_scheduled",
-            "Nodes that are to have a pod.",
+            "Nodes that should have a pod.",
             (),
             _status("desiredNumberScheduled"),
         ),
@@ -167,7 +167,7 @@ JOBS = Table(
     named("job_name"),
     (
         gauge("kube_job_owner", "Who owns a Job.", ("owner_kind", "owner_name", "owner_is_controller"), owners),
-        gauge("kube_job_spec_completions", "Pods that are to succeed.", (), number("spec", "completions")),
+        gauge("kube_job_spec_completions", "Pods that must succeed.", (), number("spec", "completions")),
         gauge("kube_job_spec_parallelism", "Pods at once.", (), number("spec", "parallelism")),
         gauge("kube_job_status_active", "Pods that run.", (), _status("active")),
         gauge("kube_job_status_succeeded", "Pods that have succeeded.", (), _status("succeeded")),

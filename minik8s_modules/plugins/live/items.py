@@ -90,7 +90,7 @@ def _item(item_id: str, request: dict[str, Any]) -> Item:
             raise BadLine(f"sections.{section} must be an object of module options", item_id)
         wrong = [name for name in options if not OPTION.match(name)]
         if wrong:
-            raise BadLine(f"sections.{section}: {wrong[0]!r} is no module option's name", item_id)
+            raise BadLine(f"sections.{section}: {wrong[0]!r} is not the name of a module option", item_id)
     return Item(item_id, host, check, token, sections)
 
 

@@ -162,7 +162,7 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
         if item.host not in self._inventory.hosts:
             return f"node {item.host} is not in the inventory"
         if unknown:
-            return f"section {unknown[0]} is no task of the play; known: {', '.join(self._sections)}"
+            return f"section {unknown[0]} is not a task of the play; known: {', '.join(self._sections)}"
         return ""
 
     def _cancel(self, item_id: str) -> None:

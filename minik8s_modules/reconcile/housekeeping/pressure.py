@@ -60,7 +60,7 @@ def thresholds(configured: Mapping[str, Any]) -> tuple[Threshold, ...]:
 
 def _threshold(signal: str, text: str) -> Threshold:
     if signal not in SIGNALS:
-        raise ConfigurationError(f"eviction_hard: {signal} is no signal; known are {', '.join(SIGNALS)}")
+        raise ConfigurationError(f"eviction_hard: {signal} is not a signal; known are {', '.join(SIGNALS)}")
     match = _PERCENT.fullmatch(text)
     if match:
         return Threshold(signal, 0, int(match[1]), text)

@@ -53,7 +53,7 @@ def parse_manifests(node: str, files: Iterable[Mapping[str, Any]]) -> Parsed:
             errors[name] = str(error)
             continue
         if objects.key(pod) in pods:
-            errors[name] = f"another file makes a pod of the name {objects.name(pod)} already"
+            errors[name] = f"another file already defines a pod named {objects.name(pod)} already"
         pods.setdefault(objects.key(pod), pod)
     return Parsed(list(pods.values()), errors)
 
@@ -94,7 +94,7 @@ def _loaded(data: bytes) -> JsonObject:
     except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise BadManifest(f"it cannot be read: {error}") from error
     if not isinstance(pod, dict) or (pod.get("apiVersion"), pod.get("kind")) != ("v1", "Pod"):
-        raise BadManifest("it holds no v1 Pod")
+        raise BadManifest("it does not hold a v1 Pod")
     if not all(isinstance(pod.get(field) or {}, dict) for field in ("metadata", "spec")):
         raise BadManifest("metadata and spec must be mappings")
     pod.pop("status", None)
@@ -116,15 +116,15 @@ def _check(pod: JsonObject) -> None:
     causes = [f"{cause.field}: {cause.message}" for cause in validate_create(POD, pod)]
     volumes = objects.spec(pod).get("volumes") or []
     if any(volume.get(source) for volume in volumes for source in _API_SOURCES):
-        causes.append("spec.volumes: static pods take nothing from the API")
+        causes.append("spec.volumes: static pods cannot use objects of the API")
     for _, _, container in objects.all_containers(pod):
         sources = [one.get("valueFrom") or {} for one in container.get("env") or []]
         if container.get("envFrom") or any(one.get("configMapKeyRef") or one.get("secretKeyRef") for one in sources):
-            causes.append(f"container {container['name']}: static pods take no environment from the API")
+            causes.append(f"container {container['name']}: static pods cannot take variables from the API")
     if objects.spec(pod).get("imagePullSecrets"):
-        causes.append("spec.imagePullSecrets: static pods take no Secrets from the API")
+        causes.append("spec.imagePullSecrets: static pods cannot use Secrets of the API")
     if objects.spec(pod).get("serviceAccountName") not in {None, "", "default"}:
-        causes.append("spec.serviceAccountName: static pods have no account")
+        causes.append("spec.serviceAccountName: static pods cannot use service accounts")
     if causes:
         raise BadManifest("; ".join(causes))
 

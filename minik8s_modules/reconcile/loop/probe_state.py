@@ -24,7 +24,7 @@ def result_of(raw: Mapping[str, Any]) -> CheckResult:
     """
     state = str(raw["state"])
     if state not in _STATES:
-        raise ValueError(f"{state!r} is no state of a check")
+        raise ValueError(f"{state!r} is not a state of a check")
     return CheckResult(state, int(raw["streak"]), str(raw["message"]), float(raw["took_s"]))
 
 

@@ -170,7 +170,7 @@ def _foretold(
     reference, own = objects.spec(autoscaler)["scaleTargetRef"], of(found.kind, space, objects.name(autoscaler))
     said = f"HorizontalPodAutoscaler {space}/{objects.name(autoscaler)}: {reference['kind']} {reference['name']}"
     if isinstance(found.target_kind, str) or found.target_kind not in WORKLOADS:
-        return Note(f"{said}: how many replicas it would have only the controllers can say", (own,)), None
+        return Note(f"{said}: only the controllers can say how many replicas it would have", (own,)), None
     about = (own, of(found.target_kind, space, str(reference["name"])), *_metrics_of(autoscaler, space))
     if found.target is None:
         return Note(f"{said} does not exist: nothing would be scaled", about), None
@@ -233,7 +233,7 @@ def _original(
     """Return what is certain of an autoscaler of the original: its bounds. Its means are of minutes, not of now."""
     outcome = decide_original(autoscaler, scale, {}, None, now)
     replicas = None if outcome.replicas == scale.replicas else outcome.replicas
-    error = "it decides by means over its windows, which are the controllers'" if outcome.asks else ""
+    error = "it decides by averages over its windows, which only the controllers know" if outcome.asks else ""
     return Decision({}, (), History(), replicas, outcome.reason, error=error)
 
 

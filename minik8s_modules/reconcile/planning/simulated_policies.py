@@ -153,7 +153,7 @@ class ImaginedPolicies:
         if more:
             notes.append(Note(f"connections of {more} more pairs of Pods would change", (of(POD),)))
         if looked > PAIRS_LOOKED_AT:
-            notes.append(Note(f"connections were looked at between {PAIRS_LOOKED_AT} pairs of Pods, not between all"))
+            notes.append(Note(f"connections were checked between {PAIRS_LOOKED_AT} pairs of Pods, not between all"))
         return notes
 
     def _pairs(self) -> Iterator[tuple[str, str]]:

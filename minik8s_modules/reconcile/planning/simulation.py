@@ -223,7 +223,7 @@ def _taken(question: Question, pods: Iterable[JsonObject], nodes: Sequence[JsonO
             if kind == NAMESPACE.kind:
                 found.namespaces[objects.name(obj)] = obj
             about = About(str(obj.get("apiVersion") or ""), kind, objects.namespace(obj), objects.name(obj))
-            found.messages.append(Note(f"{kind} {key}: nothing on a node follows from it alone", (about,)))
+            found.messages.append(Note(f"{kind} {key}: by itself it changes nothing on a node", (about,)))
     return found
 
 

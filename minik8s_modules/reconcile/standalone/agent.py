@@ -197,7 +197,7 @@ class Agent:
                 if not first and isinstance(error, TemporaryError):
                     log.warning("%s; starting with what is known", error)
                     break
-                log.warning("the cluster does not tell its settings yet: %s; trying again", error)
+                log.warning("the cluster's settings are not available yet: %s; trying again", error)
             if self._clock.wait(stop, joining.RETRY_S):
                 raise Stopped
         if not self.home.read("serving.pem"):
@@ -212,7 +212,8 @@ class Agent:
         if changed:
             if (shared.get("network") or {}).get("driver", "bridge") == "bridge":
                 log.warning(
-                    "the cluster has no overlay (network.driver bridge): pods reach other nodes' by routes of your own"
+                    "the cluster has no overlay (network.driver bridge): "
+                    "pods reach those of other nodes only by routes that you add"
                 )
             self.home.write("shared.json", text)
         return self._learn_authorities(api) | self._learn_servers(api) | changed
@@ -312,7 +313,7 @@ class Agent:
             except Stopped:
                 return
             except (TemporaryError, StatusError, ConfigurationError) as error:
-                log.warning("certificates and settings were not looked at: %s", error)
+                log.warning("certificates and settings could not be checked: %s", error)
 
     def keep(self, api: ApiClient, stop: threading.Event) -> None:
         """Renew what is old, read what may have changed. Raises as the API does, and as ``joining.obtain``."""
@@ -374,5 +375,5 @@ def own_address(server: str) -> str:
             return str(probe.getsockname()[0])
     except OSError as error:
         raise ConfigurationError(
-            f"no way leads from here to {server}: {error}; give the node's address in its file (status.address)"
+            f"there is no route from here to {server}: {error}; give the node's address in its file (status.address)"
         ) from error

@@ -84,7 +84,7 @@ class Child:
             return
         self._process = None
         if code == UNUSABLE:
-            raise ConfigurationError(f"the {self.name} does not start; it has said why")
+            raise ConfigurationError(f"the {self.name} does not start; its own log has the reason")
         self._failures = 1 if now_s - self._started_s >= HEALTHY_S else self._failures + 1
         self._start_at_s = now_s + RESTART.delay_s(self._failures)
         log.warning("the %s has ended (%s) and is started again", self.name, code)

@@ -158,7 +158,7 @@ def certificate_of(request: JsonObject) -> bytes | None:
     for condition in status.get("conditions") or []:
         if condition.get("type") in {"Denied", "Failed"}:
             reason, message = condition.get("reason"), condition.get("message")
-            raise ConfigurationError(f"the cluster gives no certificate ({reason}): {message}")
+            raise ConfigurationError(f"the cluster issues no certificate ({reason}): {message}")
     return base64.b64decode(status["certificate"]) if status.get("certificate") else None
 
 
@@ -177,7 +177,7 @@ def obtain(api: Api, request: Request, clock: Clock, stop: threading.Event) -> b
             return found
         if clock.monotonic() - told_s >= TELL_EVERY_S:
             told_s = clock.monotonic()
-            log.warning("request %s waits for approval; does minik8s-certificates run?", request.name)
+            log.warning("request %s waits for approval; is minik8s-certificates running?", request.name)
         if clock.wait(stop, POLL_S):
             raise Stopped
 
@@ -201,7 +201,7 @@ def _patiently(call: Callable[[], JsonObject], clock: Clock, stop: threading.Eve
         try:
             return call()
         except Unauthorized as error:
-            text = "the cluster does not take the token: it is wrong, was used, or has expired"
+            text = "the cluster rejects the token: it is wrong, was used, or has expired"
             raise ConfigurationError(f"{text}; create another: minik8s token create --print-join-command") from error
         except (Forbidden, NotFound) as error:
             raise ConfigurationError(f"the cluster refuses the request: {error}") from error

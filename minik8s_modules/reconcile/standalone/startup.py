@@ -64,7 +64,7 @@ def read_given(options: argparse.Namespace) -> Given:
     if not node:
         raise ConfigurationError("which node is this? Give --node NAME, or a file (-c) with metadata.name")
     for why in dns1123_subdomain(node):
-        raise ConfigurationError(f"--node {node!r} is no name of a node: {why}")
+        raise ConfigurationError(f"--node {node!r} is not the name of a node: {why}")
     if file.name not in {"", node}:
         log.warning("%s names the node %s; it is %s, as the command line says", options.config, file.name, node)
     return Given(

@@ -167,7 +167,7 @@ def token_rows(pod: JsonObject, volume: str, source: JsonObject, inputs: PodInpu
     need = need_of(source)
     value = inputs.tokens.values.get(need)
     if value is None:
-        why = inputs.tokens.errors.get(need) or "it was not asked for yet"
+        why = inputs.tokens.errors.get(need) or "it has not been requested yet"
         raise ConfigurationMissing(f"failed to fetch token: {why}")
     # a key is a file name on the node, which an audience need not be
     key = hashlib.sha256(f"{need.audience}\0{need.expiration_s}".encode()).hexdigest()[:16]

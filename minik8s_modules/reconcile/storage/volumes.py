@@ -241,7 +241,7 @@ def _sub_path(mount: JsonObject, variables: Mapping[str, Value]) -> str:
     """Return what ``subPathExpr`` comes to; words are the kubelet's (``kubelet_pods.go``, makeMounts)."""
     found = expand(mount["subPathExpr"], variables)
     if isinstance(found, SecretValue):
-        raise ConfigurationMissing(f'subPathExpr of volume mount "{mount["name"]}" takes in the value of a Secret')
+        raise ConfigurationMissing(f'subPathExpr of volume mount "{mount["name"]}" uses the value of a Secret')
     if found.startswith("/"):
         raise ConfigurationMissing(f"error SubPath `{found}` must not be an absolute path")
     if ".." in found.split("/"):

@@ -147,7 +147,7 @@ def expand_arguments(field: str, texts: list[str] | None, variables: Mapping[str
         value = expand(text, variables)
         if isinstance(value, SecretValue):
             raise ConfigurationMissing(
-                f"{field} takes in the value of a Secret by $(...); read it from the environment there"
+                f"{field} uses the value of a Secret by $(...); read it from the environment there"
             )
         expanded.append(value)
     return expanded

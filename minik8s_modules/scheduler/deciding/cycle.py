@@ -249,7 +249,7 @@ def _normalized(
         found = plugin.normalize(state, pod, scores)
     for score in found:
         if type(score) is not int or not 0 <= score <= BEST:
-            raise PluginFailed(*bench.running, f"its score {score!r} is no integer between 0 and {BEST}")
+            raise PluginFailed(*bench.running, f"its score {score!r} is not an integer between 0 and {BEST}")
     if len(found) != len(scores):
         raise PluginFailed(*bench.running, f"it gave {len(found)} scores for {len(scores)} nodes")
     return found

@@ -64,7 +64,7 @@ def _strategy(value: Located) -> None:
 def _shape(value: Located) -> None:
     points = value.items()
     if not points:
-        raise value.wrong("it must have a point at least")
+        raise value.wrong("it must have at least one point")
     before = -1
     for one in points:
         list(one.mapping(("utilization", "score")))

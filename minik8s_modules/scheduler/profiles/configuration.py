@@ -22,11 +22,11 @@ POLICIES: Mapping[str, str] = {"round-robin": "RoundRobin", "random": "Random", 
 """The Score plugins of the original's policies."""
 _ELSEWHERE = {
     "parallelism": "one thread decides",
-    "extenders": "webhooks that take part in decisions are not there; write a plugin",
-    "healthzBindAddress": "metrics.listen stands in the daemon's own configuration file",
-    "metricsBindAddress": "metrics.listen stands in the daemon's own configuration file",
-    "enableProfiling": "there is no profiling over HTTP",
-    "enableContentionProfiling": "there is no profiling over HTTP",
+    "extenders": "scheduler extenders (webhooks) are not supported; write a plugin",
+    "healthzBindAddress": "set metrics.listen in the daemon's own configuration file",
+    "metricsBindAddress": "set metrics.listen in the daemon's own configuration file",
+    "enableProfiling": "profiling over HTTP is not supported",
+    "enableContentionProfiling": "profiling over HTTP is not supported",
     "delayCacheUntilActive": "a scheduler that does not lead follows the cluster, so that it can begin at once",
 }
 _KNOWN = (

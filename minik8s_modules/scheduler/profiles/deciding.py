@@ -31,7 +31,7 @@ _GUARD = Guard()
 
 
 class Unknown(Exception):
-    """What a profile would decide cannot be said here; the message says why."""
+    """What a profile would decide cannot be predicted here; the message says why."""
 
 
 class Profiles:
@@ -95,7 +95,7 @@ class Profiles:
 
 
 def _unknown(name: str, why: object) -> str:
-    return f"what scheduler {name} would decide cannot be said here: {why}"
+    return f"the decision of scheduler {name} cannot be predicted here: {why}"
 
 
 def _decide(pod: JsonObject, snapshot: Snapshot, made: Workbench, profile: Profile) -> Decision:

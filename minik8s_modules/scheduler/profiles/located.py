@@ -103,7 +103,7 @@ def parse(text: str, file: str) -> Located:
         mark, place = getattr(error, "problem_mark", None), getattr(error, "position", 0)
         line = mark.line if mark else text.count("\n", 0, place)
         why = getattr(error, "problem", None) or getattr(error, "reason", error)
-        raise ConfigurationError(f"{file}:{line + 1}: it is no YAML: {why}") from error
+        raise ConfigurationError(f"{file}:{line + 1}: it is not valid YAML: {why}") from error
     return Located(value, file, lines)
 
 
@@ -123,7 +123,7 @@ def _note(
         for key, value in node.value:
             below, line = (*path, key.value), key.start_mark.line + 1
             if below in lines:
-                raise ConfigurationError(f"{file}:{line}: {key.value}: it stands there twice")
+                raise ConfigurationError(f"{file}:{line}: {key.value}: it is given twice")
             if key.tag not in _KEYS:
                 raise ConfigurationError(f"{file}:{line}: {key.value}: a key must be a string")
             lines[below] = line

@@ -42,7 +42,7 @@ IN_TREE: Mapping[str, Factory] = {
     )
 }  # fmt: skip
 REFUSED: Mapping[str, str] = {
-    "DynamicResources": "dynamic resource allocation is not there (Kubernetes 1.32 does not enable it by default)",
+    "DynamicResources": "dynamic resource allocation is not supported (Kubernetes 1.32 does not enable it by default)",
     "SelectorSpread": "PodTopologySpread spreads pods by its defaults",
 }
 # kube-scheduler's (apis/config/v1/default_plugins.go), and NodeReady

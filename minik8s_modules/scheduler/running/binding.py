@@ -54,7 +54,7 @@ class Binder:
 
     def stop(self) -> None:
         """End; bindings under way are finished."""
-        why = "this scheduler leads no more"
+        why = "this scheduler no longer leads"
         for one in self._waiting.list():
             self._waiting.end(one, "", why)
         self._threads.shutdown()

@@ -159,7 +159,7 @@ class KeyRing:
     def _read(self) -> tuple[Stamp, tuple[Key, ...]]:
         found = stamp(self._path)
         if self._path.stat().st_mode & _OTHERS:
-            raise ValueError("others than its owner may read it; chmod 600")
+            raise ValueError("users other than its owner can read it; chmod 600")
         return found, parse(self._path.read_bytes())
 
 

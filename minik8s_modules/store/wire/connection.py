@@ -241,7 +241,7 @@ class Connections:
         except OSError as error:
             raise Broken(f"cannot connect: {error}", unseen=True) from error
         _set_timeout(sock, timeout_s)
-        # a Unix socket's path is no name of a server, which etcd would refuse
+        # a Unix socket's path is not the name of a server, which etcd would refuse
         channel = Channel(sock, f"{host}:{port}" if port else "localhost", metadata)
         with self._lock:
             if not self._closed:

@@ -133,7 +133,7 @@ class NodeController:
             with self._lock:
                 heard = self._answers.pop(name, None)
             if heard is not None:
-                log.warning("node %s: its provider does not answer, and the node falls silent: %s", name, error)
+                log.warning("node %s: its provider does not answer, and the node stops reporting: %s", name, error)
             return
         with self._lock:
             new = name not in self._answers

@@ -109,7 +109,7 @@ class Polling:
             try:
                 reported = self._asked(pod, provider)
             except Exception:
-                log.exception("the status of %s cannot be had from the provider", objects.key(pod))
+                log.exception("the status of %s cannot be read from the provider", objects.key(pod))
                 continue
             if reported is not None:
                 notify(reported)

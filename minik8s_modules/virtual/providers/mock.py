@@ -62,7 +62,7 @@ class Mock(Provider):
         self._failures = _shares(said, "failures")
         self._random = random.Random(said.number("random_seed", 1))  # noqa: S311 - which calls fail is no secret
         if unknown := said.unread():
-            raise ConfigurationError(f"{said.file}: {', '.join(unknown)} is no setting of the provider mock")
+            raise ConfigurationError(f"{said.file}: {', '.join(unknown)} is not a setting of the provider mock")
         self._lock = threading.Lock()
         self._pods: dict[Key, JsonObject] = {}
         self._logs: dict[tuple[Key, str], list[_Line]] = {}

@@ -127,7 +127,7 @@ class Simulated(Provider):
         self._seed = zlib.crc32(config.node_name.encode())
         self._random = random.Random(said.number("random_seed", 1) ^ self._seed)  # noqa: S311 - no secret
         if unknown := said.unread():
-            raise ConfigurationError(f"{said.file}: {', '.join(unknown)} is no setting of the provider simulated")
+            raise ConfigurationError(f"{said.file}: {', '.join(unknown)} is not a setting of the provider simulated")
         self._address = config.internal_ip
         self._clock = clock or SystemClock()
         self._timeline = timeline

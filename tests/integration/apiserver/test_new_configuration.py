@@ -81,6 +81,6 @@ def test_nobody_is_refused_while_a_new_configuration_is_taken_over(tmp_path: Pat
 def test_a_configuration_that_cannot_be_used_is_told_and_the_former_one_stays(tmp_path: Path):
     with own_server(tmp_path) as server:
         configure(server, port="no number")
-        until(lambda: "the configuration is not taken over, the former one stays" in server.log.read_text())
+        until(lambda: "the new configuration is not used; the former one stays" in server.log.read_text())
         assert "port must be an integer" in server.log.read_text()
         assert server.request("GET", NAMESPACE).code == 200

@@ -201,7 +201,7 @@ def test_the_token_is_used_up_and_stands_nowhere(plane: ControlPlane, nodes: tup
     assert token[7:] not in argv + nodes[1].log.read_text()
     stranger = JoinedNode(plane, plane.folder / "n2", "ssd")
     told = stranger.refused(*nodes[1].words)
-    assert f"token {token[:6]} has already been used" in told or "the cluster does not take the token" in told
+    assert f"token {token[:6]} has already been used" in told or "the cluster rejects the token" in told
     stranger.close()
 
 
@@ -287,7 +287,7 @@ def test_mistakes_are_told_and_leave_no_node(plane: ControlPlane):
         assert "it is another cluster, or somebody intercepts the connection" in node.refused(*wrong)
         wrong = [*words]
         wrong[token] = "abcdef.0123456789abcdef"
-        assert "the cluster does not take the token" in node.refused(*wrong)
+        assert "the cluster rejects the token" in node.refused(*wrong)
         assert "give --token and --ca-hash" in node.refused("-j", plane.server.url)
         node.file.write_text("{apiVersion: v1, kind: Node, metadata: {labels: {node-role.kubernetes.io/x: y}}}")
         assert "not allowed to set the labels: node-role.kubernetes.io/x" in node.refused(*words)

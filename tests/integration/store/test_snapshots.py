@@ -193,7 +193,7 @@ def test_a_file_that_is_no_database_is_not_changed(tmp_path):
     file = tmp_path / "db"
     for before in (os.urandom(16384), bytes(16384), b"short" * 30):
         file.write_bytes(before)
-        with pytest.raises(StoreError, match="no bolt database"):
+        with pytest.raises(StoreError, match="not a bolt database"):
             bolt.raise_last_revision(file, 10, b"/key")
         assert file.read_bytes() == before
 

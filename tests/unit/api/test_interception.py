@@ -39,11 +39,11 @@ def test_lists_are_read_once_each_and_in_order():
         ("outbound", "٢٢", "is no port"),
         ("outbound", "9" * 5000, "is no port"),
         ("outbound", ",".join(["1"] * (MOST + 1)), "at most 100"),
-        ("ranges", "10.0.0.0/33", "is no range"),
-        ("ranges", "10.0.0.1/8", "is no range"),
+        ("ranges", "10.0.0.0/33", "is not a range"),
+        ("ranges", "10.0.0.1/8", "is not a range"),
         ("ranges", "10.0.0.0/255.0.0.0", "must be written 10.0.0.0/8"),
-        ("ranges", "::/0", "is no range"),
-        ("ranges", "10.0.0.0/8\n-A OUTPUT -j DROP", "is no range"),
+        ("ranges", "::/0", "is not a range"),
+        ("ranges", "10.0.0.0/8\n-A OUTPUT -j DROP", "is not a range"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_place_and_leaves_out_nothing(name: str, value: str, why: str):

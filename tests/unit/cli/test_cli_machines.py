@@ -156,7 +156,7 @@ def test_remove_passes_on_what_was_asked(ran: list[list[str]], tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["node", "remove", "W_3"], "no name of a node"),
+        (["node", "remove", "W_3"], "not the name of a node"),
         (["node", "remove", "w3", "--timeout", "0"], "--timeout"),
         (["node", "remove", "w3", "-i", "/nonexistent"], "no such inventory"),
         (["node", "add", "host", "-i", "/nonexistent"], "no such inventory"),

@@ -129,5 +129,5 @@ def test_a_probe_message_carries_checks():
     found = parse_message(line)
     assert isinstance(found, Probe)
     assert isinstance(found.checks[0], Check)
-    with pytest.raises(BadMessage, match="a check names one of"):
+    with pytest.raises(BadMessage, match="a check must name one of"):
         parse_message(line.replace(b'"sleep":1', b'"nap":1'))

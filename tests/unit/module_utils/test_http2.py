@@ -234,7 +234,7 @@ def test_a_large_message_may_be_refused_before_all_of_it_was_sent(ends):
         ([Frame(GOAWAY, 0, 0, bytes(8))], "no more calls", True),
         ([Frame(DATA, PADDED, 1, b"\0")], "pads", False),
         ([Frame(DATA, END_STREAM, 1, message(b""))], "no status", False),
-        ([*answer(b"")[:2], *answer(b"")[1:]], "no single message", False),
+        ([*answer(b"")[:2], *answer(b"")[1:]], "not a single message", False),
         ([Frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\0\x7f")], "cut off", False),
     ],
 )

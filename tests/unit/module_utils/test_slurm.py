@@ -125,5 +125,5 @@ def test_a_shell_reads_values_back_as_they_are() -> None:
     "blob", ["?", "e30", base64.b64encode(b"[1]").decode(), base64.b64encode(b'{"a": 1}').decode()]
 )
 def test_a_blob_that_is_none_is_refused(blob: str) -> None:
-    with pytest.raises(KeyFault, match="blob is no base64"):
+    with pytest.raises(KeyFault, match="blob is not base64"):
         jobs.values_of(blob)

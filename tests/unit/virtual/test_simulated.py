@@ -132,5 +132,5 @@ def test_many_nodes_share_one_thread() -> None:
 
 
 def test_a_wrong_setting_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="cpus is no setting of the provider simulated"):
+    with pytest.raises(ConfigurationError, match="cpus is not a setting of the provider simulated"):
         Simulated(InitConfig(NODE, NoResources(), {"cpus": "3"}), Timeline())

@@ -87,8 +87,8 @@ def test_the_script_s_words_are_the_pod_s(words: list[str], printed: str):
     ("given", "says"),
     [
         ({"container": {"image": "alpine:3"}}, "runs no container images"),
-        ({"container": {"command": []}}, "there is no image that could bring one"),
-        ({"container": {"command": [], "args": ["x"]}}, "there is no image that could bring one"),
+        ({"container": {"command": []}}, "a job has no image to take it from"),
+        ({"container": {"command": [], "args": ["x"]}}, "a job has no image to take it from"),
         ({"container": {"livenessProbe": {"exec": {}}}}, "livenessProbe"),
         ({"container": {"ports": [{"containerPort": 80}]}}, "ports"),
         ({"container": {"securityContext": {"runAsUser": 0}}}, "securityContext"),

@@ -49,7 +49,7 @@ def test_a_wrong_row_is_refused(rows: list[Any], why: str) -> None:
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        ({"cpus": "3"}, "cpus is no setting of the provider mock"),
+        ({"cpus": "3"}, "cpus is not a setting of the provider mock"),
         ({"latency": {"create": 1}}, r"latency\.create: there are create_pod"),
         ({"failures": {"ping": "often"}}, r"failures\.ping must be a number"),
         ({"cpu": 3}, "cpu must be a string"),

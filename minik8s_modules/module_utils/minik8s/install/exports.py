@@ -61,11 +61,11 @@ def export_of(given: Mapping[str, object]) -> Export:
         if not (_HOST.match(client) or _is_address(client)):
             raise KeyFault(
                 "InvalidEntry",
-                f"export {path}: client {client!r:.80} is no machine's name or address; exports go to machines",
+                f"export {path}: client {client!r:.80} is not a machine's name or address; exports go to machines",
             )
     for option in options:
         if not _OPTION.match(option):
-            raise KeyFault("InvalidEntry", f"export {path}: {option!r:.80} is no option of exports(5)")
+            raise KeyFault("InvalidEntry", f"export {path}: {option!r:.80} is not an option of exports(5)")
     if not clients:
         raise KeyFault("InvalidEntry", f"export {path} goes to no machine")
     return Export(path, tuple(sorted(clients)), tuple(options))

@@ -47,7 +47,7 @@ def read_manifests(folder: str) -> Manifests:
 
 
 def _read(path: str) -> bytes | None:
-    """Return the file's bytes, None for what is no regular file."""
+    """Return the file's bytes, None for what is not a regular file."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         return None
     with open(path, "rb") as file:

@@ -91,7 +91,9 @@ def check(key: str, entry: Mapping[str, Any]) -> None:
         except (TypeError, ValueError):
             good = False
         if not good:
-            raise KeyFault("InvalidEntry", f"{key}.exclude_outbound_ranges {text!r:.80} is no range of IPv4 addresses")
+            raise KeyFault(
+                "InvalidEntry", f"{key}.exclude_outbound_ranges {text!r:.80} is not a range of IPv4 addresses"
+            )
 
 
 def rules_of(entry: Mapping[str, Any]) -> dict[str, tuple[Rule, ...]]:

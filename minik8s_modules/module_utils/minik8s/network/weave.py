@@ -83,4 +83,4 @@ class Weave:
 def check_peer(where: str, peer: object) -> None:
     """Raise KeyFault (InvalidEntry) for a peer that is no address or name."""
     if not isinstance(peer, str) or not _TARGET.fullmatch(peer):
-        raise KeyFault("InvalidEntry", f"{where}: {peer!r} is no address or name of a machine")
+        raise KeyFault("InvalidEntry", f"{where}: {peer!r} is not an address or name of a machine")

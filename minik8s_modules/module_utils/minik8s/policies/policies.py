@@ -127,7 +127,7 @@ class Pass:
             return None
         driver = declared.config["driver"]
         if driver not in DRIVERS:
-            text = f"the network driver is {driver}: its own program must hold back what NetworkPolicies do not allow"
+            text = f"the network driver is {driver}: its own program must enforce NetworkPolicies"
             self._errors[FILTER] = KeyFault(NOT_ENFORCED, text)
             return None
         return declared.config

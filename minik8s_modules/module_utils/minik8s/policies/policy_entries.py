@@ -43,7 +43,9 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
     elif is_key(key, POD):
         _check_pod(key, entry)
     else:
-        raise KeyFault("InvalidEntry", f"{key!r:.80} is no key of the section policies: write {POLICY} or {POD}NS/NAME")
+        raise KeyFault(
+            "InvalidEntry", f"{key!r:.80} is not a key of the section policies: write {POLICY} or {POD}NS/NAME"
+        )
 
 
 def _check_filter(entry: Mapping[str, Any]) -> None:
@@ -86,7 +88,7 @@ def _check_peers(where: str, peers: Any) -> None:
 def _check_groups(where: str, groups: Any) -> None:
     for name in groups:
         if not isinstance(name, str) or not _GROUP.fullmatch(name):
-            raise KeyFault("InvalidEntry", f"{where}: {name!r:.80} is no name of a group")
+            raise KeyFault("InvalidEntry", f"{where}: {name!r:.80} is not the name of a group")
 
 
 def _check_port(where: str, row: Any) -> None:
@@ -96,7 +98,7 @@ def _check_port(where: str, row: Any) -> None:
     elif good:
         good = list(row[1:]) == [0, 0] or (_is_port(row[1]) and _is_port(row[2]) and row[1] <= row[2])
     if not good:
-        raise KeyFault("InvalidEntry", f"{where}.ports: {row!r:.80} is no row of protocol and ports, or of a name")
+        raise KeyFault("InvalidEntry", f"{where}.ports: {row!r:.80} is not a row of protocol and ports, or of a name")
 
 
 def _is_port(value: Any) -> bool:
@@ -109,9 +111,9 @@ def _check_pod(key: str, entry: Mapping[str, Any]) -> None:
     _check_groups(f"{key}.groups", entry["groups"])
     for row in entry["ports"]:
         if not isinstance(row, (list, tuple)) or len(row) != _THREE or not _is_port(row[2]):
-            raise KeyFault("InvalidEntry", f"{key}.ports: {row!r:.80} is no row of protocol, name and number")
+            raise KeyFault("InvalidEntry", f"{key}.ports: {row!r:.80} is not a row of protocol, name and number")
         _check_port(key, row[:2])
     for direction in DIRECTIONS:
         for policy in entry[direction] or []:
             if not isinstance(policy, str) or not is_key(policy, POLICY):
-                raise KeyFault("InvalidEntry", f"{key}.{direction}: {policy!r:.80} is no key of a policy")
+                raise KeyFault("InvalidEntry", f"{key}.{direction}: {policy!r:.80} is not the key of a policy")

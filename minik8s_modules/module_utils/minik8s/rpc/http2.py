@@ -108,7 +108,7 @@ class Channel:
         self._check()
         body = b"".join(self._pieces)
         if len(body) < _MESSAGE.size or _MESSAGE.unpack_from(body) != (0, len(body) - _MESSAGE.size):
-            raise Broken(f"the answer to {method} is no single message")
+            raise Broken(f"the answer to {method} is not a single message")
         return body[_MESSAGE.size :]
 
     def stream(self, method: str, message: bytes) -> Iterator[bytes]:
@@ -335,5 +335,5 @@ def _status(trailers: bytes) -> tuple[int, str]:
         raise Broken(str(error)) from error
     code = found.get("grpc-status", "")
     if not code.isdecimal():
-        return UNKNOWN, "the answer has no status of gRPC"
+        return UNKNOWN, "the answer has no gRPC status"
     return int(code), unquote(found.get("grpc-message", ""))

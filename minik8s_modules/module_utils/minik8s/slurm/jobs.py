@@ -185,7 +185,7 @@ def values_of(blob: str | None) -> dict[str, Any]:
     except (ValueError, AttributeError, TypeError, binascii.Error):
         good, found = False, {}
     if not good:
-        why = "blob is no base64 of JSON {uid: {environment: {name: text}, files: {path: base64}}}"
+        why = "blob is not base64 of JSON {uid: {environment: {name: text}, files: {path: base64}}}"
         raise KeyFault("InvalidBlob", why)
     return found
 
@@ -243,7 +243,9 @@ def _plan_submission(plan: Plan, uid: str, entry: Mapping[str, Any], values: Map
     wrong = next((name for name in (values or {}).get("environment") or {} if not _VARIABLE.match(name)), None)
     wrong_path = next((path for path in (values or {}).get("files") or {} if not _is_relative(path)), None)
     if wrong is not None or wrong_path is not None:
-        plan.errors[uid] = KeyFault("InvalidEntry", f"{wrong or wrong_path!r:.80} is no variable, or no relative path")
+        plan.errors[uid] = KeyFault(
+            "InvalidEntry", f"{wrong or wrong_path!r:.80} is neither a variable nor a relative path"
+        )
         return
     plan.steps.append(Step("submit", uid, f"{entry['name']} to {entry['partition']}", (entry, values or {})))
     plan.differs(uid, None, {"job": entry["name"], "partition": entry["partition"]})

@@ -67,7 +67,7 @@ class Slurm:
         """Return the user's jobs that this owner's comment marks, by uid; for some minutes also those that have ended.
 
         Raises:
-            PassFault: Slurm did not answer; nothing is known of any job then.
+            PassFault: Slurm did not answer; the state of jobs is unknown then.
         """
         return parse_queue(self._ask("squeue", "--me", "--noheader", "--states=all", f"--format={_QUEUE}"), owner)
 
@@ -121,11 +121,13 @@ class Slurm:
         try:
             done = self._run(argv, ASK_S)
         except FileNotFoundError:
-            raise PassFault(f"{argv[0]} is not there: give the folder of Slurm's commands (option commands)") from None
+            raise PassFault(
+                f"{argv[0]} does not exist: set the option commands to the folder of Slurm's commands"
+            ) from None
         except subprocess.TimeoutExpired:
-            raise PassFault(f"Slurm gave {argv[0]} no answer in {ASK_S:g} s; nothing is known of any job") from None
+            raise PassFault(f"Slurm gave {argv[0]} no answer in {ASK_S:g} s; the state of jobs is unknown") from None
         if done.returncode:
-            raise PassFault(f"{argv[0]} failed, nothing is known of any job: {done.stderr.strip()[-500:]}")
+            raise PassFault(f"{argv[0]} failed; the state of jobs is unknown: {done.stderr.strip()[-500:]}")
         return done.stdout
 
     def _run(self, argv: Sequence[str], timeout_s: float, cwd: str = "/") -> subprocess.CompletedProcess[str]:

@@ -259,16 +259,16 @@ def _unstage(checkpoint: Checkpoint, state_dir: str, key: str, caller: csi_calls
 def _remove_empty(checkpoint: Checkpoint, path: str) -> None:
     """Take an empty mount point away; raise while something is mounted there, or lies in it."""
     if is_mounted(path):
-        raise KeyFault("FailedUnMount", f"the driver has taken nothing away: {path} is still mounted")
+        raise KeyFault("FailedUnMount", f"the driver did not unmount it: {path} is still mounted")
     checkpoint("remove mount point")
     try:
         os.rmdir(path)
     except FileNotFoundError:  # most drivers do so
         return
     except NotADirectoryError:
-        raise KeyFault("FailedUnMount", f"{path} is no folder; who put it there?") from None
+        raise KeyFault("FailedUnMount", f"{path} is not a folder and was not made by minik8s; remove it") from None
     except OSError as error:
-        raise KeyFault("FailedUnMount", f"{path} stays, as it holds something: {error.strerror}") from error
+        raise KeyFault("FailedUnMount", f"{path} is not empty, and stays: {error.strerror}") from error
 
 
 def tidy(folder: str, levels: int) -> None:

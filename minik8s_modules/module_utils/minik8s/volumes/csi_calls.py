@@ -127,7 +127,7 @@ class Caller:
             sock.connect(path)
         except OSError as error:
             sock.close()
-            raise Refused(f"nobody answers at {path}: {error.strerror or error}") from error
+            raise Refused(f"nothing answers at {path}: {error.strerror or error}") from error
         self._channel = http2.Channel(sock, "localhost")
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ def _texts(run_dir: str, reference: str) -> dict[str, str]:
         try:
             found[name] = value.decode()
         except UnicodeDecodeError:
-            why = f"key {name} of secret {reference} is no UTF-8: CSI tells drivers text only"
+            why = f"key {name} of secret {reference} is not UTF-8: CSI passes only text to drivers"
             raise KeyFault("InvalidEntry", why) from None
     return found
 

@@ -44,7 +44,7 @@ SAID_BYTES = 4096
 SCHEMA: Schema = schema_of(FolderEntry)
 _NOT_EXPORTED = (
     "this machine does not export {} (exportfs -v): put it into the group nfs_server and the folder into "
-    "nfs_server_paths, run site.yml, and look whether nfs-server runs"
+    "nfs_server_paths, run site.yml, and check that nfs-server runs"
 )
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")
@@ -98,7 +98,7 @@ class Folders:
         if not root.startswith("/") or root == "/" or os.path.normpath(root) != root or "\0" in root:
             raise KeyFault("InvalidEntry", f"{key}.root {root!r:.80} must be absolute, plain, and more than '/'")
         if not _NAME.match(name) or len(name) > NAME_LIMIT:
-            raise KeyFault("InvalidEntry", f"{key}.name {name!r:.80} is no name of a volume's folder")
+            raise KeyFault("InvalidEntry", f"{key}.name {name!r:.80} is not a valid name of a volume's folder")
         if (entry.get("size_bytes") or 1) <= 0:
             raise KeyFault("InvalidEntry", f"{key}.size_bytes is {entry['size_bytes']}; it must be more than 0")
 
@@ -379,4 +379,4 @@ def _delete(name: str, root: int, record: str) -> None:
         said.seek(0)
         errors = said.read(SAID_BYTES).decode("utf-8", "replace").splitlines()
     if done.returncode:
-        raise KeyFault("VolumeFailedDelete", (errors or ["rm failed without a word"])[0])
+        raise KeyFault("VolumeFailedDelete", (errors or ["rm failed without a message"])[0])

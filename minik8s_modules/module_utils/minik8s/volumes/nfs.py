@@ -37,7 +37,7 @@ def check(key: str, entry: Mapping[str, Any]) -> None:
     """Raise KeyFault for a server, path or option that cannot be mounted as what it is."""
     server, path = entry["server"], entry["path"]
     if not _SERVER.match(server):
-        raise KeyFault("InvalidEntry", f"{key}.server {server!r:.80} is no host name and no address")
+        raise KeyFault("InvalidEntry", f"{key}.server {server!r:.80} is neither a host name nor an address")
     if not path.startswith("/") or ".." in path.split("/") or any(each in path for each in "\0\n"):
         raise KeyFault("InvalidEntry", f"{key}.path {path!r:.80} must be absolute, without '..', NUL and newline")
     for option in entry.get("options") or ():
@@ -128,7 +128,7 @@ def _reach(server: str, options: Sequence[str]) -> None:
 def _explained(said: str, entry: Mapping[str, Any]) -> str:
     """Return mount's own words (it has others start services), with what to do where it does not say so."""
     lines = said.splitlines()
-    said = "; ".join([line for line in lines if line.startswith("mount")] or lines) or "mount failed without a word"
+    said = "; ".join([line for line in lines if line.startswith("mount")] or lines) or "mount failed without a message"
     if "need a /sbin/mount" in said or "helper program" in said:
         return f"mounting {source(entry)}: mount.nfs is not on this machine; install the package nfs-common"
     if _NO_KERNEL.search(said):

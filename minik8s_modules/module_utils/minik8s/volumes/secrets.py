@@ -100,7 +100,7 @@ def decode_blob(blob: str | None) -> dict[str, Values]:
             for secret, values in rows.items()
         }
     except (ValueError, TypeError, AttributeError, binascii.Error):
-        raise KeyFault("InvalidBlob", "blob is no base64 of JSON {secret: {key: base64}}") from None
+        raise KeyFault("InvalidBlob", "blob is not base64 of JSON {secret: {key: base64}}") from None
 
 
 def sealed_mark(entries: Entries, mac: str) -> str:

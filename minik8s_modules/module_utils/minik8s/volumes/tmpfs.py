@@ -57,7 +57,7 @@ def require(run_dir: str) -> None:
         KeyFault: NoTmpfs.
     """
     if not is_ready(run_dir):
-        raise KeyFault("NoTmpfs", f"{secrets_dir(run_dir)} is no tmpfs; a secret value would reach the disk")
+        raise KeyFault("NoTmpfs", f"{secrets_dir(run_dir)} is not a tmpfs; a secret value would reach the disk")
 
 
 def take_away(context: Context) -> None:

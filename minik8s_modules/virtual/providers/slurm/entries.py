@@ -91,13 +91,13 @@ def _container(pod: JsonObject) -> JsonObject:
 def _refuse(given: Mapping[str, object], fields: Iterable[str], where: str) -> None:
     for field in sorted(fields):
         if given.get(field):
-            raise InvalidInput(f"{where}.{field}: a Slurm job has nothing of the kind; leave it out")
+            raise InvalidInput(f"{where}.{field}: a Slurm job has nothing like it; leave it out")
 
 
 def _script(container: JsonObject, environment: Mapping[str, str]) -> str:
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not container.get("command"):
-        raise InvalidInput("spec.containers[0].command: there is no image that could bring one; give it")
+        raise InvalidInput("spec.containers[0].command: a job has no image to take it from; set it")
     folder = container.get("workingDir") or ""
     if folder and not folder.startswith("/"):
         raise InvalidInput(f"spec.containers[0].workingDir {folder!r}: give an absolute path, or leave it out")
@@ -197,7 +197,7 @@ def _volumes(pod: JsonObject, container: JsonObject, resources: Resources) -> tu
         elif volume.get("emptyDir") is not None:
             files[f"{path}/.keep"] = base64.b64encode(b"").decode()
         else:
-            raise InvalidInput(f"{where}: a job may have configMap, secret and emptyDir volumes alone")
+            raise InvalidInput(f"{where}: a job can have only configMap, secret and emptyDir volumes")
     return sources, files
 
 

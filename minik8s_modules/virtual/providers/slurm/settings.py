@@ -61,7 +61,7 @@ def read(config: InitConfig) -> Settings:
         project_dir=project_dir(),
     )
     if unknown := said.unread():
-        raise ConfigurationError(f"{said.file}: {', '.join(unknown)} is no setting of the provider slurm")
+        raise ConfigurationError(f"{said.file}: {', '.join(unknown)} is not a setting of the provider slurm")
     for name in ("period_s", "pods", "oversubscription"):
         if getattr(found, name) < 1:
             raise ConfigurationError(f"{said.file}: {name} must be at least 1")

@@ -46,7 +46,7 @@ _SAYS = {
     "NODE_FAIL": "a node of the job was lost",
     "OUT_OF_MEMORY": "it used more memory than it had asked for",
     "PREEMPTED": "Slurm ended it for another job",
-    "LOST": "it was submitted, and Slurm knows it no longer",
+    "LOST": "it was submitted, and Slurm no longer knows it",
 }
 
 
@@ -198,7 +198,7 @@ def node_status(
 
 def _readiness(partition: Mapping[str, Any] | None) -> tuple[bool, tuple[str, str]]:
     if partition is None:
-        return False, ("PartitionUnknown", "Slurm has not been asked yet, or gave no answer")
+        return False, ("PartitionUnknown", "Slurm has not been asked yet, or did not answer")
     name, states = partition["name"], partition.get("states") or {}
     if not partition["nodes"]:
         return False, ("NoSuchPartition", f"Slurm has no partition {name}, or it has no nodes")

@@ -294,7 +294,7 @@ def test_the_audit_log_names_what_an_extension_was_asked(api: ApiServerProcess, 
 def test_a_read_of_an_extension_has_no_body(api: ApiServerProcess, extension: Extension) -> None:
     refused = api.request("GET", f"{FLUNDERS}/bodiless", {"kind": "Flunder"})
     assert refused.code == 400
-    assert "is sent no body with GET" in refused.json["message"]
+    assert "get no body with GET" in refused.json["message"]
     assert not extension.asked(f"{FLUNDERS}/bodiless")
 
 

@@ -97,6 +97,6 @@ def test_what_could_not_be_handed_over_is_told_too(room: Room, monkeypatch: pyte
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_a_read_has_no_body(room: Room, method: str) -> None:
-    with pytest.raises(BadRequest, match=f"is sent no body with {method}"):
+    with pytest.raises(BadRequest, match=f"get no body with {method}"):
         answer(room, method, b"{}")
     answer(room, method, b"")

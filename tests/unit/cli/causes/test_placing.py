@@ -65,7 +65,7 @@ def test_a_profile_that_cannot_be_replayed_is_told():
     absent = {"multiPoint": {"enabled": [{"name": "NowhereInstalled"}]}}
     known = [lease({"schedulerName": "default-scheduler", "plugins": absent})]
     (line,) = told(pod("p"), node("a"), leases=known)
-    assert line.startswith("what scheduler default-scheduler would decide cannot be said here: ")
+    assert line.startswith("the decision of scheduler default-scheduler cannot be predicted here: ")
     assert "there is no plugin NowhereInstalled" in line
     assert told(pod("p", schedulerName="other"), node("a"), leases=known) == ["it waits for a scheduler named other"]
 

@@ -60,14 +60,17 @@ CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"
         ("kind: Pod\napiVersion: v1\nspec: 7\n", "must be mappings"),
         (manifest(containers=[]), "spec.containers: Required value"),
         (manifest(unheard="of"), "spec.unheard"),
-        (manifest(volumes=[{"name": "v", "configMap": {"name": "c"}}]), "take nothing from the API"),
-        (manifest(volumes=[{"name": "v", "ephemeral": {"volumeClaimTemplate": CLAIM}}]), "take nothing from the API"),
+        (manifest(volumes=[{"name": "v", "configMap": {"name": "c"}}]), "cannot use objects of the API"),
+        (
+            manifest(volumes=[{"name": "v", "ephemeral": {"volumeClaimTemplate": CLAIM}}]),
+            "cannot use objects of the API",
+        ),
         (
             manifest(containers=[{"name": "a", "image": "i", "envFrom": [{"secretRef": {"name": "s"}}]}]),
             "no environment",
         ),
-        (manifest(serviceAccountName="builder"), "static pods have no account"),
-        (manifest(imagePullSecrets=[{"name": "s"}]), "spec.imagePullSecrets: static pods take no Secrets"),
+        (manifest(serviceAccountName="builder"), "static pods cannot use service accounts"),
+        (manifest(imagePullSecrets=[{"name": "s"}]), "spec.imagePullSecrets: static pods cannot use Secrets"),
         ("a: &a [1]\nb: [*a, *a]\n", "aliases"),
     ],
 )

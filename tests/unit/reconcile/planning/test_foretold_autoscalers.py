@@ -173,12 +173,12 @@ def test_bounds_of_an_autoscaler_of_the_original_are_certain(shop: Shop):
     assert [note.text for note in found.notes] == [f"HorizontalPodAutoscaler {SPACE}/hpa: {below}"]
     assert [one["spec"]["replicas"] for one in found.scaled] == [2]
     (note,) = foretold(shop, original).notes
-    assert "it decides by means over its windows" in note.text
+    assert "it decides by averages over its windows" in note.text
 
 
 def test_a_target_that_is_no_workload_is_for_the_controllers(shop: Shop):
     shop.autoscaler(scaleTargetRef={"apiVersion": "example.com/v1", "kind": "Web", "name": "web"})
-    assert noted(shop) == "Web web: how many replicas it would have only the controllers can say"
+    assert noted(shop) == "Web web: only the controllers can say how many replicas it would have"
 
 
 def test_nothing_is_read_where_no_autoscaler_and_no_workload_is_planned():

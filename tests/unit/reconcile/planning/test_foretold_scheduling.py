@@ -70,7 +70,7 @@ def test_a_plan_places_pods_as_the_clusters_scheduler_is_configured_and_says_whe
     assert planned({"default-scheduler": own}) == (["b"], [])
     (where,), (why,) = planned({"default-scheduler": "there is no plugin X"})
     assert not where
-    assert "cannot be said here: there is no plugin X" in why
+    assert "cannot be predicted here: there is no plugin X" in why
 
 
 def test_terms_that_select_namespaces_see_those_of_the_plan():

@@ -74,7 +74,7 @@ def test_of_thousands_of_pods_some_pairs_are_looked_at():
         many.append(one)
     policies = [policy(f"wall{number}") for number in range(30)]
     found = told(world([], many), world(policies, many))
-    assert found[-1].startswith("connections were looked at between")
+    assert found[-1].startswith("connections were checked between")
 
 
 def test_a_world_is_what_nodes_are_told_of():

@@ -100,7 +100,7 @@ def test_a_request_that_was_sent_before_a_crash_is_gone_on_with():
 @pytest.mark.parametrize(
     ("answers", "told"),
     [
-        ([Unauthorized()], "does not take the token"),
+        ([Unauthorized()], "rejects the token"),
         ([{}, DENIED], "TokenUsed.*why"),
     ],
 )

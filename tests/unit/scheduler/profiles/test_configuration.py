@@ -158,14 +158,14 @@ def test_a_node_that_gets_the_labels_of_the_added_affinity_wakes_the_pods_it_kep
          "f.yml:6: profiles[0].pluginConfig[0].args.hardPodAffinityWeight: it must be an integer between 0 and 100"),
         (NO_CANDIDATES, "cannot both be 0"),
         (IDLE_DEFAULTS, "they count only with defaultingType"),
-        ("extenders: []", "f.yml:3: extenders: webhooks that take part in decisions are not there"),
+        ("extenders: []", "f.yml:3: extenders: scheduler extenders (webhooks) are not supported"),
         ("podInitialBackoffSeconds: 20", "podMaxBackoffSeconds: it must not be less than podInitialBackoffSeconds, 20"),
-        ("profiles: [\n", "f.yml:4: it is no YAML"),
-        ("metricsBindAddress: 0.0.0.0:1", "f.yml:3: metricsBindAddress: metrics.listen stands in the daemon's own"),
+        ("profiles: [\n", "f.yml:4: it is not valid YAML"),
+        ("metricsBindAddress: 0.0.0.0:1", "f.yml:3: metricsBindAddress: set metrics.listen in the daemon's own"),
         ("profiles: &all\n- *all", "f.yml:3: 0: it contains itself"),
         ("profiles:\n- plugins:\n    2: {}", "f.yml:5: 2: a key must be a string"),
-        ("profiles: []\n\0", "f.yml:4: it is no YAML: special characters are not allowed"),
-        ("kind: Twice", "f.yml:3: kind: it stands there twice"),
+        ("profiles: []\n\0", "f.yml:4: it is not valid YAML: special characters are not allowed"),
+        ("kind: Twice", "f.yml:3: kind: it is given twice"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_key_and_line(text: str, told: str):
@@ -194,7 +194,7 @@ def test_the_daemon_takes_a_policy_or_a_file(tmp_path: Path):
     assert settings_of(load(whole)).kubeconfig == "/k"
     alone = part.read_text()
     part.write_text(f"{alone}  clientConnection: {{kubeconfig: /other}}\n")
-    with pytest.raises(ConfigurationError, match="kubeconfig stands beside configuration, in the daemon's own"):
+    with pytest.raises(ConfigurationError, match="set kubeconfig beside configuration, in the daemon's own"):
         settings_of(load(part))
     part.write_text(f"{alone}policy: random\n")
     with pytest.raises(ConfigurationError, match="exclude each other"):

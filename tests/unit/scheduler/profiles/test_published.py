@@ -146,7 +146,7 @@ def test_a_plugin_from_elsewhere_decides_where_it_is_installed(mine: Profiles):
 )
 def test_a_plugin_that_fails_or_writes_is_told_and_others_are_decided(mine: Profiles, name: str, why: str):
     told = decided(mine, name).message
-    assert told.startswith("what scheduler default-scheduler would decide cannot be said here: ")
+    assert told.startswith("the decision of scheduler default-scheduler cannot be predicted here: ")
     assert why in told
     assert decided(mine, "p").node == "b"
 

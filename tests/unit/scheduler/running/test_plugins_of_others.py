@@ -101,8 +101,8 @@ def test_what_raises_fails_its_pod_and_is_named(api: FakeApi, begin: Callable[..
     [
         ("filter", "yes", "it answered 'yes' instead of a Status"),
         ("filter", error("the disk is on fire"), "the disk is on fire"),
-        ("score", 101, "its score 101 is no integer between 0 and 100"),
-        ("score", "much", "its score 'much' is no integer between 0 and 100"),
+        ("score", 101, "its score 101 is not an integer between 0 and 100"),
+        ("score", "much", "its score 'much' is not an integer between 0 and 100"),
         ("pre_filter", 5, "it answered 5 instead of nodes and a Status"),
     ],
 )
