@@ -16,9 +16,9 @@ from minik8s_modules.controllers.core.steps import (
     Create,
     Delete,
     Patch,
+    RecordEvent,
     Release,
     Step,
-    Tell,
     WriteStatus,
     controller_reference,
 )
@@ -102,7 +102,7 @@ def words(step: Step) -> str:  # noqa: PLR0911 - one line a step
             return f"patch {objects.name(obj)}" if replicas is None else f"scale {objects.name(obj)} to {replicas}"
         case WriteStatus():
             return "status"
-        case Tell(_, _, reason, message):
+        case RecordEvent(_, _, reason, message):
             return f"tell {reason}: {message}"
         case Again(after_s):
             return f"again in {after_s:g}"
