@@ -32,7 +32,7 @@ def test_what_is_not_there_or_no_text_is_said_without_its_value(tmp_path: Path):
         csi_secrets.read(str(tmp_path), ENTRY)
     assert missing.value.reason == "SecretMissing"
     stand(tmp_path, key=b"\xff\xfe-value")
-    with pytest.raises(KeyFault, match="key key of secret shop/disk is no UTF-8") as binary:
+    with pytest.raises(KeyFault, match="key key of secret shop/disk is not UTF-8") as binary:
         csi_secrets.read(str(tmp_path), ENTRY)
     assert "value" not in str(binary.value)
     assert binary.value.__cause__ is None

@@ -247,7 +247,7 @@ def test_what_breaks_a_call_says_whether_it_can_have_been_seen(ends, frames, wor
 
 def test_an_answer_without_a_status_is_a_failure(ends):
     ends.peer.send(Frame(HEADERS, END_HEADERS | END_STREAM, 1, hpack.literals([("a", "b")])))
-    with pytest.raises(CallFailed, match="no status"):
+    with pytest.raises(CallFailed, match="no gRPC status"):
         ends.channel.call(METHOD, b"", 30)
 
 

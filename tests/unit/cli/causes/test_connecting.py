@@ -105,11 +105,11 @@ def test_a_node_that_enforces_nothing_is_told(api: FakeApi, capsys: pytest.Captu
     ("words", "says"),
     [
         (("web",), "write `why connect"),
-        (("web", "db"), "'db' is no target"),
+        (("web", "db"), "'db' is not a target"),
         (("web", "db:http"), "Pod shop/db has no port http of TCP"),
-        (("web", "db:5432/ICMP"), "is no target"),
+        (("web", "db:5432/ICMP"), "is not a target"),
         (("web", "svc/db:80"), "Service shop/db has no port 80 of TCP"),
-        (("a/b/c", "db:80"), "is no Pod"),
+        (("a/b/c", "db:80"), "is not a Pod"),
     ],
 )
 def test_what_is_not_understood_is_said(api: FakeApi, words: tuple[str, ...], says: str):

@@ -56,7 +56,7 @@ CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"
     ("text", "told"),
     [
         ("{", "cannot be read"),
-        ("kind: Service\napiVersion: v1\n", "no v1 Pod"),
+        ("kind: Service\napiVersion: v1\n", "hold a v1 Pod"),
         ("kind: Pod\napiVersion: v1\nspec: 7\n", "must be mappings"),
         (manifest(containers=[]), "spec.containers: Required value"),
         (manifest(unheard="of"), "spec.unheard"),
@@ -67,7 +67,7 @@ CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"
         ),
         (
             manifest(containers=[{"name": "a", "image": "i", "envFrom": [{"secretRef": {"name": "s"}}]}]),
-            "no environment",
+            "cannot take variables",
         ),
         (manifest(serviceAccountName="builder"), "static pods cannot use service accounts"),
         (manifest(imagePullSecrets=[{"name": "s"}]), "spec.imagePullSecrets: static pods cannot use Secrets"),

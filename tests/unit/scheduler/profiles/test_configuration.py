@@ -197,7 +197,7 @@ def test_the_daemon_takes_a_policy_or_a_file(tmp_path: Path):
     with pytest.raises(ConfigurationError, match="set kubeconfig beside configuration, in the daemon's own"):
         settings_of(load(part))
     part.write_text(f"{alone}policy: random\n")
-    with pytest.raises(ConfigurationError, match="exclude each other"):
+    with pytest.raises(ConfigurationError, match="either policy or configuration"):
         settings_of(load(part))
     part.write_text(part.read_text().replace("schedulerName", "name").replace("policy: random", ""))
     with pytest.raises(
