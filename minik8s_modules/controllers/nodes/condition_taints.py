@@ -35,7 +35,9 @@ _OF_MACHINES = frozenset({*_TAINTS.values(), _CORDONED}) - _MEASURED
 def decide_condition_taints(node: JsonObject) -> list[JsonObject] | None:
     """Return the taints that ``node`` is to have, None where they are right already."""
     ours = _OF_MACHINES | _MEASURED if is_virtual(node) else _OF_MACHINES
-    conditions = [(str(each.get("type")), str(each.get("status"))) for each in objects.status(node).get("conditions") or []]
+    conditions = [
+        (str(each.get("type")), str(each.get("status"))) for each in objects.status(node).get("conditions") or []
+    ]
     names = {_TAINTS[each] for each in conditions if each in _TAINTS} | ({_CORDONED} if _is_cordoned(node) else set())
     wanted = [{"key": f"{_PREFIX}{name}", "effect": _EFFECT} for name in sorted(names & ours)]
     present = objects.spec(node).get("taints") or []
