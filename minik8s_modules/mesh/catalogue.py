@@ -13,7 +13,7 @@ from minik8s_modules.mesh.mapping import Withholding
 from minik8s_modules.mesh.messages import Snapshot
 
 
-class NamespaceConfig(NamedTuple):
+class Told(NamedTuple):
     """What is to be told of one namespace."""
 
     snapshot: Snapshot
@@ -33,20 +33,20 @@ class Catalogue:
     def __init__(self, asked: Callable[[str], None]) -> None:
         self._asked = asked
         self._lock = threading.Lock()
-        self._configs: dict[str, NamespaceConfig] = {}
+        self._told: dict[str, Told] = {}
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
-    def get(self, namespace: str) -> NamespaceConfig | None:
+    def get(self, namespace: str) -> Told | None:
         """Return the last decision; None while there is none."""
         with self._lock:
-            return self._configs.get(namespace)
+            return self._told.get(namespace)
 
-    def put(self, namespace: str, config: NamespaceConfig) -> None:
+    def put(self, namespace: str, told: Told) -> None:
         """Keep a decision and wake who waits for it; one on a namespace without sidecars is dropped."""
         with self._lock:
             waiting = list(self._waiting.get(namespace, ()))
             if waiting:
-                self._configs[namespace] = config
+                self._told[namespace] = told
         for wake in waiting:
             wake()
 
@@ -70,4 +70,4 @@ class Catalogue:
             waiting.remove(wake)
             if not waiting:
                 del self._waiting[namespace]
-                self._configs.pop(namespace, None)
+                self._told.pop(namespace, None)

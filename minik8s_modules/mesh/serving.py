@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.mesh.catalogue import Catalogue, NamespaceConfig
+from minik8s_modules.mesh.catalogue import Catalogue, Told
 from minik8s_modules.mesh.copies import Copies
 from minik8s_modules.mesh.mapping import decide_mapping
 from minik8s_modules.mesh.messages import Packer
@@ -30,7 +30,7 @@ class ServingController(Looping):
             return
         mapped = decide_mapping(self._copies.of(key.namespace))
         packer = self._packers.setdefault(key.namespace, Packer(key.namespace))
-        self.catalogue.put(key.namespace, NamespaceConfig(packer.pack(mapped), mapped.split_by, mapped.withholdings))
+        self.catalogue.put(key.namespace, Told(packer.pack(mapped), mapped.split_by, mapped.withholdings))
 
     def _ask(self, namespace: str) -> None:
         self._loop.add(Key(namespace, ""))

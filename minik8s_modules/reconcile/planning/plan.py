@@ -160,32 +160,32 @@ class Planner:
         """Return how long one may wait yet."""
         return min(most_s, max(_LEAST_S, self._end - self._clock.monotonic()))
 
-    def answer(self, question: Question, cluster: Cluster, foretold: Foretold | None = None) -> JsonObject:
+    def answer(self, question: Question, cluster: Cluster, told: Foretold | None = None) -> JsonObject:
         """Return ``{"nodes": {node: {"diff", "about", "steps"}}, "messages", "order", "others"}``.
 
         ``messages`` hold ``{"text", "about"}`` (plan_subjects.py), ``order`` holds ``{"action": "create|delete",
         "pod", "node", "owner", "about"}`` where workloads change, ``others`` what the nodes ``question.others`` are to
-        be told. ``foretold`` is what this shard's node was sent itself.
+        be told. ``told`` is what this shard's node was sent itself.
         """
         names = [name for name in cluster.names if not question.nodes or name in question.nodes]
         with ThreadPoolExecutor(_NODES_AT_ONCE) as pool:
-            if foretold is None and not question.operations:
+            if told is None and not question.operations:
                 return joined(names, pool.map(self._drift_of, names), [])
-            found = foretold.found if foretold is not None else self._hypothesis(question, cluster)
-            given = foretold.given if foretold is not None else addresses(found.pods, cluster)
+            found = told.found if told is not None else self._hypothesis(question, cluster)
+            given = told.given if told is not None else addresses(found.pods, cluster)
             prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
-            if foretold is None and (homeless := _homeless(found, prospects)):
+            if told is None and (homeless := _homeless(found, prospects)):
                 # a pod that gets no sandbox claims no address, and so it is the next one's
                 given = addresses({uid: pod for uid, pod in found.pods.items() if uid not in homeless}, cluster)
                 prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
             stuck = frozenset(uid for each in prospects if each for uid in each.stuck)
-            seen = foretold.seen if foretold is not None else foresee(found, cluster, given, stuck)
-            policies = imagined(cluster, found, given, self._settings) if foretold is None else None
+            seen = told.seen if told is not None else foresee(found, cluster, given, stuck)
+            policies = imagined(cluster, found, given, self._settings) if told is None else None
             future = Future(found, given, seen, self._named(found, seen, cluster), _own(cluster), policies)
             known = dict(zip(cluster.names, prospects, strict=True))
             answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
             notes = [*found.messages, *cluster.foretold.notes, *awaiting(seen), *(policies.notes() if policies else ())]
-            notes += mesh_notes(question, seen, cluster) if foretold is None else []
+            notes += mesh_notes(question, seen, cluster) if told is None else []
             notes += on_virtual_nodes(found.pods, cluster.nodes)
             answer = joined(names, answers, notes, found.order)
         others = {name: self._foretold(name, future, cluster) for name in sorted(question.others)}

@@ -17,12 +17,12 @@ from ..core.section import Context, Facets, Request, Step, as_text, differences
 from ..services.services_host import bridge_rules_possible
 from ..services.services_plan import SHOWN, Rule, RulePlan, Words, leftovers_of, plan_rules, result
 from .policy_entries import DIRECTIONS, FILTER, POLICY, check_entry, is_key
-from .policy_rules import CHAIN, SET, SWITCH, chain_name, is_element, place_of, rules_of, shown
+from .policy_rules import CHAIN, SET, SWITCH, chain_name, is_element, place_of, rules_of, told
 from .policy_table import PolicyTable
 
 DRIVERS = frozenset({"bridge", "vxlan"})
 NOT_ENFORCED = "PolicyNotEnforced"
-WORDS = Words(shown, place_of)
+WORDS = Words(told, place_of)
 
 
 class Declared(NamedTuple):
@@ -127,7 +127,7 @@ class Pass:
             return None
         driver = declared.config["driver"]
         if driver not in DRIVERS:
-            text = f"the network driver is {driver}: its own program must enforce NetworkPolicies"
+            text = f"the network driver is {driver}: its own program must hold back what NetworkPolicies do not allow"
             self._errors[FILTER] = KeyFault(NOT_ENFORCED, text)
             return None
         return declared.config

@@ -118,7 +118,7 @@ def place_of(rule: Rule) -> str:
     return f"{rule.key[1]}:{rule.key[2]}/{names.get(rule.key[0], rule.key[0])}"
 
 
-def shown(rule: Rule) -> tuple[str, str]:
+def told(rule: Rule) -> tuple[str, str]:
     """Return a rule as (what, text) for a diff."""
     if rule.table == ADDRESSES:
         return place_of(rule), f"on {DEVICE}"
@@ -173,7 +173,7 @@ class Ipvs:
     """The backend; one pass, one thread."""
 
     name = "ipvs"
-    shown = staticmethod(shown)
+    told = staticmethod(told)
     place_of = staticmethod(place_of)
     udp_flow = staticmethod(udp_flow)
 

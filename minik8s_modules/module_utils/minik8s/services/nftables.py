@@ -139,7 +139,7 @@ def picking(chain: str) -> str:
     return f"1 of {int(count)} endpoints{_WHOSE.get(kind, '')}{sticky}"
 
 
-def shown(rule: Rule) -> tuple[str, str]:
+def told(rule: Rule) -> tuple[str, str]:
     """Return a rule as (what, text) for a diff."""
     if rule.table in VERDICTS:
         return place_of(rule), picking(wire_words.chain_of(rule.value))
@@ -260,7 +260,7 @@ class Nftables:
 
     name = "nftables"
     rules_of = staticmethod(rules_of)
-    shown = staticmethod(shown)
+    told = staticmethod(told)
     place_of = staticmethod(place_of)
     udp_flow = staticmethod(udp_flow)
 
