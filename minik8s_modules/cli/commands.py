@@ -29,14 +29,14 @@ exit codes: 0 done, 1 refused or failed, 2 wrong usage; with --detailed-exitcode
 
 def plan(client: ApiClient, given: argparse.Namespace) -> int:
     """Plan, or plan and apply; its module says more."""
-    from minik8s_modules.cli import applying  # noqa: PLC0415 - one command of four, 20 ms each
+    from minik8s_modules.cli.plans import applying  # noqa: PLC0415 - one command of four, 20 ms each
 
     return applying.plan(client, given)
 
 
 def drift(client: ApiClient, given: argparse.Namespace) -> int:
     """Show drift; its module says more."""
-    from minik8s_modules.cli import drifting  # noqa: PLC0415 - one command of four, 20 ms each
+    from minik8s_modules.cli.plans import drifting  # noqa: PLC0415 - one command of four, 20 ms each
 
     return drifting.drift(client, given)
 

@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from minik8s_modules.api.kinds import Kind
-from minik8s_modules.api.merging.patch import strategic_merge
+from minik8s_modules.api.merging.strategic_merge import strategic_merge
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema.structural import Shape, kind_shape
 

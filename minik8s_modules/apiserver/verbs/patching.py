@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minik8s_modules.api.errors import BadRequest, UnsupportedMediaType
 from minik8s_modules.api.merging import patch
+from minik8s_modules.api.merging.strategic_merge import strategic_merge
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http import bodies
 from minik8s_modules.apiserver.http.target import Target
@@ -34,7 +35,7 @@ def mutation_of(target: Target, body: bytes, media: str) -> Mutation:
         raise BadRequest(f"a patch of type {media} must be a JSON object")
     if media == MERGE_PATCH:
         return lambda obj: _merged(obj, wanted)
-    return lambda obj: patch.strategic_merge(target.kind, obj, without_type(wanted))
+    return lambda obj: strategic_merge(target.kind, obj, without_type(wanted))
 
 
 def without_type(wanted: JsonObject) -> JsonObject:

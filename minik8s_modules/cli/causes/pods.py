@@ -32,9 +32,9 @@ from minik8s_modules.api.pods.resizes import IN_PROGRESS, PENDING
 from minik8s_modules.api.pods.sidecars import DISABLED, INJECT, injection, sidecar_of
 from minik8s_modules.api.pods.slurm import UNAVAILABLE as SLURM_UNAVAILABLE
 from minik8s_modules.api.quantities import parse
-from minik8s_modules.cli.causes.attaching import volume_holds
-from minik8s_modules.cli.causes.claims import unbound
 from minik8s_modules.cli.causes.faults import Fault, deletion, kubectl, moment, unrecovered, why
+from minik8s_modules.cli.causes.storage.attaching import volume_holds
+from minik8s_modules.cli.causes.storage.claims import unbound
 from minik8s_modules.cli.causes.surroundings import Around
 from minik8s_modules.scheduler.profiles.configuration import POLICIES
 

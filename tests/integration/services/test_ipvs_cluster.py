@@ -18,7 +18,7 @@ import pytest
 
 from minik8s_modules.api.kinds import POD, SERVICE
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli import drifting
+from minik8s_modules.cli.plans import drifting
 from minik8s_modules.reconcile.network.services import kubernetes_address
 from tests.integration.services.conftest import SICK
 from tests.integration.services.lab_cluster import NODE, LabCluster

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from minik8s_modules.api.kinds import SERVICE
-from minik8s_modules.cli import drifting
+from minik8s_modules.cli.plans import drifting
 from tests.integration.services.conftest import SICK, Cluster, answers, fetch
 from tests.support.node import command
 from tests.support.servers.services_machine import ask_one

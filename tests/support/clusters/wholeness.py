@@ -21,8 +21,8 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import PLAN
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.cli import drifting
 from minik8s_modules.cli.output import Paint
+from minik8s_modules.cli.plans import drifting
 from tests.lab.errors import LabError
 from tests.support.clusters.labcluster import CommandFailed, LabCluster, is_true
 

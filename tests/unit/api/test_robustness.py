@@ -20,7 +20,8 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.field_selectors import parse_field_selector, selectable_fields
 from minik8s_modules.api.kinds import KINDS, POD
 from minik8s_modules.api.lifecycle.strategy import graceful_deletion, prepare_create, prepare_update
-from minik8s_modules.api.merging.patch import json_patch, strategic_merge
+from minik8s_modules.api.merging.patch import json_patch
+from minik8s_modules.api.merging.strategic_merge import strategic_merge
 from minik8s_modules.api.schema import structural
 from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.api.tables.printers import table_columns, table_row

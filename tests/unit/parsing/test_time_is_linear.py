@@ -21,7 +21,7 @@ from minik8s_modules.api import cron, quantities
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.field_selectors import parse_field_selector
 from minik8s_modules.api.kinds import CONFIG_MAP, POD
-from minik8s_modules.api.merging import fieldsets, managed_fields, patch, server_side_apply
+from minik8s_modules.api.merging import fieldsets, managed_fields, patch, server_side_apply, strategic_merge
 from minik8s_modules.api.merging.server_side_apply import Applier
 from minik8s_modules.api.schema import structural
 from minik8s_modules.api.selectors import parse_label_selector
@@ -60,7 +60,7 @@ def _variables(n: int) -> dict[str, Any]:
 
 
 def _strategic(wanted: dict[str, Any]) -> object:
-    return patch.strategic_merge(POD, _variables(2_000), wanted)
+    return strategic_merge.strategic_merge(POD, _variables(2_000), wanted)
 
 
 def _apply(config: dict[str, Any]) -> object:

@@ -11,7 +11,7 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import LEASE, NODE
-from minik8s_modules.api.merging.patch import strategic_merge
+from minik8s_modules.api.merging.strategic_merge import strategic_merge
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.metrics import Registry

@@ -11,7 +11,7 @@ import pytest
 from minik8s_modules.api.defaulting.dialect import to_canonical
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import POD
-from minik8s_modules.api.merging import patch
+from minik8s_modules.api.merging import patch, strategic_merge
 
 LONG = "9" * 5_000  # Python refuses to read numbers of more than 4,300 digits
 ODD: list[Any] = [None, [], {}, [[]], [None], [{}], 1, "x", True, {"a": None}, [1, "a"], [{"name": []}], [{"name": {}}]]
@@ -65,7 +65,7 @@ def test_directives_of_a_strategic_merge(directive):
             {"spec": {"volumes": [{"name": "v", **told}]}},
         ]
         for body in bodies:
-            assert outcome(patch.strategic_merge, POD, copy.deepcopy(LIVE), body) in {0, 400}
+            assert outcome(strategic_merge.strategic_merge, POD, copy.deepcopy(LIVE), body) in {0, 400}
 
 
 @pytest.mark.parametrize("odd", ODD)

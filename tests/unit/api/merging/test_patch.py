@@ -9,7 +9,8 @@ import pytest
 
 from minik8s_modules.api.errors import BadRequest, StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, KINDS, POD
-from minik8s_modules.api.merging.patch import MAX_OPERATIONS, json_patch, merge_patch, strategic_merge
+from minik8s_modules.api.merging.patch import MAX_OPERATIONS, json_patch, merge_patch
+from minik8s_modules.api.merging.strategic_merge import strategic_merge
 from tests.unit.api import samples
 
 

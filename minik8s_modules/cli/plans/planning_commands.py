@@ -7,10 +7,10 @@ import json
 
 from minik8s_modules.api.kinds import PLAN
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli import planning
 from minik8s_modules.cli.original.manifests import read_chosen
 from minik8s_modules.cli.output import Paint, fail, progress
-from minik8s_modules.cli.plan_markdown import markdown
+from minik8s_modules.cli.plans import planning
+from minik8s_modules.cli.plans.plan_markdown import markdown
 from minik8s_modules.client.api import ApiClient
 
 

@@ -15,11 +15,11 @@ from minik8s_modules.api.errors import Conflict, StatusError
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.merging.apply import annotated, difference, next_object
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli import planning, planning_commands
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.original.manifests import read_chosen
 from minik8s_modules.cli.output import fail
-from minik8s_modules.cli.planning_commands import asked, exit_code, form
+from minik8s_modules.cli.plans import planning, planning_commands
+from minik8s_modules.cli.plans.planning_commands import asked, exit_code, form
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.discovery import kind_at
 

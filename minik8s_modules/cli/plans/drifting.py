@@ -12,8 +12,8 @@ from minik8s_modules.api.kinds import EVENT, NODE, PLAN
 from minik8s_modules.api.nodes.drift_policies import DRIFT
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339_micro
-from minik8s_modules.cli import planning
 from minik8s_modules.cli.output import BOLD, RED, YELLOW, Paint, aligned
+from minik8s_modules.cli.plans import planning
 from minik8s_modules.client.api import ApiClient
 
 OBSERVE = "minik8s.io/observe"

@@ -15,9 +15,9 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, PLAN, Kind
 from minik8s_modules.api.merging.apply import annotated, difference
 from minik8s_modules.api.merging.patch import merge_patch
-from minik8s_modules.cli import applying
 from minik8s_modules.cli.commands import build_parser
 from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.plans import applying
 from minik8s_modules.client.fake import FakeApi
 
 

@@ -13,8 +13,8 @@ from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.pod_references import Reference, references
 from minik8s_modules.api.storage import claims, matching
-from minik8s_modules.cli.causes.attaching import claim_holds, on_no_node
 from minik8s_modules.cli.causes.faults import Fault, deletion, kubectl, unrecovered
+from minik8s_modules.cli.causes.storage.attaching import claim_holds, on_no_node
 from minik8s_modules.cli.causes.surroundings import Around
 
 _NAMED = 5

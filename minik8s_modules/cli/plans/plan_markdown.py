@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli import planning
+from minik8s_modules.cli.plans import planning
 
 _TICKS = re.compile(r"`+")
 

@@ -14,8 +14,8 @@ import pytest
 
 from minik8s_modules.cli.commands import build_parser
 from minik8s_modules.cli.output import Paint, progress
-from minik8s_modules.cli.plan_markdown import markdown
-from minik8s_modules.cli.planning import ORDER, UNKNOWN, brief, fields, has_changes, render, summary
+from minik8s_modules.cli.plans.plan_markdown import markdown
+from minik8s_modules.cli.plans.planning import ORDER, UNKNOWN, brief, fields, has_changes, render, summary
 from tests.support.waiting import until
 
 PLAIN = Paint(io.StringIO())

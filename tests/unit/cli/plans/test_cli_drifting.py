@@ -10,8 +10,8 @@ import pytest
 
 from minik8s_modules.api.kinds import EVENT, NODE, PLAN, Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.drifting import differs, drift, history, render
 from minik8s_modules.cli.output import Paint
+from minik8s_modules.cli.plans.drifting import differs, drift, history, render
 
 PLAIN = Paint(io.StringIO())
 POD = [{"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web"}]
