@@ -14,9 +14,7 @@ from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes import (
     access,
-    attaching,
     autoscalers,
-    claims,
     custom,
     mesh_causes,
     nodes,
@@ -27,6 +25,7 @@ from minik8s_modules.cli.causes import (
     workloads,
 )
 from minik8s_modules.cli.causes.faults import Fault, deletion, kind_of
+from minik8s_modules.cli.causes.storage import attaching, claims
 from minik8s_modules.cli.causes.surroundings import Around
 
 Check = Callable[[JsonObject, Around], Iterator[Fault]]
