@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from minik8s_modules.api.access.bootstrap_tokens import parse_hash, parse_token
 from minik8s_modules.cli.errors import UsageError
-from minik8s_modules.cli.options import Subparsers, add
+from minik8s_modules.cli.options import Subparsers, add, add_log_level, add_token
 from minik8s_modules.client.api import ApiClient
 
 PROGRAM = "minik8s_modules.reconcile.standalone.startup"
@@ -38,22 +38,12 @@ def declare(commands: Subparsers) -> None:
     parser.add_argument("--node", default="", metavar="NAME", help="the node's name (default: that in the file)")
     parser.add_argument("-j", "--join", required=True, metavar="SERVER", help="the API server: a URL, or an address")
     parser.add_argument("-c", "--config", default="", metavar="FILE", help="a Node: labels, taints, addresses")
-    token = parser.add_mutually_exclusive_group()
-    token.add_argument(
-        "--token", default="", metavar="ID.SECRET", help="from `minik8s token create`; for the first start"
-    )
-    token.add_argument("--token-file", default="", metavar="FILE", help="the same from a file; - is standard input")
-    parser.add_argument(
-        "--discovery-token-ca-cert-hash", "--ca-hash", dest="pins", action="append", default=[],
-        metavar="sha256:HEX", help="hash of the cluster's authority (repeatable)",
-    )  # fmt: skip
+    add_token(parser)
     parser.add_argument("--settings", default="", metavar="FILE", help="settings that differ on this machine (YAML)")
     parser.add_argument("--state-dir", default="/var/lib/minik8s", metavar="DIR", help="default: %(default)s")
     parser.add_argument("--run-dir", default="/run/minik8s", metavar="DIR", help="default: %(default)s")
     parser.add_argument("--docker-socket", default="/var/run/docker.sock", metavar="PATH", help="default: %(default)s")
-    parser.add_argument(
-        "--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="default: %(default)s"
-    )
+    add_log_level(parser)
 
 
 def run(_client: ApiClient, options: argparse.Namespace) -> int:

@@ -80,3 +80,23 @@ def add_filename(parser: argparse.ArgumentParser, *, required: bool) -> None:
         "-f", "--filename", action="append", required=required, metavar="FILE", help="file, folder or - (repeatable)"
     )
     parser.add_argument("-R", "--recursive", action="store_true", help="with -f: folders, and all folders in them")
+
+
+def add_token(parser: argparse.ArgumentParser) -> None:
+    """Add what a machine joins by: a token, or a file of it, and hashes of the authority."""
+    token = parser.add_mutually_exclusive_group()
+    token.add_argument(
+        "--token", default="", metavar="ID.SECRET", help="from `minik8s token create`; for the first start"
+    )
+    token.add_argument("--token-file", default="", metavar="FILE", help="the same from a file; - is standard input")
+    parser.add_argument(
+        "--discovery-token-ca-cert-hash", "--ca-hash", dest="pins", action="append", default=[],
+        metavar="sha256:HEX", help="hash of the cluster's authority (repeatable)",
+    )  # fmt: skip
+
+
+def add_log_level(parser: argparse.ArgumentParser) -> None:
+    """Add --log-level, for commands that run until they are ended."""
+    parser.add_argument(
+        "--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="default: %(default)s"
+    )

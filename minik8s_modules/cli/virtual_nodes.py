@@ -20,7 +20,7 @@ from minik8s_modules.base.logging import configure
 from minik8s_modules.base.process import stop_on_signals
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.joining import server_url, token_text
-from minik8s_modules.cli.options import Subparsers, add
+from minik8s_modules.cli.options import Subparsers, add, add_log_level, add_token
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.kubeconfig import find_kubeconfig
 
@@ -52,22 +52,12 @@ def declare(commands: Subparsers) -> None:
         "--state-dir", default="", metavar="DIR", help="directory for files of the provider and for certificates"
     )
     parser.add_argument("-j", "--join", default="", metavar="SERVER", help="join by a token instead of a kubeconfig")
-    token = parser.add_mutually_exclusive_group()
-    token.add_argument(
-        "--token", default="", metavar="ID.SECRET", help="from `minik8s token create`; for the first start"
-    )
-    token.add_argument("--token-file", default="", metavar="FILE", help="the same from a file; - is standard input")
-    parser.add_argument(
-        "--discovery-token-ca-cert-hash", "--ca-hash", dest="pins", action="append", default=[],
-        metavar="sha256:HEX", help="hash of the cluster's authority (repeatable)",
-    )  # fmt: skip
+    add_token(parser)
     parser.add_argument(
         "--listen", default="0.0.0.0:10250", metavar="HOST:PORT",
         help="where to answer for logs and exec, with -j (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"), help="default: %(default)s"
-    )
+    add_log_level(parser)
 
 
 def run(_client: ApiClient, options: argparse.Namespace) -> int:

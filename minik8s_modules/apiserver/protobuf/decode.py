@@ -1,8 +1,8 @@
 """Protobuf request bodies to JSON objects, by the table ``types.json`` (made by generate.py).
 
-A body is ``k8s``, a zero byte and a runtime.Unknown: apiVersion, kind and the object's own bytes. The wire
-format is protobuf's (varints, 64-bit, length-delimited); the meaning of a field is the table's. A plain
-field that is zero is left out, as Go's ``omitempty`` would; a pointer is kept whatever it points to.
+A body is ``k8s``, a zero byte and a runtime.Unknown: apiVersion, kind and the object's own bytes. ``fields_of`` reads
+the wire format, which volume drivers speak, too; the meaning of a field is the table's. A plain field that is zero is
+left out, as Go's ``omitempty`` would; a pointer is kept whatever it points to.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from minik8s_modules.api import size_limits
 from minik8s_modules.api.errors import BadRequest, RequestEntityTooLarge
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339, rfc3339_micro
+from minik8s_modules.module_utils.minik8s.rpc.protobuf import fields_of
 
 MEDIA = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
@@ -29,7 +30,6 @@ _NEVER_S = -62135596800  # Go's time.Time{}, the first second of the year 1: no 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Protobuf is shorter than the JSON it becomes, of which the store takes 1.5 MiB; reading costs up to 0.3 µs a byte.
 MAX_PROTOBUF_BYTES = 1536 * 1024
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _GROUPS = {
     "": "core",
     **{f"{group}.k8s.io": group for group in (
@@ -75,8 +75,8 @@ def decode(body: bytes) -> JsonObject:
 
 
 def _envelope(data: bytes) -> JsonObject:
-    fields = dict(_fields(data))
-    meta = dict(_fields(_as_bytes(fields.get(1, b""))))
+    fields = dict(fields_of(data))
+    meta = dict(fields_of(_as_bytes(fields.get(1, b""))))
     version, kind = (_as_bytes(meta.get(number, b"")).decode() for number in (1, 2))
     group, _, number = version.rpartition("/")
     name = f"{_GROUPS.get(group, group)}/{number}.{kind}"
@@ -85,41 +85,6 @@ def _envelope(data: bytes) -> JsonObject:
     if name not in _table():
         raise BadRequest(f'protobuf is not supported for kind "{kind}" of "{version}"; send JSON')
     return {"apiVersion": version, "kind": kind, **_message(name, _as_bytes(fields.get(2, b"")), _Place(0, count()))}
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, Wire]]:
-    """Yield (field number, value) of a message: an int, or the bytes of what is not one."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        number, wire = tag >> 3, tag & 7
-        if wire == _VARINT:
-            value, at = _varint(data, at)
-            yield number, value
-            continue
-        if wire == _BYTES:
-            length, at = _varint(data, at)
-        elif wire in {_FIXED64, _FIXED32}:
-            length = 8 if wire == _FIXED64 else 4
-        else:
-            raise ValueError(f"wire type {wire} at byte {at}")
-        if at + length > len(data):
-            raise ValueError(f"field {number} ends after the message")
-        yield number, data[at : at + length]
-        at += length
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004 - the continuation bit
-            return value & 0xFFFFFFFFFFFFFFFF, at
-        shift += 7
-        if shift > 63:  # noqa: PLR2004 - ten bytes are the most
-            raise ValueError(f"a number at byte {at} is too long")
 
 
 class _Place(NamedTuple):
@@ -134,7 +99,7 @@ def _message(name: str, data: bytes, place: _Place) -> JsonObject:
         raise size_limits.too_deep(f"more than {size_limits.MAX_DEPTH}")
     table, inner = _table()[name], place._replace(depth=place.depth + 1)
     found: JsonObject = {}
-    for number, wire in _fields(data):
+    for number, wire in fields_of(data):
         field = table.get(number)
         if field is not None:
             if next(place.values) >= size_limits.MAX_VALUES:
@@ -145,7 +110,7 @@ def _message(name: str, data: bytes, place: _Place) -> JsonObject:
 
 def _put(found: JsonObject, field: Field, wire: Wire, place: _Place) -> None:
     if field.shape == "m":
-        entry = dict(_fields(_as_bytes(wire)))
+        entry = dict(fields_of(_as_bytes(wire)))
         key = _as_bytes(entry.get(1, b"")).decode()
         found.setdefault(field.json_name, {})[key] = _value(field.kind, entry.get(2, _zero(field.kind)), place)
         return
@@ -185,7 +150,7 @@ def _double(wire: Wire) -> float:
 
 
 def _part(wire: Wire, number: int) -> Wire | None:
-    return dict(_fields(_as_bytes(wire))).get(number)
+    return dict(fields_of(_as_bytes(wire))).get(number)
 
 
 def _text_part(wire: Wire, number: int) -> str:
@@ -193,7 +158,7 @@ def _text_part(wire: Wire, number: int) -> str:
 
 
 def _moment(wire: Wire) -> datetime | None:
-    parts = dict(_fields(_as_bytes(wire)))
+    parts = dict(fields_of(_as_bytes(wire)))
     if 1 not in parts or _integer(parts[1]) == _NEVER_S:
         return None
     return _EPOCH + timedelta(seconds=_integer(parts[1]), microseconds=_integer(parts.get(2, 0)) // 1000)
@@ -221,7 +186,7 @@ def _raw_json(wire: Wire) -> Any:
 
 
 def _strings(wire: Wire) -> list[str]:
-    return [_as_bytes(value).decode() for number, value in _fields(_as_bytes(wire)) if number == 1]
+    return [_as_bytes(value).decode() for number, value in fields_of(_as_bytes(wire)) if number == 1]
 
 
 _SPECIAL: Mapping[str, Callable[[Wire], Any]] = {

