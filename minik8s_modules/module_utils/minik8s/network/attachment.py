@@ -14,9 +14,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..core import labels
+from ..core.docker import Docker
 from ..core.faults import KeyFault
 from ..core.section import Context, Scope
-from .netlink import Address, Link, Netlink, netns_of
+from .netlink import Address, Link, Netlink
+from .sandbox_network import network_of
 
 ALIAS = "minik8s {node} {uid}"
 
@@ -59,7 +61,7 @@ def declared_attachment(key: str, entry: Mapping[str, Any]) -> Attachment:
     )
 
 
-def observe_attachment(inspect: Mapping[str, Any], links: Mapping[str, Link]) -> Attachment:
+def observe_attachment(docker: Docker, inspect: Mapping[str, Any], links: Mapping[str, Link]) -> Attachment:
     """Return a running sandbox's network as the kernel has it."""
     if inspect["HostConfig"]["NetworkMode"] == "host":
         return Attachment()
@@ -67,21 +69,21 @@ def observe_attachment(inspect: Mapping[str, Any], links: Mapping[str, Link]) ->
     host = links.get(name)
     bridge = next((link.name for link in links.values() if host and link.ifindex == host.master), "")
     try:
-        with Netlink(netns_of(inspect["State"]["Pid"])) as inside:
+        with network_of(docker, inspect) as network, Netlink(network) as inside:
             return _attachment_inside(inside, host, bridge)
-    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+    except KeyFault:  # it ended meanwhile
         return Attachment()
 
 
-def observe_address(inspect: Mapping[str, Any], interface: str = "eth0") -> str:
+def observe_address(docker: Docker, inspect: Mapping[str, Any], interface: str = "eth0") -> str:
     """Return the addresses (CIDR) of a running sandbox's device, "" for none or where it is not up."""
     if inspect["HostConfig"]["NetworkMode"] == "host":
         return ""
     try:
-        with Netlink(netns_of(inspect["State"]["Pid"])) as inside:
+        with network_of(docker, inspect) as network, Netlink(network) as inside:
             device = inside.link(interface)
             return _addresses_of(inside, device) if device is not None and device.up else ""
-    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+    except KeyFault:  # it ended meanwhile
         return ""
 
 
@@ -128,16 +130,14 @@ def attach(context: Context, inspect: Mapping[str, Any], key: str, entry: Mappin
     """Give a running sandbox its link, address and default route; what is right already stays.
 
     Raises:
-        KeyFault: SandboxGone when it ended meanwhile, NetworkNotReady when the bridge is missing.
+        KeyFault: SandboxGone when it ended meanwhile, NetworkNotReady when the bridge is missing, InvalidEntry when the
+            network is its node's.
     """
-    pid = inspect["State"]["Pid"]
-    if not pid:
-        raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was being set up")
-    with Netlink() as outside, Netlink(netns_of(pid)) as inside:
+    with network_of(context.docker, inspect) as network, Netlink() as outside, Netlink(network) as inside:
         bridge = outside.link(entry["bridge"])
         if bridge is None:
             raise KeyFault("NetworkNotReady", f"bridge {entry['bridge']} does not exist; section network makes it")
-        _make_link(context, outside, inside, (bridge, netns_of(pid)), key, entry)
+        _make_link(context, outside, inside, (bridge, network), key, entry)
         _configure(context, inside, entry)
 
 

@@ -199,6 +199,14 @@ def address_of(network: Network, result: Mapping[str, Any]) -> str:
     raise KeyFault("NetworkNotReady", f"network {network.name!r} gave no IPv4 address: {json.dumps(result)[:SHOWN]}")
 
 
+def of_network(result: Mapping[str, Any] | None, netns: str) -> dict[str, Any] | None:
+    """Return a result that was told of a network by another path, as told by this one; plugins compare them."""
+    if result is None or not netns or not isinstance(result.get("interfaces"), list):
+        return None if result is None else dict(result)
+    ends = [{**end, "sandbox": netns} if end.get("sandbox") else end for end in result["interfaces"]]
+    return {**result, "interfaces": ends}
+
+
 def _input(
     network: Network, plugin: Mapping[str, Any], call: Call, previous: Mapping[str, Any] | None
 ) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..core import labels
 from ..core.digests import canonical
+from ..core.docker import Docker
 from ..core.faults import KeyFault
 from ..core.files import read_json, remove_file, write_atomically
 from ..core.paths import attachment_path, attachments_dir
@@ -23,7 +24,8 @@ from ..core.section import Context
 from ..entries.sandboxes import CniPlugin, WeavePlugin
 from . import cni
 from .attachment import send_back
-from .netlink import Address, Netlink, netns_of
+from .netlink import Address, Netlink
+from .sandbox_network import network_of
 from .weave import DEVICE, INTERFACE, Weave
 
 Inspect = Mapping[str, Any]
@@ -59,13 +61,13 @@ class PodDriver(Protocol):
     def begin(self, plugin: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
         """Return the notes an attachment starts with; raise KeyFault when it cannot be made."""
 
-    def attach(self, context: Context, record: Record, pid: int, wanted: str) -> Record:
-        """Attach a running pause container and return the record with its address; ``wanted`` is one it had."""
+    def attach(self, context: Context, record: Record, network: str, wanted: str) -> Record:
+        """Attach a pause container with that network; return the record with its address; ``wanted`` is one it had."""
 
-    def detach(self, context: Context, record: Record, pid: int) -> None:
-        """Take an attachment away; ``pid`` 0: the container runs no more. What is gone already is fine."""
+    def detach(self, context: Context, record: Record, network: str) -> None:
+        """Take an attachment away; ``network`` "": the container runs no more. What is gone already is fine."""
 
-    def verify(self, record: Record, pid: int) -> None:
+    def verify(self, record: Record, network: str) -> None:
         """Ask the program whether the attachment is right; raise KeyFault when it is not."""
 
 
@@ -87,32 +89,32 @@ class CniDriver:
         runtime = {"portMappings": ports} if ports and network.maps_ports else {}
         return {"network": cni.as_json(network), "runtime": runtime, "result": None, "maps_ports": network.maps_ports}
 
-    def attach(self, context: Context, record: Record, pid: int, wanted: str) -> Record:
+    def attach(self, context: Context, record: Record, network: str, wanted: str) -> Record:
         """ADD; with an address it had, where the plugin takes one (host-local does)."""
-        network = cni.from_json(record.notes["network"])
-        call = _call(record, pid)
+        declared = cni.from_json(record.notes["network"])
+        call = _call(record, network)
         asked = call._replace(arguments={**call.arguments, "IP": wanted}) if wanted else call
         try:
-            result = cni.add(network, record.plugin["bin_dirs"], asked)
+            result = cni.add(declared, record.plugin["bin_dirs"], asked)
         except KeyFault:
             if not wanted:
                 raise
-            cni.delete(network, record.plugin["bin_dirs"], call, None)
-            result = cni.add(network, record.plugin["bin_dirs"], call)
-        checked = cni.checkable(network, record.plugin["bin_dirs"], call, result)
+            cni.delete(declared, record.plugin["bin_dirs"], call, None)
+            result = cni.add(declared, record.plugin["bin_dirs"], call)
+        checked = cni.checkable(declared, record.plugin["bin_dirs"], call, result)
         notes = {**record.notes, "result": result, "checked": checked}
-        return record._replace(address=cni.address_of(network, result), notes=notes)
+        return record._replace(address=cni.address_of(declared, result), notes=notes)
 
-    def detach(self, context: Context, record: Record, pid: int) -> None:
+    def detach(self, context: Context, record: Record, network: str) -> None:
         """DEL, without a namespace where the container has ended."""
-        network = cni.from_json(record.notes["network"])
-        cni.delete(network, record.plugin["bin_dirs"], _call(record, pid), record.notes["result"])
+        declared, call = cni.from_json(record.notes["network"]), _call(record, network)
+        cni.delete(declared, record.plugin["bin_dirs"], call, cni.of_network(record.notes["result"], network))
 
-    def verify(self, record: Record, pid: int) -> None:
+    def verify(self, record: Record, network: str) -> None:
         """CHECK, of the plugins whose CHECK can be believed."""
-        network = cni.from_json(record.notes["network"])
-        asked = record.notes.get("checked") or ()
-        cni.check(network, record.plugin["bin_dirs"], _call(record, pid), record.notes["result"] or {}, asked)
+        declared, call = cni.from_json(record.notes["network"]), _call(record, network)
+        result = cni.of_network(record.notes["result"], network) or {}
+        cni.check(declared, record.plugin["bin_dirs"], call, result, record.notes.get("checked") or ())
 
 
 class WeaveDriver:
@@ -125,10 +127,10 @@ class WeaveDriver:
         """Return nothing: the container's id is all that Weave asks for."""
         return {}
 
-    def attach(self, context: Context, record: Record, pid: int, wanted: str) -> Record:
+    def attach(self, context: Context, record: Record, network: str, wanted: str) -> Record:
         """``weave attach``, and the default route by the machine's own end."""
         ip = _weave(context, record).attach(record.container)
-        with Netlink() as outside, Netlink(netns_of(pid)) as inside:
+        with Netlink() as outside, Netlink(network) as inside:
             device, pod_end = outside.link(DEVICE), inside.link(INTERFACE)
             indexes = device.ifindex if device else 0, pod_end.ifindex if pod_end else 0
             near = [each.ip for each in outside.addresses() if each.ifindex == indexes[0]]
@@ -143,12 +145,12 @@ class WeaveDriver:
                 send_back(outer.name)
         return record._replace(address=f"{ip}/{own[0].prefix_length}")
 
-    def detach(self, context: Context, record: Record, pid: int) -> None:
+    def detach(self, context: Context, record: Record, network: str) -> None:
         """``weave detach`` while Docker knows the container; else Weave frees its address by itself."""
         if context.docker.inspect(record.container) is not None:
             _weave(context, record).detach(record.container, record.address.partition("/")[0])
 
-    def verify(self, record: Record, pid: int) -> None:
+    def verify(self, record: Record, network: str) -> None:
         """Do nothing: what the kernel shows is all there is."""
 
 
@@ -159,7 +161,7 @@ def _weave(context: Context, record: Record) -> Weave:
 DRIVERS: dict[str, PodDriver] = {"cni": CniDriver(), "weave": WeaveDriver()}
 
 
-def _call(record: Record, pid: int) -> cni.Call:
+def _call(record: Record, network: str) -> cni.Call:
     pod = record.pod
     arguments = {
         "IgnoreUnknown": "1",
@@ -168,7 +170,7 @@ def _call(record: Record, pid: int) -> cni.Call:
         "K8S_POD_INFRA_CONTAINER_ID": record.container,
         "K8S_POD_UID": pod["uid"],
     }
-    return cni.Call(record.container, netns_of(pid) if pid else "", ETH0, arguments, record.notes["runtime"])
+    return cni.Call(record.container, network, ETH0, arguments, record.notes["runtime"])
 
 
 def check(where: str, plugin: Any) -> None:
@@ -232,57 +234,62 @@ def resolved(entry: Mapping[str, Any], record: Record | None) -> dict[str, Any]:
     return {**entry, "ip": ip, "prefix_length": int(length or 0), "host_ports": ports}
 
 
-def fault_of(inspect: Inspect, record: Record | None, *, ask: bool) -> str:
+def fault_of(docker: Docker, inspect: Inspect, record: Record | None, *, ask: bool) -> str:
     """Return why a running pause container is not attached as recorded, "" when it is; ``ask`` the program as well."""
     if record is None or record.container != inspect["Id"] or not record.address:
         return "not attached"
-    driver, pid = DRIVERS[record.plugin["driver"]], inspect["State"]["Pid"]
+    driver = DRIVERS[record.plugin["driver"]]
     try:
-        with Netlink(netns_of(pid)) as inside:
-            links = inside.links()
-            link = links.get(driver.interface)
-            ip, _, length = record.address.partition("/")
-            right = link and link.up and Address(link.ifindex, ip, int(length)) in inside.addresses()
-        if not right or not links["lo"].up:
-            return f"{driver.interface} is not up with {record.address}"
-        if ask:
-            driver.verify(record, pid)
-    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-        return ""
+        with network_of(docker, inspect) as network:
+            if not _is_up(network, driver.interface, record.address):
+                return f"{driver.interface} is not up with {record.address}"
+            if ask:
+                driver.verify(record, network)
     except KeyFault as fault:
-        return str(fault)
+        return "" if fault.reason == "SandboxGone" else str(fault)  # it ended meanwhile
     return ""
+
+
+def _is_up(network: str, interface: str, address: str) -> bool:
+    with Netlink(network) as inside:
+        links = inside.links()
+        link = links.get(interface)
+        ip, _, length = address.partition("/")
+        right = link and link.up and Address(link.ifindex, ip, int(length)) in inside.addresses()
+        return bool(right and links["lo"].up)
 
 
 def attach(context: Context, inspect: Inspect, key: str, entry: Mapping[str, Any]) -> Record:
     """Attach a running pause container again; return the record.
 
     Raises:
-        KeyFault: SandboxGone when it ended meanwhile, NetworkNotReady when the program is missing or fails.
+        KeyFault: SandboxGone when it ended meanwhile, NetworkNotReady when the program is missing or fails,
+            InvalidEntry when the network is its node's.
     """
-    pid, container = inspect["State"]["Pid"], inspect["Id"]
-    if not pid:
-        raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was being set up")
-    before = load(context.state_dir, key)
-    driver = DRIVERS[entry["plugin"]["driver"]]
-    record = Record(dict(entry["plugin"]), dict(entry["pod"]), container, notes=driver.begin(entry["plugin"], entry))
-    if before:
-        detach(context, key, before, inspect)
-    with Netlink(netns_of(pid)) as inside:
-        loopback = inside.link("lo")
-        if loopback is not None and not loopback.up:
-            inside.set_link(loopback.ifindex, up=True)
-    _save(context, key, record)
-    same = before and before.notes.get("network") == record.notes.get("network")
-    context.checkpoint("attach")
-    try:
-        record = driver.attach(context, record, pid, before.address.partition("/")[0] if before and same else "")
-    except KeyFault:
-        with contextlib.suppress(KeyFault):  # the record stays then, and with it what is left to do
-            detach(context, key, record, inspect)
-        raise
-    _save(context, key, record)
-    return record
+    with network_of(context.docker, inspect) as network:
+        before = load(context.state_dir, key)
+        driver = DRIVERS[entry["plugin"]["driver"]]
+        notes = driver.begin(entry["plugin"], entry)
+        record = Record(dict(entry["plugin"]), dict(entry["pod"]), inspect["Id"], notes=notes)
+        if before:
+            detach(context, key, before, inspect)
+        with Netlink(network) as inside:
+            loopback = inside.link("lo")
+            if loopback is not None and not loopback.up:
+                inside.set_link(loopback.ifindex, up=True)
+        _save(context, key, record)
+        same = before and before.notes.get("network") == record.notes.get("network")
+        context.checkpoint("attach")
+        try:
+            record = driver.attach(
+                context, record, network, before.address.partition("/")[0] if before and same else ""
+            )
+        except KeyFault:
+            with contextlib.suppress(KeyFault):  # the record stays then, and with it what is left to do
+                detach(context, key, record, inspect)
+            raise
+        _save(context, key, record)
+        return record
 
 
 def detach(context: Context, key: str, record: Record, inspect: Inspect | None) -> None:
@@ -291,11 +298,14 @@ def detach(context: Context, key: str, record: Record, inspect: Inspect | None) 
     Raises:
         KeyFault: NetworkNotReady, the program is missing or fails; the record stays.
     """
-    same = inspect is not None and inspect["Id"] == record.container
-    pid = inspect["State"]["Pid"] if inspect is not None and same else 0
     context.checkpoint("detach")
-    # a program that refused to attach may refuse to detach for the same reason
-    with contextlib.suppress(KeyFault) if not record.address else contextlib.nullcontext():
-        DRIVERS[record.plugin["driver"]].detach(context, record, pid)
+    with contextlib.ExitStack() as held:
+        network = ""
+        if inspect is not None and inspect["Id"] == record.container:
+            with contextlib.suppress(KeyFault):  # it ended
+                network = held.enter_context(network_of(context.docker, inspect))
+        # a program that refused to attach may refuse to detach for the same reason
+        with contextlib.suppress(KeyFault) if not record.address else contextlib.nullcontext():
+            DRIVERS[record.plugin["driver"]].detach(context, record, network)
     context.checkpoint("forget attachment")
     remove_file(attachment_path(context.state_dir, key))

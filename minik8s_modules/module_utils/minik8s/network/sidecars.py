@@ -5,17 +5,14 @@ sandbox has a new network, and so an entry of its own. Which rules: interception
 has it, so that whoever looks into the pod finds the original's chains, else nftables'. What is no longer declared is
 removed where the node had it; with a pod's network its rules go by themselves.
 
-A process's number may be another's by the time it is used, one with the node's network even. So the network is opened
-first, then Docker is asked whether the sandbox still has that process, and only what was opened is entered.
+Only a network that is known to be the sandbox's is entered (sandbox_network.py).
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..core import labels
@@ -25,7 +22,7 @@ from ..core.faults import KeyFault
 from ..core.section import Context, Facets, Plan, Scope, Step
 from . import interception
 from .interception import IPTABLES, NFTABLES, TABLE
-from .netlink import netns_of
+from .sandbox_network import network_of
 
 NAME = "sidecars"
 WAIT_S = "5"
@@ -83,9 +80,7 @@ class Sidecars:
         by, found, entry = step.data
         context.checkpoint(f"{step.action} rules")
         wanted = interception.rules_of(entry) if entry is not None else {}
-        with _network_of(context, step.key, found.sandbox) as network:
-            if network is None:
-                raise KeyFault("SandboxGone", f"the sandbox of {step.key} ended while its rules were looked at")
+        with network_of(context.docker, _inspected(context, step.key, found.sandbox)) as network:
             if by == IPTABLES:
                 script = interception.script_of_iptables(found.chains, wanted)
                 _run(step.key, network, ["iptables-restore", "--noflush", "-w", WAIT_S], script)
@@ -168,45 +163,21 @@ def _look(context: Context, by: str, key: str, entry: Mapping[str, Any] | None) 
         attempt = labels.attempt_of(each["Labels"])
         if each["State"] == "running" and (entry is None or entry["attempt"] == attempt):
             try:
-                with _network_of(context, key, each["Id"]) as network:
-                    return None if network is None else Found(each["Id"], _chains(by, key, network, entry))
+                with network_of(context.docker, _inspected(context, key, each["Id"])) as network:
+                    return Found(each["Id"], _chains(by, key, network, entry))
             except KeyFault as fault:
-                return fault
+                return None if fault.reason == "SandboxGone" else fault
     return None
 
 
-@contextlib.contextmanager
-def _network_of(context: Context, key: str, sandbox: str) -> Iterator[int | None]:
-    """Hold the network of a sandbox open, None where that has ended.
-
-    Raises:
-        KeyFault: it has its node's network.
-    """
-    pid = _pid_of(context, sandbox)
-    try:
-        network = os.open(netns_of(pid), os.O_RDONLY | os.O_CLOEXEC) if pid else None
-    except (FileNotFoundError, ProcessLookupError):
-        network = None
-    if network is None:
-        yield None
-        return
-    try:
-        if _pid_of(context, sandbox) != pid:  # the number may have been another's when it was opened
-            yield None
-            return
-        if os.path.samestat(os.fstat(network), os.stat(netns_of(os.getpid()))):
-            raise KeyFault("InvalidEntry", f"{key} has its node's network, whose rules are not the pod's to have")
-        yield network
-    finally:
-        os.close(network)
-
-
-def _pid_of(context: Context, sandbox: str) -> int:
+def _inspected(context: Context, key: str, sandbox: str) -> dict[str, Any]:
     inspect = context.docker.inspect(sandbox)
-    return int(inspect["State"]["Pid"]) if inspect else 0
+    if inspect is None:
+        raise KeyFault("SandboxGone", f"the sandbox of {key} ended while its rules were looked at")
+    return inspect
 
 
-def _chains(by: str, key: str, network: int, entry: Mapping[str, Any] | None) -> Chains:
+def _chains(by: str, key: str, network: str, entry: Mapping[str, Any] | None) -> Chains:
     """Return the rules in a network. Raises KeyFault where they cannot be read."""
     if by == IPTABLES:
         return interception.found_by_iptables(_run(key, network, ["iptables-save", "-t", "nat"]))
@@ -217,10 +188,10 @@ def _chains(by: str, key: str, network: int, entry: Mapping[str, Any] | None) ->
     return interception.found_by_nftables(listed, wanted)
 
 
-def _run(key: str, network: int, argv: list[str], text: str = "") -> str:
+def _run(key: str, network: str, argv: list[str], text: str = "") -> str:
     """Run a program in an open network; return its output. Raises KeyFault (NetworkNotReady) where it fails."""
-    words = ["nsenter", f"--net=/proc/self/fd/{network}", "--", *argv]
-    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False, pass_fds=(network,))
+    words = ["nsenter", f"--net={network}", "--", *argv]
+    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         raise KeyFault("NetworkNotReady", f"rules of {key}: {' '.join(argv)}: {done.stderr.strip()[:300]}")
     return done.stdout

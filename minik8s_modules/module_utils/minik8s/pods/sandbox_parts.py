@@ -129,7 +129,7 @@ def observe(
         found: fault
         for found, (uid, each) in running.items()
         if pod_plugins.driver_of(each)
-        and (fault := pod_plugins.fault_of(each, records.get(uid), ask=scope.keys is None))
+        and (fault := pod_plugins.fault_of(context.docker, each, records.get(uid), ask=scope.keys is None))
     }
     return Parts(unnamed, limits, ports, tuple(left), records, faults)
 

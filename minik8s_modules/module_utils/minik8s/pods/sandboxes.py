@@ -16,7 +16,7 @@ from typing import Any
 
 from ..core import labels
 from ..core.digests import Entries
-from ..core.docker import NOT_FOUND, DockerError
+from ..core.docker import NOT_FOUND, Docker, DockerError
 from ..core.faults import KeyFault
 from ..core.observations import observation_from_inspect
 from ..core.schema import check_fields, check_texts, schema_of, with_defaults
@@ -117,7 +117,7 @@ class Sandboxes:
         with Netlink() as netlink:
             links = netlink.links() if scope.keys is None else links_of(netlink, scope.keys)
         running = [each for each in inspected if each["State"]["Status"] in LIVE]
-        attachments = {each["Id"]: _attachment(each, links) for each in running}
+        attachments = {each["Id"]: _attachment(context.docker, each, links) for each in running}
         left = strays(context.node, links, containers, scope)
         rest = parts.observe(context, entries, containers, attachments, scope)
         return ObservedSandboxes(containers, attachments, left, rest)
@@ -241,7 +241,7 @@ def _look_again(context: Context, entry: Mapping[str, Any]) -> dict[str, Any] | 
     if inspect is None or inspect["Config"]["Labels"].get(labels.NODE) != context.node:
         return None
     live = inspect["State"]["Status"] in LIVE
-    address = observe_address(inspect, pod_plugins.interface_of(inspect)) if live else ""
+    address = observe_address(context.docker, inspect, pod_plugins.interface_of(inspect)) if live else ""
     return _observation(inspect, entry, address)
 
 
@@ -277,7 +277,7 @@ def create_fault(error: DockerError, image: str, reason: str) -> KeyFault:
     return KeyFault(reason, str(error))
 
 
-def _attachment(inspect: Mapping[str, Any], links: Mapping[str, Link]) -> Attachment:
+def _attachment(docker: Docker, inspect: Mapping[str, Any], links: Mapping[str, Link]) -> Attachment:
     if driver := pod_plugins.driver_of(inspect):
-        return Attachment(driver, address=observe_address(inspect, pod_plugins.interface_of(inspect)))
-    return observe_attachment(inspect, links)
+        return Attachment(driver, address=observe_address(docker, inspect, pod_plugins.interface_of(inspect)))
+    return observe_attachment(docker, inspect, links)
