@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import (
+    CSI_DRIVER,
     CSI_NODE,
+    CSI_STORAGE_CAPACITY,
     LEASE,
     NAMESPACE,
     NODE,
@@ -29,7 +31,7 @@ from minik8s_modules.scheduler.profiles.published import NAMESPACE as NAMESPACE_
 from minik8s_modules.scheduler.profiles.published import read_published
 
 _ONE_SCREEN = 20
-_STORAGE = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS, CSI_NODE)
+_STORAGE = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS, CSI_NODE, CSI_DRIVER, CSI_STORAGE_CAPACITY)
 
 
 def placing(pod: JsonObject, around: Around) -> Iterator[str]:

@@ -103,7 +103,9 @@ def unrolled(
     existing = list(pods)
     world = storage_world([*known, *storage], nodes, existing, now)
     touched: set[str] = set()
-    deciders = [*_within(touched), *StorageKeeper(world).deciders, (POD, _Scheduler(nodes, scene).steps)]
+    keeper = StorageKeeper(world)
+    keeper.settle()  # a volume that nobody has looked at yet is there for claims by then
+    deciders = [*_within(touched), *keeper.deciders, (POD, _Scheduler(nodes, scene).steps)]
     ended = True
     for wave in (changes, later):
         for change in wave:

@@ -15,6 +15,9 @@ from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import (
+    CSI_DRIVER,
+    CSI_NODE,
+    CSI_STORAGE_CAPACITY,
     KINDS,
     NAMESPACE,
     PERSISTENT_VOLUME,
@@ -37,6 +40,8 @@ from minik8s_modules.scheduler.profiles.deciding import Scene
 
 _NONE: JsonObject = {"metadata": {}}
 STORAGE_KINDS = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS)
+_LOOKED_AT = (CSI_NODE, CSI_DRIVER, CSI_STORAGE_CAPACITY)
+"""What the scheduler looks at besides: how many volumes nodes can have, and how much room drivers have."""
 
 
 class Placed(NamedTuple):
@@ -60,7 +65,7 @@ def storage_kind(obj: JsonObject) -> Kind | None:
 
 
 def storage(changed: Sequence[JsonObject], api: Lister, *, pods_change: bool) -> tuple[JsonObject, ...]:
-    """Return all claims, volumes and classes, if one of ``changed`` is such or a namespace; raises as the API does.
+    """Return what claims are judged by, if one of ``changed`` is of them or a namespace; raises as the API does.
 
     Args:
         changed: what a plan is asked about.
@@ -71,14 +76,14 @@ def storage(changed: Sequence[JsonObject], api: Lister, *, pods_change: bool) ->
         return ()
     return tuple(
         {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
-        for kind in STORAGE_KINDS
+        for kind in (*STORAGE_KINDS, *_LOOKED_AT)
         for obj in api.list(kind).items
     )
 
 
 def standing(world: World) -> tuple[JsonObject, ...]:
-    """Return the claims, volumes and classes of a world."""
-    return tuple(obj for kind in STORAGE_KINDS for obj in world.all(kind))
+    """Return the claims, volumes and classes of a world, and what drivers say."""
+    return tuple(obj for kind in (*STORAGE_KINDS, *_LOOKED_AT) for obj in world.all(kind))
 
 
 class StorageKeeper:
@@ -199,7 +204,7 @@ def with_storage(scene: Scene, pod: JsonObject, world: World) -> Scene:
     """Return what the scheduler looks at for a pod: claims and volumes as they would stand by then."""
     if not PodInfo.of(pod).claims:
         return scene
-    return scene._replace(storage=Storage.of(*(world.all(kind) for kind in STORAGE_KINDS)))
+    return scene._replace(storage=Storage.of(*(world.all(kind) for kind in (*STORAGE_KINDS, *_LOOKED_AT))))
 
 
 def scheduled(world: World, pod: JsonObject, decision: Decision) -> list[Step]:

@@ -1,4 +1,4 @@
-"""Claims, persistent volumes, storage classes and CSINodes, as plugins ask for them.
+"""Claims, persistent volumes, storage classes, and what CSI drivers say of themselves, as plugins ask for them.
 
 The scheduler's informers keep one (``running/sources.py``), a question makes one of objects (``Storage.of``). What a
 pod with a node is to get counts at once (*assumed*), before the API says so: until the object comes again by the watch,
@@ -28,6 +28,8 @@ class Storage:
         self._by_class: dict[str, dict[str, JsonObject]] = {}
         self._classes: dict[str, JsonObject] = {}
         self._limits: dict[str, dict[str, int]] = {}
+        self._drivers: dict[str, JsonObject] = {}
+        self._capacities: dict[Key, JsonObject] = {}
         self._assumed_claims: dict[Key, JsonObject] = {}
         self._assumed_volumes: dict[str, JsonObject] = {}
 
@@ -38,6 +40,8 @@ class Storage:
         volumes: Iterable[JsonObject] = (),
         classes: Iterable[JsonObject] = (),
         csi_nodes: Iterable[JsonObject] = (),
+        csi_drivers: Iterable[JsonObject] = (),
+        capacities: Iterable[JsonObject] = (),
     ) -> Storage:
         """Return a storage of these objects."""
         made = cls()
@@ -49,6 +53,10 @@ class Storage:
             made.take_class(None, each)
         for each in csi_nodes:
             made.take_csi_node(None, each)
+        for each in csi_drivers:
+            made.take_csi_driver(None, each)
+        for each in capacities:
+            made.take_capacity(None, each)
         return made
 
     def take_claim(self, old: JsonObject | None, new: JsonObject | None) -> None:
@@ -83,6 +91,29 @@ class Storage:
     def limits(self, node: str) -> Mapping[str, int]:
         """Return how many volumes of each driver a node can have; drivers that say nothing are left out."""
         return self._limits.get(node, {})
+
+    def take_csi_driver(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """Take a watch event of a CSIDriver."""
+        with self._lock:
+            self._drivers.pop(objects.name(new or old or {}), None)
+            if new is not None:
+                self._drivers[objects.name(new)] = new
+
+    def take_capacity(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """Take a watch event of a CSIStorageCapacity."""
+        with self._lock:
+            self._capacities.pop(objects.key(new or old or {}), None)
+            if new is not None:
+                self._capacities[objects.key(new)] = new
+
+    def capacities(self, storage_class: JsonObject) -> list[JsonObject] | None:
+        """Return what room there is for volumes of a class; None where its driver does not say it (storageCapacity)."""
+        driver = self._drivers.get(str(storage_class.get("provisioner") or ""), {})
+        if not objects.spec(driver).get("storageCapacity"):
+            return None
+        with self._lock:
+            known = [*self._capacities.values()]
+        return [one for one in known if one.get("storageClassName") == objects.name(storage_class)]
 
     def take_class(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Take a watch event of a storage class."""

@@ -2,8 +2,9 @@
 
 A claim of a class with ``WaitForFirstConsumer`` gets its volume with its pod's node: one that is there already is
 named to be the claim's (``spec.claimRef``), else its provisioner is told the node (``selected-node``), and the pod is
-bound once the controller of volumes has bound all its claims. How much room storage has left is not asked
-(CSIStorageCapacity). Source: pkg/scheduler/framework/plugins/volumebinding.
+bound once the controller of volumes has bound all its claims. Where a driver says how much room there is for its
+volumes (``storageCapacity`` of its CSIDriver), only nodes that have enough get the pod: capacity.py.
+Source: pkg/scheduler/framework/plugins/volumebinding.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ from minik8s_modules.scheduler.framework.points import CycleState, Event, Wake
 from minik8s_modules.scheduler.framework.snapshot import Snapshot
 from minik8s_modules.scheduler.framework.statuses import SKIP, Code, Status, error, unresolvable
 from minik8s_modules.scheduler.framework.storage import Storage
+from minik8s_modules.scheduler.plugins import capacity
 from minik8s_modules.scheduler.plugins.base import InTree
 
 _TIMEOUT_S = 600
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _WAITING = Status(Code.WAIT)
+_NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
+_NO_ROOM = "node(s) did not have enough free storage"
 
 
 class _Place(NamedTuple):
@@ -90,8 +94,8 @@ class VolumeBinding(InTree):
         attempt: _Attempt = state[self.name]
         reasons = [*_of_bound(attempt.bound, node.node)]
         place = _place(attempt, node)
-        if place is None:
-            reasons.append("node(s) didn't find available persistent volumes to bind")
+        if isinstance(place, str):
+            reasons.append(place)
         else:
             attempt.places[node.name] = place
         return unresolvable(*reasons) if reasons else None
@@ -158,6 +162,9 @@ class VolumeBinding(InTree):
             Wake(Event("PersistentVolume", "Update")),
             Wake(Event("Node", "Add")),
             Wake(Event("Node", "UpdateLabel")),
+            Wake(Event("CSIDriver", "Update"), capacity.asks_less),
+            Wake(Event("CSIStorageCapacity", "Add")),
+            Wake(Event("CSIStorageCapacity", "Update"), capacity.has_more),
         )
 
 
@@ -229,25 +236,28 @@ def _of_bound(volumes: Sequence[JsonObject | None], node: JsonObject) -> Iterato
             return
 
 
-def _place(attempt: _Attempt, node: NodeInfo) -> _Place | None:
-    """Return what the claims that are not bound would get on a node; None where one gets nothing."""
+def _place(attempt: _Attempt, node: NodeInfo) -> _Place | str:
+    """Return what the claims that are not bound would get on a node, or why one gets nothing there."""
     volumes: list[tuple[JsonObject, JsonObject]] = []
     provisioned: list[JsonObject] = []
     taken: set[str] = set()
     for claim, suitable in attempt.unbound:
         chosen = objects.annotations(claim).get(claims.SELECTED_NODE)
         if chosen not in {None, node.name}:
-            return None
+            return _NO_VOLUME
         volume = None if chosen else next(
             (one for one in suitable if objects.name(one) not in taken and matching.reaches_node(one, node.node)), None
         )  # fmt: skip
         if volume is not None:
             taken.add(objects.name(volume))
             volumes.append((volume, claim))
-        elif _can_provide(attempt.storage.storage_class(claims.class_of(claim)) or {}, node.labels):
-            provisioned.append(claim)
         else:
-            return None
+            storage_class = attempt.storage.storage_class(claims.class_of(claim)) or {}
+            if not _can_provide(storage_class, node.labels):
+                return _NO_VOLUME
+            if not capacity.is_enough(attempt.storage.capacities(storage_class), claim, node.labels):
+                return _NO_ROOM
+            provisioned.append(claim)
     return _Place(tuple(volumes), tuple(provisioned))
 
 

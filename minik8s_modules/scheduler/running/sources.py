@@ -7,7 +7,9 @@ from functools import partial
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import (
+    CSI_DRIVER,
     CSI_NODE,
+    CSI_STORAGE_CAPACITY,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD_DISRUPTION_BUDGET,
@@ -50,12 +52,14 @@ class Sources:
 
 
 def storage_informers(client: Api, storage: Storage, clock: Clock, move: Move) -> tuple[Informer, ...]:
-    """Return what keeps claims, volumes and classes in ``storage``, and tells ``move`` what has changed."""
+    """Return what keeps claims, volumes and the like in ``storage``, and tells ``move`` what has changed."""
     takers = {
         PERSISTENT_VOLUME_CLAIM: storage.take_claim,
         PERSISTENT_VOLUME: storage.take_volume,
         STORAGE_CLASS: storage.take_class,
         CSI_NODE: storage.take_csi_node,
+        CSI_DRIVER: storage.take_csi_driver,
+        CSI_STORAGE_CAPACITY: storage.take_capacity,
     }
     return tuple(_subscribed(Informer(client, kind, clock=clock), kind, take, move) for kind, take in takers.items())
 

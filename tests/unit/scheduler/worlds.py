@@ -121,6 +121,21 @@ def using(name: str, *claims: str, **spec: Any) -> JsonObject:
     return pod(name, volumes=volumes, **spec)
 
 
+def csi_driver(name: str, *, capacity: bool = True) -> JsonObject:
+    """Return a CSIDriver that says how much room it has, or does not."""
+    return {"metadata": {"name": name}, "spec": {"storageCapacity": capacity}}
+
+
+def storage_capacity(name: str, storage_class: str, **told: Any) -> JsonObject:
+    """Return how much room there is for a class, ``{zone, capacity, most}``; without ``zone`` for no node."""
+    made: JsonObject = {"metadata": {"name": name, "namespace": "default"}, "storageClassName": storage_class}
+    if "zone" in told:
+        made["nodeTopology"] = {"matchLabels": {"zone": told["zone"]}}
+    if "most" in told:
+        made["maximumVolumeSize"] = told["most"]
+    return {**made, "capacity": told["capacity"]} if "capacity" in told else made
+
+
 def csi_node(name: str, **counts: int) -> JsonObject:
     """Return a CSINode with drivers, each with how many volumes the node can have of it."""
     drivers = [{"name": driver, "nodeID": name, "allocatable": {"count": most}} for driver, most in counts.items()]

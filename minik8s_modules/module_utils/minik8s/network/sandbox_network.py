@@ -31,6 +31,7 @@ def network_of(docker: Docker, inspect: Mapping[str, Any]) -> Iterator[str]:
         KeyFault: SandboxGone where it has ended; InvalidEntry where it has its node's network.
     """
     with contextlib.ExitStack() as opened:
+        ours, network = False, -1
         try:
             process = os.open(f"/proc/{inspect['State']['Pid'] or ''}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             opened.callback(os.close, process)
@@ -38,7 +39,7 @@ def network_of(docker: Docker, inspect: Mapping[str, Any]) -> Iterator[str]:
             opened.callback(os.close, network)
             ours = bool(inspect["State"]["Pid"]) and (_is_in(process, inspect["Id"]) or _is_still(docker, inspect))
         except _GONE:
-            ours = False
+            pass
         if not ours:
             raise KeyFault(
                 "SandboxGone", f"the pause container {inspect['Name']} ended while its network was looked at"

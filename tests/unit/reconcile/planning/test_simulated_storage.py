@@ -5,10 +5,21 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, STORAGE_CLASS, Kind
+from minik8s_modules.api.kinds import (
+    CSI_DRIVER,
+    CSI_NODE,
+    CSI_STORAGE_CAPACITY,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STATEFUL_SET,
+    STORAGE_CLASS,
+    Kind,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.feeds.plan_subjects import of
 from minik8s_modules.reconcile.planning.foretold_storage import foretold_folders
+from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled
 from minik8s_modules.reconcile.planning.simulated_storage import storage
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, Operation, Question, hypothesis
 from tests.support.workloads import NOW, SPACE, workload
@@ -292,4 +303,39 @@ def test_other_objects_are_no_question_of_storage():
     assert asked == []
     assert storage([claim("c")], Lister(), pods_change=False) == ()
     assert storage([pod("p")], Lister(), pods_change=True) == ()
-    assert asked == 2 * [kind.plural for kind in (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS)]
+    kinds = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS, CSI_NODE, CSI_DRIVER, CSI_STORAGE_CAPACITY)
+    assert asked == 2 * [kind.plural for kind in kinds]
+
+
+def test_a_pod_whose_volume_has_no_room_says_so():
+    waits = storage_class("late", provisioner="disk.example.com", volumeBindingMode="WaitForFirstConsumer")
+    driver = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": "disk.example.com"},
+        "spec": {"storageCapacity": True},
+    }
+    asked = ("create", claim("data", storageClassName="late")), ("create", pod("p", "data"))
+    (_, why) = told([waits, driver], *asked)
+    assert "did not have enough free storage" in why
+    room = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIStorageCapacity",
+        "metadata": {"name": "room", "namespace": "kube-system"},
+        "storageClassName": "late",
+        "nodeTopology": {},
+        "capacity": "1Gi",
+    }
+    (_, why) = told([waits, driver, room], *asked)
+    assert "it would run on node" in why
+
+
+def test_volumes_that_were_just_made_are_there_for_the_claims_of_a_rollout():
+    """Seed 25 of the random rollouts, with other dice: claims got new ones beside those nobody had looked at."""
+    made = [{**volume(f"v{number}", storageClassName="disk"), "status": {}} for number in range(3)]
+    template = {"metadata": {"name": "data"}, "spec": claim("data", storageClassName="disk")["spec"]}
+    declared = workload(STATEFUL_SET, {"replicas": 2, "serviceName": "peers", "volumeClaimTemplates": [template]})
+    disk = storage_class("disk", parameters={"node": "n1"})
+    planned = unrolled([Change("create", declared)], [], [], [node("n1")], NOW, storage=[disk, *made])
+    phases = sorted(one["status"]["phase"] for one in planned.storage if one["kind"] == "PersistentVolume")
+    assert phases == ["Available", "Bound", "Bound"]

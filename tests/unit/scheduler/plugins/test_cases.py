@@ -17,7 +17,17 @@ from minik8s_modules.scheduler.framework.snapshot import Snapshot
 from minik8s_modules.scheduler.framework.storage import Storage
 from minik8s_modules.scheduler.profiles.building import bench
 from minik8s_modules.scheduler.profiles.configuration import Enabled, PluginSet, ProfileSettings
-from tests.unit.scheduler.worlds import claim, csi_node, node, placed, pod, storage_class, volume
+from tests.unit.scheduler.worlds import (
+    claim,
+    csi_driver,
+    csi_node,
+    node,
+    placed,
+    pod,
+    storage_capacity,
+    storage_class,
+    volume,
+)
 
 CASES = sorted((Path(__file__).parents[3] / "cases" / "judge_nodes").glob("*.yml"))
 
@@ -59,6 +69,8 @@ def test_judge_nodes(path: Path):
         [volume(name, **told) for name, told in case.get("volumes", {}).items()],
         [storage_class(name, **told) for name, told in case.get("classes", {}).items()],
         [csi_node(name, **told) for name, told in case.get("csi_nodes", {}).items()],
+        [csi_driver(name, **told) for name, told in case.get("drivers", {}).items()],
+        [storage_capacity(f"c{number}", **told) for number, told in enumerate(case.get("capacities", []))],
     )
     nodes = [of_node(name, told or {}) for name, told in case["nodes"].items()]
     pods = [of_pod(number, told) for number, told in enumerate(case.get("pods", []))]

@@ -6,14 +6,33 @@ from functools import partial
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict
-from minik8s_modules.api.kinds import NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS
+from minik8s_modules.api.kinds import (
+    CSI_DRIVER,
+    CSI_STORAGE_CAPACITY,
+    NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STORAGE_CLASS,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.storage.claims import BIND_COMPLETED, SELECTED_NODE
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.scheduler.profiles.configuration import ProfileSettings, Settings
 from minik8s_modules.scheduler.running.scheduler import Scheduler
 from tests.unit.scheduler.conftest import Start
-from tests.unit.scheduler.worlds import claim, condition_of, node, node_of, storage_class, until, using, volume
+from tests.unit.scheduler.worlds import (
+    claim,
+    condition_of,
+    csi_driver,
+    node,
+    node_of,
+    storage_capacity,
+    storage_class,
+    until,
+    using,
+    volume,
+)
 
 HOST = "kubernetes.io/hostname"
 
@@ -48,6 +67,18 @@ def test_a_volume_at_one_node_takes_the_pod_there(api: FakeApi, scheduler: Sched
     assert node_of(api, "p") == ""
     complete(api, "at-b")
     until(lambda: node_of(api, "p") == "b")
+
+
+def test_a_pod_waits_until_its_driver_has_room(api: FakeApi, start: Start):
+    world(api, provisioner="disk.example.com")
+    api.create(CSI_DRIVER, csi_driver("disk.example.com"))
+    full = storage_capacity("room", "late", capacity="1Ki") | {"nodeTopology": {"matchLabels": {HOST: "b"}}}
+    api.create(CSI_STORAGE_CAPACITY, full)
+    start()
+    api.create(POD, using("p", "data"))
+    until(lambda: "not have enough free storage" in condition_of(api, "p").get("message", ""))
+    api.patch(CSI_STORAGE_CAPACITY, "room", "default", {"capacity": "9Ti"})
+    until(lambda: selected(api) == "b")
 
 
 def test_a_provisioner_is_told_the_node(api: FakeApi, scheduler: Scheduler):
