@@ -67,6 +67,7 @@ lint: $(VENV)/dev.lock ## Format, rules, types, layers, prose, YAML, playbooks
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	PYTHONPATH=extensions/virtual-machines $(BIN)/lint-imports --config extensions/virtual-machines/pyproject.toml
 	$(BIN)/yamllint --strict .
 	$(BIN)/codespell $(PROSE)
 	$(BIN)/python -m tests.support.prose

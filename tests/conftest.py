@@ -62,6 +62,7 @@ NIGHTLY = [
     "integration/apiserver/test_fuzz.py",
     "integration/apiserver/extensions/test_sample_apiserver.py",
     "integration/control/test_upstream_workloads.py",
+    "integration/extensions/test_virtctl.py",  # virtctl is built for minutes
     "integration/fuzz/test_mutated_manifests.py",
     "integration/fuzz/test_schemathesis.py",
     "integration/reconcile/test_mesh_real.py",

@@ -42,6 +42,8 @@ class Tool(NamedTuple):
     tags: str = ""
     inside: bool = False
     """Whether it is built in its own module, as what that replaces counts."""
+    published: tuple[str, ...] = ()
+    """Modules that its own replaces by folders of its repository, and that are published at the same version."""
 
 
 def _sidecar(module: str, program: str, version: str) -> Tool:
@@ -54,6 +56,7 @@ MONITORING = "github.com/prometheus-operator/prometheus-operator"
 GATEWAY = "sigs.k8s.io/gateway-api"
 RUNTIME = "sigs.k8s.io/controller-runtime"
 CERT_MANAGER = "github.com/cert-manager/cert-manager"
+KUBEVIRT = "kubevirt.io/kubevirt"
 TOGETHER = {
     GATEWAY: "v1.3.0",
     RUNTIME: "v0.21.0",
@@ -77,6 +80,13 @@ TOOLS = {
     "cert-manager-webhook": Tool(f"{CERT_MANAGER}/cmd/webhook", CERT_MANAGER, "v1.11.5"),
     "cert-manager-cainjector": Tool(f"{CERT_MANAGER}/cmd/cainjector", CERT_MANAGER, "v1.11.5"),
     "metrics-server": Tool("sigs.k8s.io/metrics-server/cmd/metrics-server", "sigs.k8s.io/metrics-server", "v0.7.2"),
+    "virtctl": Tool(
+        f"{KUBEVIRT}/cmd/virtctl",
+        KUBEVIRT,
+        "v1.4.0",
+        inside=True,
+        published=("kubevirt.io/api", "kubevirt.io/client-go"),
+    ),
     "csi-provisioner": _sidecar("external-provisioner/v5", "csi-provisioner", "v5.3.0"),
     "csi-attacher": _sidecar("external-attacher/v4", "csi-attacher", "v4.13.0"),
     "csi-resizer": _sidecar("external-resizer", "csi-resizer", "v1.14.0"),
@@ -124,8 +134,10 @@ def _build(wanted: Tool, work: Path, output: Path) -> None:
 def _build_inside(wanted: Tool, work: Path, output: Path) -> None:
     shutil.copytree(module_path(wanted.module, wanted.version), work)
     declared = (work / "go.mod").read_text(encoding="utf-8")
-    beside = re.findall(r"^replace (\S+) => \./", declared, re.MULTILINE)  # modules of their own, which are not in here
+    # modules of their own, which are not in here
+    beside = re.findall(r"^(?:replace |\t)(\S+) => \./", declared, re.MULTILINE)
     steps = [["mod", "edit", f"-dropreplace={module}"] for module in beside]
+    steps += [["mod", "edit", f"-require={module}@{wanted.version}"] for module in wanted.published]
     steps.append(["build", "-mod=mod", "-trimpath", QUICK, "-ldflags=-s -w", "-o", str(output), wanted.package])
     for step in steps:
         run([str(go()), *step], cwd=work, env=ENVIRONMENT, timeout_s=1800)
