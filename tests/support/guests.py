@@ -59,6 +59,7 @@ class Guests(Mock):
         """Answer as ``vmctl`` does."""
         with self._lock:
             self._find_container(namespace, pod, container)
+            self._log(Key(namespace, pod), container, f"exec {' '.join(command)}")
         assert command[0] == "/usr/bin/vmctl", command
         key, out = Key(namespace, pod), streams.stdout
         assert out is not None

@@ -74,7 +74,7 @@ class World:
         self.folder = folder
         self.etcd = EtcdServer(folder / "etcd").start()
         proxies, proxy = front_proxy(folder)
-        self.proxy, address = proxy, machine_address()
+        self.proxies, self.proxy, address = proxies, proxy, machine_address()
         callers = folder / "api" / "pki"
         self.server = ApiServerProcess(
             folder / "api",

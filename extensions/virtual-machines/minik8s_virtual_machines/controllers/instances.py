@@ -52,7 +52,7 @@ def decide_instance(
         missing: what to tell of claims that do not exist, "" for none.
         now: the time.
     """
-    pod = _chosen(pods)
+    pod = chosen(pods)
     if objects.is_deleting(instance):
         return _ending(instance, pods)
     if VMI_FINALIZER not in objects.finalizers(instance):
@@ -65,7 +65,7 @@ def decide_instance(
     return [*steps, *([WriteStatus(VMI, instance, status)] if status != objects.status(instance) else [])]
 
 
-def _chosen(pods: Sequence[JsonObject]) -> JsonObject | None:
+def chosen(pods: Sequence[JsonObject]) -> JsonObject | None:
     """Return the instance's pod: the oldest, though there is never another."""
     return min(pods, key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", objects.name(pod)), default=None)
 

@@ -17,7 +17,7 @@ from minik8s_modules.runtime.informers import BY_NAMESPACE
 from minik8s_virtual_machines.api.kinds import FINAL, REPLICA_SET, VM, VMI
 from minik8s_virtual_machines.controllers.asking import Reports
 from minik8s_virtual_machines.controllers.conditions import told, with_told
-from minik8s_virtual_machines.controllers.instances import decide_instance
+from minik8s_virtual_machines.controllers.instances import chosen, decide_instance
 from minik8s_virtual_machines.controllers.machines import decide_machine
 from minik8s_virtual_machines.controllers.replicas import decide_replicas
 
@@ -78,7 +78,7 @@ class InstanceController(WorkloadController):
     def decide(self, obj: JsonObject) -> Sequence[Step]:
         """Return the steps for an instance."""
         pods = self.controlled(POD, obj)
-        pod = pods[0] if pods else None
+        pod = chosen(pods)
         final = objects.status(obj).get("phase") in FINAL or objects.is_deleting(obj)
         report, again_s = self._reports.of(obj, None if final else pod)
         steps = decide_instance(obj, pods, self._pod_of(obj), report, self._missing(obj), self.context.clock.now())

@@ -185,7 +185,9 @@ class Routes:
         await _until_gone(client, asyncio.ensure_future(streams.serve(client, asked, stream, streams.of_forward)))
 
     def _where(self, instance: JsonObject) -> Where:
-        pods = subresources.pods_of(self._served.api, instance)
+        # who may make pods can make one that says it is this instance's; the controllers have chosen the first
+        ours = objects.status(instance).get("activePods") or {}
+        pods = [pod for pod in subresources.pods_of(self._served.api, instance) if objects.uid(pod) in ours]
         running = [pod for pod in pods if objects.status(pod).get("phase") == "Running"]
         if not running:
             raise subresources.conflict(VMI, objects.name(instance), "its virt-launcher pod does not run")
