@@ -64,7 +64,7 @@ from ansible.module_utils.minik8s.core.owned_files import write_file
 from ansible.module_utils.minik8s.install.exports import (
     FILE,
     Export,
-    Seen,
+    ObservedExports,
     Step,
     export_of,
     plan,
@@ -83,10 +83,10 @@ def _text(path: str) -> str:
     return ""
 
 
-def observe(exports: list[Export]) -> Seen:
+def observe(exports: list[Export]) -> ObservedExports:
     """Return what stands on this machine."""
     missing = frozenset(one.path for one in exports if not Path(one.path).is_dir())
-    return Seen(_text(FILE), pairs_of(_text(TABLE)), missing)
+    return ObservedExports(_text(FILE), pairs_of(_text(TABLE)), missing)
 
 
 def lacks(module: AnsibleModule) -> str:
