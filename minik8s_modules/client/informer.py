@@ -195,6 +195,7 @@ class Informer:
             resource_version=self._revision,
             field_selector=self._field_selector,
             label_selector=self._label_selector,
+            # spread, so that the watches of all informers do not end, and begin again, in one moment
             timeout_s=int(WATCH_TIMEOUT_S * (1.0 + self._random())),
         )
         began = self._clock.monotonic()
@@ -221,6 +222,7 @@ class Informer:
         with self._lock:
             if event.type != "BOOKMARK":
                 self._apply(key(event.object), None if event.type == "DELETED" else self._kept(event.object))
+            # after the handlers: whoever waits for the revision finds them told
             self._revision = resource_version(event.object)
 
     def _apply(self, identity: Key, new: JsonObject | None) -> None:
@@ -255,6 +257,7 @@ class Informer:
         """List again where the revision is the reason (410, or any 4xx), or when nothing else helped."""
         if error.code < HTTPStatus.INTERNAL_SERVER_ERROR or self._failures >= _TRIES_BEFORE_RELIST:
             self._forget_revision()
+        # the first time without a pause: after a long cut, or a compaction, this is the ordinary way on
         if error.code == HTTPStatus.GONE and not self._failures:
             log.info("%s: revision expired, listing again", self._kind.plural)
             self._failures = 1

@@ -243,6 +243,7 @@ class WatchCache:
 
     def _load(self) -> None:
         with self._lock:
+            # while a load is under way, nobody can say which writes it will contain: writers wait for it
             self._following = False
             self._ahead.clear()
         page = self._store.range(self._prefix, limit=LOAD_PAGE)
@@ -265,6 +266,7 @@ class WatchCache:
 
     def _apply(self, changes: Sequence[Change], revision: int, *, loaded: bool = False) -> None:
         shown = 0 if loaded else self._revision
+        # parsed without the lock, which every list takes
         pairs = [(change, made) for change in changes if change.revision > shown for made in self._made(change)]
         with self._lock:
             went_back = loaded and revision < self._revision
@@ -276,6 +278,7 @@ class WatchCache:
                     self._forget_history(revision)
                     self._following = True
                 self._revision = revision
+                # a restored store: revisions that subscribers have seen now mean something else
                 if went_back:
                     self._dispatcher.end_all()
                 self._dispatcher.publish(events, revision)
@@ -287,6 +290,7 @@ class WatchCache:
         """Show the writers' own writes that are next; the caller holds the lock."""
         events: list[CacheEvent] = []
         revision = self._revision
+        # without a gap only: a write before it may not have come yet, and a list must not show the later one alone
         while (own := self._ahead.pop(revision + 1, None)) is not None:
             revision += 1
             key, item = own

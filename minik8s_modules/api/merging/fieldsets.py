@@ -278,6 +278,7 @@ def _compare(shape: Shape, old: Any, new: Any, found: Comparison) -> None:
         if sub is None:
             continue
         if shape.always(name, sub):
+            # Go writes such a field even when it is empty, so that its absence is no difference
             before, after = (_EMPTY[sub.kind]() if each is _MISSING else each for each in (before, after))
         _compare_at(sub, f"f:{name}", before, after, found)
 
@@ -304,6 +305,7 @@ def _compare_items(shape: Shape, old: list[Any], new: list[Any], found: Comparis
         lefts, rights = before.get(element, []), after.get(element, [])
         if lefts == rights:
             continue
+        # items of one name cannot be told apart: they count as one, changed as a whole
         if len(lefts) > 1 and len(rights) > 1:
             found.modified[element] = _LEAF
         elif len(lefts) > 1 or len(rights) > 1:

@@ -96,6 +96,8 @@ class _Live(NamedTuple):
 
 
 def _known(kind: Kind, live: JsonObject, now: datetime) -> Managers:
+    # written before anybody was noted: all of it gets a manager of its own, so that what an apply changes is a
+    # conflict
     managers = managers_of(live)
     if managers or not uid(live):
         return managers
@@ -123,6 +125,7 @@ def _attempt(live: _Live, config: JsonObject, applier: Applier, now: datetime) -
     mine = fieldsets.sort(without_servers(said))
     if mine:
         unchanged = last is not None and last.fields == mine and last.api_version == kind.api_version
+        # the same words again are no write: a new time alone would make each apply a change
         time = last.time if last is not None and unchanged and merged == live.obj else rfc3339(now)
         left[me] = Entry(kind.api_version, mine, time)
     meta = {**metadata(merged), "managedFields": encode(left)}
@@ -156,11 +159,13 @@ def _pruned(kind: Kind, merged: JsonObject, managers: Managers, last: Entry | No
     if last is None or before is None:
         return merged
     owned = _owned(managers)
+    # the usual case, and cheap: nothing that was said before is left out now
     if last.api_version == kind.api_version and not fieldsets.difference(last.fields, owned[kind.api_version]):
         return merged
     shape = kind_shape(before)
     whole = _shown(merged, kind, before)
     bare = fieldsets.removed(shape, whole, fieldsets.with_named(shape, last.fields)) or {}
+    # its own version first, as upstream has it: what was pruned may be needed to convert to the others
     for version in sorted(owned, key=lambda it: it != last.api_version):
         at = _kind_at(kind, version)
         if at is not None:

@@ -220,6 +220,7 @@ class Extensions:
         places_left = self._dials[remote.name]
         for left, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
             await places_left.acquire()
+            # the last one has more patience: there is no other to turn to
             deadline = time.monotonic() + (_DIAL_S / 4 if left else _DIAL_S / 2)
             dialling = self._loop.run_in_executor(self._pool, self._connect, address, deadline)
             # its thread goes on when nobody waits for it any more, and keeps its place meanwhile
@@ -242,6 +243,7 @@ class Extensions:
         key = (remote.authority, remote.blind, files)
         made = self._contexts.get(key)
         if made is None:
+            # after a renewal none of the old ones is used again
             if len(self._contexts) >= _CONTEXTS or any(known[2] != files for known in self._contexts):
                 self._contexts.clear()
             made = self._contexts[key] = places.new_context("" if remote.blind else remote.authority)
@@ -282,6 +284,7 @@ def _client_side(exchange: Exchange) -> h11.Connection:
     http = h11.Connection(h11.SERVER)
     upgrade = b"Connection: Upgrade\r\nUpgrade: any\r\n" if exchange.upgrade else b"Connection: close\r\n"
     line = f"{exchange.method} / HTTP/{exchange.version}\r\nHost: any\r\n".encode("latin-1")
+    # the request was read by the intake, so h11 is given a stand-in: it frames the answer by it
     http.receive_data(line + upgrade + b"\r\n")
     http.next_event()
     http.next_event()

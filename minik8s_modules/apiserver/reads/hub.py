@@ -154,6 +154,8 @@ class Hub:
             if isinstance(item, CacheEvent):
                 events.append(item)
                 continue
+            # in the order of the queue: a watcher that joins catches up with all events before its turn, and with
+            # none after
             self._guarded(events)
             events = []
             if item is None:
@@ -280,6 +282,7 @@ class Hub:
     def _send(self, watcher: Watcher, data: bytes) -> None:
         if not data:
             return
+        # what did not go before goes first: bytes of a stream keep their order
         if watcher.pending:
             self._keep(watcher, data)
             return
@@ -323,7 +326,7 @@ class Hub:
 
     @staticmethod
     def _still_open(watcher: Watcher) -> bool:
-        try:
+        try:  # clients say nothing more on a watch: what is read is dropped, and nothing to read is the end
             return bool(watcher.sock.recv(4096))
         except WOULD_BLOCK:
             return True

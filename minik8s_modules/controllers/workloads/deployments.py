@@ -182,6 +182,7 @@ def _recreate(this: _Round, pods: PodsOf) -> None:
     total = wanted_replicas(this.deployment)
     if old := rollouts.active(this.old):
         this.resize({objects.name(each): 0 for each in old})
+    # counts of sets leave out pods that are ending, which Recreate waits for, too
     elif _old_pods_run(this.old, pods):
         return
     elif this.new is None:
@@ -255,6 +256,7 @@ def _cleanup(this: _Round) -> list[Step]:
     kept = [each for each in this.old if not objects.is_deleting(each)]
     surplus = max(len(kept) - int(limit), 0)
     oldest = sorted(kept, key=lambda each: (revisions.revision(each), revisions.created(each)))[:surplus]
+    # one whose controller has not seen its size may still make pods
     return [Delete(REPLICA_SET, each) for each in oldest if _is_empty(each)]
 
 

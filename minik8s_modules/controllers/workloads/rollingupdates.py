@@ -88,9 +88,11 @@ def _begin(update: JsonObject, seen: ObservedWorkload, now: datetime) -> list[St
     obstacle = _obstacle(update, seen, pods)
     if obstacle:
         return _written(update, {"phase": "Pending"}, obstacle, now, going=False)
+    # before the first Pod is deleted: whoever deletes the update then waits until none of them is missing
     if FINALIZER not in objects.finalizers(update):
         kept = [*objects.finalizers(update), FINALIZER]
         return [Patch(ROLLING_UPDATE, update, {"metadata": {"finalizers": kept}})]
+    # what the Pods were is in the status before one is touched: they can be made again after any crash
     began = {"phase": "Running", "total": len(pods), "updated": 0, "batch": 0, "pods": [_record(pod) for pod in pods]}
     return _written(update, began, ("Started", f"{len(pods)} Pods are to be replaced"), now)
 
@@ -231,6 +233,7 @@ class _Work:
             return "Replacing", f"Pod {name} ends"
         if self._is_new(pod) == self._wants_new:
             return None if podlib.is_ready(pod) else ("PodsNotReady", f"Pod {name} is not ready yet")
+        # one that is not ready gets no requests anyway: nobody has to acknowledge that
         deaf = self._unaware() if podlib.is_ready(pod) else []
         if deaf:
             message = f"the sidecars of Pods {_list(deaf)} have not acknowledged that {name} gets no requests"
@@ -241,6 +244,7 @@ class _Work:
     def _next(self) -> list[Step]:
         """Return the beginning of the next batch, or the end."""
         end = _ENDS[self._state]
+        # an update that is paused or aborted ends the batch it is at and begins no other
         left = [] if self._state in {"Aborted", "Paused"} else self._unlike()
         if not left:
             return self._published(
@@ -264,6 +268,7 @@ class _Work:
         alive, ready = self._spec.get("minimumAlive") or 0, self._ready()
         idle = [name for name in left if name not in ready]
         serving = [name for name in left if name in ready][: max(len(ready) - alive, 0)]
+        # one at least: a Pod that does not serve can be replaced whatever minimumAlive says
         return sorted([*idle, *serving][: max(len(self._records) - alive, 1)])
 
     @property

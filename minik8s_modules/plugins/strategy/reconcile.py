@@ -125,6 +125,7 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
         hosts = self._inventory.hosts.values()
         connections = {str(host.vars.get("ansible_connection", "ssh")) for host in hosts}
         play.preload(self._sections.values(), connections, self._loader)
+        # frozen objects are passed over by collections, which would write to each page and so copy it for the worker
         gc.collect()
         gc.freeze()
 
@@ -185,11 +186,13 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
         try:
             self._inventory.refresh_inventory()
         except AnsibleError as error:
+            # a file that is half written must not look as if nodes had gone
             self._inventory._inventory = before  # noqa: SLF001
             display.warning(f"inventory kept as it was, its new state cannot be read: {error}")
             return
         self._inventory.remove_restriction()
         self._host_data.clear()
+        # workers hold the inventory of when they were forked
         self._waiting.end()
         for host in set(before.hosts) - set(self._inventory.hosts):
             self._iterator.host_states.pop(host, None)
@@ -244,6 +247,7 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
             os.close(ours)
             raise
         finally:
+            # while the parent has a copy of them, the end of a worker would not end its pipe
             os.close(theirs)
             os.close(requests)
         return Worker(host, self._stamp, process, results, ours)
@@ -283,6 +287,7 @@ class StrategyModule(StrategyBase):  # type: ignore[misc]  # ansible is not type
             worker.status = "failed"
         if worker.status in {"failed", "unreachable"}:
             worker.message = f"{section}: {result.get('msg', 'the module failed without a message')}"[:4096]
+        # sections build on those before them: the first that fails ends the item
         if worker.status != "ok" or not worker.left:
             self._finish(worker, item)
 

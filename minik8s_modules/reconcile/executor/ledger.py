@@ -13,6 +13,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.executor.results import BadResult, check_result
 from minik8s_modules.reconcile.values.items import Outcome, OutcomeStatus, WorkItem
 
+# one retry: an item that ends the run it is sent to would else end one after the other
 ATTEMPTS = 2
 
 
@@ -94,6 +95,7 @@ class Ledger:
             return None
         entry.seen.add(section)
         try:
+            # a node is not trusted: what it reports has to have the shape of a result before anybody decides by it
             entry.results[section] = check_result(section, result)
         except BadResult as error:
             entry.faults.append(f"{section}: {error}")

@@ -136,6 +136,7 @@ class AnsibleRunner:
             runs = list(self._runs.values())
         self._wake.set()
         for run in runs:
+            # one that does not listen yet has nothing to end, and cannot be told
             if run.pid:
                 run.send(STOP)
             else:
@@ -223,6 +224,7 @@ class AnsibleRunner:
             inventory=str(self._layout.inventory),
             ident=str(run.generation),
             quiet=True,
+            # safe, as no variables are passed: they would stand on the command line, where everybody sees them
             suppress_env_files=True,
             fact_cache_type="memory",
             envvars={**self._layout.environment(run.generation), **self._environment},
@@ -295,6 +297,8 @@ class AnsibleRunner:
                         self._current.sent if self._current else 0,
                     )
                     self._spawn()
+                # answered, but results never came; if the thread that reads them has ended, none will: the run is of
+                # no use
                 late = self._ledger.overdue(now_s - RESULT_LATENESS_S)
                 deaf = [run for run in self._runs.values() if late and run.thread and not run.thread.is_alive()]
             for run in deaf:

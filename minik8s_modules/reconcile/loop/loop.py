@@ -192,6 +192,7 @@ class Reconciler:
         if outcome.status != "ok":
             log.warning("node %s: item %s %s: %s", outcome.node, outcome.id, outcome.status, outcome.message)
         with self._lock:
+            # a node that left and came back has a new state, which must not confirm what was sent before
             if state.sent is None or state.sent.id != outcome.id:
                 return
             self._metrics.of(outcome.node).on_outcome(outcome, self._clock.monotonic())
@@ -200,6 +201,7 @@ class Reconciler:
             else:
                 now_s = self._clock.monotonic()
                 state.dirty |= state.on_outcome(outcome, self._clock.now(), now_s, self._event_writer.happened)
+                # a pod that is over leaves the API once its node has nothing of it, which any outcome may show
                 state.dirty |= {uid for uid, decision in state.decisions.items() if decision.gone}
                 if state.relist_wanted:
                     state.relist_wanted = not self._shard.gateway.send({"op": "relist", "node": state.name})
@@ -235,6 +237,7 @@ class Reconciler:
         state = self._nodes.get(name)
         if state is None:
             return  # it has left
+        # claims are calls of the API: made without the lock, and followed by a decision that has the address
         while claims := self._decide(state):
             self._claim(state, claims)
         if (item := self._next_item(state)) is not None:
@@ -264,13 +267,12 @@ class Reconciler:
             if not state.decisions:
                 dirty |= {objects.uid(pod) for pod in self._shard.objects.pods_of(state.name)}
             claims = [pod for uid in dirty if (pod := self._decide_one(state, node, uid)) is not None]
-            self._release_orphans(state)
+            self._release_addresses(state)
             return sorted(claims, key=by_age)
 
     def _decide_one(self, state: NodeState, node: JsonObject, uid: str) -> JsonObject | None:
         """Decide about one pod; return it if it wants an address."""
-        pod = self._shard.objects.pod(uid)
-        if pod is None or objects.spec(pod).get("nodeName") != state.name:
+        if (pod := self._shard.objects.pod(uid)) is None or objects.spec(pod).get("nodeName") != state.name:
             self._forget(state, uid)
             return None
         self._node_of[uid] = state.name
@@ -322,13 +324,9 @@ class Reconciler:
             with self._lock:
                 state.dirty.update(objects.uid(pod) for pod in pods)
 
-    def _release_orphans(self, state: NodeState) -> None:
-        """Have addresses released whose pod is gone, or over, and whose sandbox the node has no more."""
-        for claim in self._shard.addresses.on_node(state.name):
-            decision = state.decisions.get(claim.pod_uid)
-            over = decision.address_released if decision else self._shard.objects.pod(claim.pod_uid) is None
-            if over and not state.holds_sandbox(claim.pod_uid):
-                self._claimer.release_later(claim.pod_uid)
+    def _release_addresses(self, state: NodeState) -> None:
+        for uid in requesting.unused_addresses(self._shard, state):
+            self._claimer.release_later(uid)
 
     def release_address(self, uid: str) -> None:
         """Give the pod's address back; raises as the API does."""
@@ -348,9 +346,8 @@ class Reconciler:
             self._metrics.of(state.name).on_sent(item_id, self._clock.monotonic())
             if requests:
                 state.sent = Sent(item_id, requests)
-                token = {"token": list(self._token)}
-                sections = {section: SectionRequest(request.options | token) for section, request in requests.items()}
-                return WorkItem(item_id, state.name, False, self._token, sections)  # noqa: FBT003
+                return requesting.item_of(item_id, state.name, self._token, requests)
+            # facts are only read: without a token, whoever led before may look, too
             state.sent = Sent(item_id, {}, facts=True)
             return WorkItem(item_id, state.name, False, (), {FACTS: SectionRequest({})})  # noqa: FBT003
 
@@ -359,8 +356,7 @@ class Reconciler:
         return known and self._is_ready(state) and requesting.all_decided(self._shard, state)
 
     def _requests(self, state: NodeState) -> dict[str, Request]:
-        node = self._shard.objects.node(state.name)
-        if node is None or not self._can_send(state):
+        if (node := self._shard.objects.node(state.name)) is None or not self._can_send(state):
             return {}
         return requesting.requests_of(self._shard, state, node, self._clock.monotonic())
 
@@ -368,19 +364,11 @@ class Reconciler:
 
     def view(self, uid: str) -> View | None:
         """Return what the status writer writes of."""
-        pod = self._shard.objects.pod(uid)
-        if pod is None:
+        if (pod := self._shard.objects.pod(uid)) is None:
             return None
         with self._lock:
             state = self._nodes.get(objects.spec(pod).get("nodeName") or "")
-            decision = state.decisions.get(uid) if state is not None else None
-            if state is None or decision is None:
-                return None
-            seen = state.observed.pod(uid)
-            gone, busy = decision.gone and not state.holds(uid), state.works_on(uid)
-            attached = uid not in state.detached
-        place = requesting.place_of(self._shard, state.name, uid, seen)
-        return View(pod, seen, decision, place, gone, busy, attached)
+            return requesting.view_of(self._shard, state, pod) if state is not None else None
 
     def containers(self, name: str) -> list[ObservedContainer] | None:
         """Return all containers of ours that the node is known to have, None while that is not known."""

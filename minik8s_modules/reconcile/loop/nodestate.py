@@ -103,6 +103,7 @@ class NodeState:
         found = {}
         for section in SECTIONS:
             confirmed = self._confirmed[section]
+            # whole where nothing is confirmed: a delta would be refused, as its base is not known
             if confirmed is None or agenda.look_due(section, now_s):
                 found[section] = changes.full(wanted[section])
             elif request := changes.delta(wanted[section], confirmed, agenda.keys_due(section, now_s)):
@@ -216,6 +217,7 @@ class NodeState:
             if request.keys is None:
                 self._agenda.on_looked(section, now_s)
             if result is None or result.get("failed") or result["base_mismatch"] or result["fenced"]:
+                # it may have been carried out in part: what the node has is known again after a whole pass
                 self._confirmed[section] = None
                 if section == "volumes":
                     self.volumes.take(None)
@@ -254,6 +256,8 @@ class NodeState:
             self.detached = (self.detached - looked) | without_network(result)
         if section in _OBSERVING:
             postponed = {str(due["key"]) for due in result["due"]}
+            # null means that nothing is there, but not where a key was put off or failed: then it was not looked at
+            # to the end
             reported = {key: seen for key, seen in result["status"].items() if seen or key not in postponed}
             reported = {key: seen for key, seen in reported.items() if seen or key not in result["errors"]}
             touched |= self._on_status(section, request, reported, now, now_s, happened)
@@ -282,6 +286,7 @@ class NodeState:
             if raw is not None:
                 changed = self.observed.learn(observation(raw, now), now_s)
             else:
+                # only of the attempt that was asked about: the gateway may have told of a newer one meanwhile
                 attempt = request.entries.get(key, {}).get("attempt")
                 changed = self.observed.forget_key(uid, section == "sandboxes", name, attempt)
             if changed:

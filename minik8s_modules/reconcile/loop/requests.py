@@ -5,6 +5,8 @@ Each is read off the node's state and the shard's objects at one moment; the loo
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.storage.attachments import in_use
@@ -17,7 +19,9 @@ from minik8s_modules.reconcile.pods.desired import assemble
 from minik8s_modules.reconcile.pods.observed import ObservedPod
 from minik8s_modules.reconcile.status.claim_sizes import finished
 from minik8s_modules.reconcile.status.status import Place
+from minik8s_modules.reconcile.status.writer import View
 from minik8s_modules.reconcile.storage.drivers import used_volumes
+from minik8s_modules.reconcile.values.items import SectionRequest, WorkItem
 from minik8s_modules.reconcile.values.resources import host_ip
 from minik8s_modules.reconcile.values.values import PodDecision, PodInputs
 
@@ -44,6 +48,22 @@ def requests_of(shard: Shard, state: NodeState, node: JsonObject, now_s: float) 
         entries = options.get("entries") or options.get("upsert") or {}
         options["blob"] = node_blob({**state.decisions, "": named.certificates}, shard.references, entries)
     return requests
+
+
+def item_of(item_id: str, node: str, token: tuple[int, int], requests: Mapping[str, Request]) -> WorkItem:
+    """Return the item that has the requests carried out; each section sees the fencing token."""
+    own = {"token": list(token)}
+    sections = {section: SectionRequest(request.options | own) for section, request in requests.items()}
+    return WorkItem(item_id, node, False, token, sections)  # noqa: FBT003
+
+
+def unused_addresses(shard: Shard, state: NodeState) -> Iterator[str]:
+    """Yield the UIDs whose pod is gone, or over, and whose sandbox the node has no more: their address is free."""
+    for claim in shard.addresses.on_node(state.name):
+        decision = state.decisions.get(claim.pod_uid)
+        over = decision.address_released if decision else shard.objects.pod(claim.pod_uid) is None
+        if over and not state.holds_sandbox(claim.pod_uid):
+            yield claim.pod_uid
 
 
 def basis_of(shard: Shard, state: NodeState, node: JsonObject, pods: tuple[JsonObject, ...]) -> Basis:
@@ -89,3 +109,14 @@ def place_of(shard: Shard, name: str, uid: str, seen: ObservedPod) -> Place:
     seen_ip = seen.sandbox.ip if seen.sandbox is not None else ""
     own = (seen_ip or shard.addresses.of(uid) or "") if up else ""
     return Place(host_ip(shard.objects.node(name) or {}), own)
+
+
+def view_of(shard: Shard, state: NodeState, pod: JsonObject) -> View | None:
+    """Return what the status writer writes of a pod, None before it was decided about."""
+    uid = objects.uid(pod)
+    decision = state.decisions.get(uid)
+    if decision is None:
+        return None
+    seen = state.observed.pod(uid)
+    gone, busy = decision.gone and not state.holds(uid), state.works_on(uid)
+    return View(pod, seen, decision, place_of(shard, state.name, uid, seen), gone, busy, uid not in state.detached)

@@ -103,6 +103,7 @@ class _Index:
 
 def _label_of(selector: LabelSelector) -> tuple[str, str]:
     for one in selector.requirements:
+        # the one form that a look into a dictionary answers; all others are tried for every Pod of the namespace
         if one.operator == "in" and len(one.values) == 1:
             return one.key, next(iter(one.values))
     return "", ""
@@ -193,6 +194,7 @@ class PolicyBook:
             self._needs[key] = _Needs(frozenset(_groups(policy)), frozenset(_named_ports(policy)))
             self._selected.put(key, policy.namespace, policy.selector)
             touched |= self._ask(policy)
+        # a policy selects Pods of its own namespace alone
         touched |= self._by_namespace.get(key.partition("/")[0], set())
         for one in touched:
             self._place(self._members[one].pod)
@@ -202,6 +204,7 @@ class PolicyBook:
         touched = set[str]()
         for name, selector in _groups(policy).items():
             self._uses[name] += 1
+            # policies share equal groups: only the first one has to look for the members
             if self._uses[name] == 1:
                 self._groups[name] = selector
                 self._grouped.put(name, selector.namespace, selector.pods)
@@ -300,6 +303,7 @@ class PolicyBook:
             self._made.pop(node, None)
             self._changed.pop(node, None)
             return {}
+        # other policies may have changed; if those of this node did not, only Pods that changed are looked at
         if made is not None and made.entry == entry and made.policies == active:
             if not changed:
                 return made.entries
@@ -334,6 +338,7 @@ class PolicyBook:
 
     def _pod_entry(self, key: str, node: str, needs: _Needs) -> PolicyPodEntry | None:
         member = self._members.get(key)
+        # rules match addresses: before it has one, nothing can be written of a Pod
         if member is None or not member.pod.address:
             return None
         here = member.pod.node == node

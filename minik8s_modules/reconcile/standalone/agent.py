@@ -175,6 +175,7 @@ class Agent:
             return Request(**known["request"])
         request = joining.make_request(signer, self._given.node)
         begun = {"token": token, "node": self._given.node, "request": request._asdict()}
+        # a token is good for one certificate: a key that was lost after it was sent would need another token
         self.home.write("request.json", json.dumps(begun))
         return request
 
@@ -253,6 +254,7 @@ class Agent:
         spec: JsonObject = {"taints": list(declared.taints), "unschedulable": declared.unschedulable}
         body = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {k: v for k, v in spec.items() if v}}
         try:
+            # only asked about: the reconciler makes the Node, from facts of its machine
             _refusable(lambda: api.create(NODE, body, dry_run=True))
         except AlreadyExists:
             _refusable(lambda: self._update(api, declared))

@@ -148,6 +148,7 @@ class _Search:
     def run(self, subset: frozenset[str] | None) -> list[int]:
         """Return the positions of nodes that fit, enough of them."""
         size = len(self.snapshot.nodes)
+        # preemption has made room for it there: others may be looked at only if that room was taken
         nominated = self.snapshot.index.get(str(objects.status(self.pod.pod).get("nominatedNodeName") or ""))
         if nominated is not None and self._fitting([nominated], 1):
             return [nominated]
@@ -160,6 +161,7 @@ class _Search:
     def _around(self, size: int, enough: int) -> list[int]:
         """Return enough positions from where the last cycle stopped."""
         fitting: list[int] = []
+        # nodes get their turn even where enough others before them fit (schedule_one.go, nextStartNodeIndex)
         start, seen = self.snapshot.start % size, 0
         while seen < size and len(fitting) < enough:
             first = (start + seen) % size
@@ -195,6 +197,7 @@ class _Search:
         for place in places:
             node = nodes[place]
             why: Status | None = None
+            # judged with the pods that were promised room there, which what is shared by shape knows nothing of
             if node.name in nominated:
                 why = bench.run_filters(state, pod, node)
             else:
@@ -248,6 +251,7 @@ def _normalized(
     if isinstance(plugin, points.NormalizePlugin):
         found = plugin.normalize(state, pod, scores)
     for score in found:
+        # type and not isinstance: True is an int to Python, and would count as a score of 1
         if type(score) is not int or not 0 <= score <= BEST:
             raise PluginFailed(*bench.running, f"its score {score!r} is not an integer between 0 and {BEST}")
     if len(found) != len(scores):

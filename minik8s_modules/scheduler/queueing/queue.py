@@ -90,6 +90,7 @@ class SchedulingQueue:
     ) -> None:
         self._on_place = on_place
         self._clock, self._less, self._gate, self._wakes, self._backoff_s = clock, less, gate, wakes, backoff_s
+        # re-entrant: one public method calls another under the lock
         self._changed = threading.Condition(threading.RLock())
         self._entries: dict[Key, Entry] = {}
         self._active: list[_Sorted] = []
@@ -153,6 +154,7 @@ class SchedulingQueue:
                 if entry is not None:
                     entry.place, entry.attempts, entry.changed = "flying", entry.attempts + 1, False
                     entry.plugins = frozenset()
+                    # events from here on are kept for it: what happens while it is tried may be just what it lacks
                     self._flying[entry] = self._first_event + len(self._events)
                     return entry
                 rest = end - self._clock.monotonic()
@@ -261,6 +263,7 @@ class SchedulingQueue:
         now = self._clock.monotonic()
         while self._backoff and self._backoff[0][0] <= now:
             _, ticket, entry = heapq.heappop(self._backoff)
+            # an old ticket is of a place that it has left: heaps cannot lose an entry from their middle
             if entry.place == "backoff" and entry.ticket == ticket:
                 self._activate(entry, "BackoffComplete")
         while self._active:
@@ -306,6 +309,7 @@ class SchedulingQueue:
 
     def _helps(self, entry: Entry, event: Event, old: Any, new: Any) -> bool:
         """Return whether an event may end a refusal; a hint that fails says yes."""
+        # no plugin refused it: there was no node at all
         if not entry.plugins:
             return event.resource == "Node"
         for plugin in entry.plugins:

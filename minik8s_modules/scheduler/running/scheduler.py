@@ -115,6 +115,7 @@ class Scheduler:
         with self._lock:
             self._queue = None
         queue.close()
+        # a plugin of others may hold the thread for its whole limit
         thread.join(self._guard.limit_s + 5.0)
         preemption.stop()
         binder.stop()
@@ -153,6 +154,7 @@ class Scheduler:
         entry.pod = PodInfo.of(pod)
         made = self._benches[scheduler_of(pod)]
         if (why := self._kept_back(entry.pod, foreign=True)) is not None:
+            # being kept back is no attempt, and must not lengthen the back-off
             entry.attempts -= 1
             queue.refuse(entry, frozenset({why.plugin}), "gated")
             self._tell_gated(pod, why.message)
@@ -167,7 +169,9 @@ class Scheduler:
         result = "scheduled" if decision.node else "unschedulable"
         self._counts.attempt(result, scheduler_of(pod), self._clock.monotonic() - began)
         if decision.node:
+            # equal nodes take turns (docs/explanation/decisions/controllers.md)
             self._snapshot.turn += 1
+            # assumed before it is bound: the next pod is decided on at once, and must not get the same room
             queue.freed(entry.pod, self._cache.assume(entry.pod, decision.node))
             binder.begin(entry, decision.node, decision.state, made)
             self._end_wait_if_gone(pod)

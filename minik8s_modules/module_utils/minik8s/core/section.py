@@ -197,9 +197,11 @@ def run_pass(section: AnySection, request: Request, context: Context, *, check: 
     Raises:
         PassFault: the lock is held for too long, or the options contradict each other.
     """
+    # the lock first: else two passes could both find their token good, and the older one work last
     with hold_node(request.state_dir, check=check):
         if is_fenced(request.state_dir, request.token):
             return _result(section, request, fenced=True)
+        # a check leaves nothing behind, not even the token that it was sent
         if not check:
             record_token(context.state_dir, request.token, context.checkpoint)
         if hasattr(section, "realize"):
@@ -244,6 +246,7 @@ def _converge(
     usable = {key: entry for key, entry in entries.items() if key not in refused}
     scope = Scope(keys, frozenset(refused))
     observed = section.observe(context, usable, scope)
+    # the plan knows nothing of holds: what they leave undone must be reported, so it has to be planned
     plan = section.plan(context, usable, observed, scope)
     plan.errors.update(refused)
     had = _had(request, last, entries)
@@ -251,6 +254,7 @@ def _converge(
     touched: frozenset[str] = frozenset()
     if not check:
         touched = Applier(section, context, deadline).run(plan)
+        # after the effects: a pass that is killed leaves the former document, and the same delta fits again
         pending = _pending(plan, last, keys, had) if section.name in HELD else frozenset()
         _keep(context, request.state_dir, section.name, entries, pending)
     shown = {key: entry for key, entry in usable.items() if scope.covers(key)}
@@ -314,6 +318,7 @@ class Applier:
 
     def _run_key(self, plan: Plan, steps: list[Step]) -> None:
         for step in steps:
+            # looked at before each step and never within one: an effect that has begun is completed
             if self._context.clock.monotonic() >= self._deadline:
                 with self._lock:
                     plan.due.append(Due(step.key, 0, "PassBudget"))
@@ -325,6 +330,7 @@ class Applier:
                 return
 
     def _attempt(self, step: Step) -> KeyFault | None:
+        # before the effect: one that fails may have changed something all the same
         with self._lock:
             self._touched.add(step.key)
         try:
