@@ -110,7 +110,7 @@ test-long: $(VENV)/dev.lock ## What takes hours, or many installations: 1,000 po
 
 .PHONY: operators
 operators: $(VENV)/dev.lock ## Build operators of others from Go's module proxy, once (an hour), and run them unmodified, some in pods of the installed cluster
-	MINIK8S_BUILD_OPERATORS=1 $(PYTEST) tests/e2e/operators
+	MINIK8S_BUILD_OPERATORS=1 $(PYTEST) tests/e2e/operators tests/integration/reconcile/test_upstream_nodes.py
 
 .PHONY: skips
 skips: $(VENV)/dev.lock ## Fail when the last `make test` skipped a test that tests/SKIPS.md does not list

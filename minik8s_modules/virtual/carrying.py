@@ -101,7 +101,8 @@ class Carrier:
     ) -> None:
         self._client, self._options, self._clock = client, options, clock or SystemClock()
         self._wishes = {wish.name: wish for wish in wishes}
-        figures, queues = Figures(metrics or Registry(), self._clock), QueueMetrics(metrics or Registry(), self._clock)
+        self._metrics = metrics if metrics is not None else Registry()
+        figures, queues = Figures(self._metrics, self._clock), QueueMetrics(self._metrics, self._clock)
         self._lookups: dict[str, Lookups] = {}
         self.providers = {name: self._provider(wish) for name, wish in self._wishes.items()}
         self._nodes = {name: self._node(wish) for name, wish in self._wishes.items()}
@@ -155,6 +156,7 @@ class Carrier:
             self._options.port,
             self._options.cluster_domain,
             state,
+            self._metrics,
         )
         return registry.factory(wish.provider)(config)
 

@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.metrics import Registry
 from minik8s_modules.virtual.errors import Unsupported
 
 PodCallback = Callable[[JsonObject], None]
@@ -114,6 +115,7 @@ class InitConfig:
         cluster_domain: of Services' names.
         resources: looks up what Pods refer to.
         state_dir: where this node may keep files over restarts, "" where nothing may be kept.
+        metrics: the process's; a provider's families have a label for the node, as the process may carry many.
     """
 
     node_name: str
@@ -125,6 +127,7 @@ class InitConfig:
     daemon_port: int = 0
     cluster_domain: str = "cluster.local"
     state_dir: str = ""
+    metrics: Registry = field(default_factory=Registry, compare=False)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 A client is built in a module of its own that requires nothing else, so with the versions its authors chose; Helm and
 stern are versions of one Kubernetes library (0.34.0): what the first compiles serves the second. Operators share one
-module (``TOGETHER``), whose Kubernetes library is 0.33.3, for the same reason: each library takes ten minutes.
+module (``TOGETHER``), whose Kubernetes library is 0.33.3, for the same reason: each library takes ten minutes. KWOK
+has a module of its own with the same library (``NODES``); virtual-kubelet, which compiles with few others, its own.
 Programs whose own module replaces others (``inside``) are built in a copy of that module.
 Checksums are those of Go's checksum database. ``go`` is the one that builds CoreDNS
 (``roles/coredns/files/build.py``).
@@ -63,6 +64,9 @@ TOGETHER = {
     MONITORING: "v0.85.0",
     "k8s.io/sample-apiserver": "v0.33.3",
 }
+KWOK = "sigs.k8s.io/kwok"
+VIRTUAL_KUBELET = "github.com/virtual-kubelet/virtual-kubelet"
+NODES = {**TOGETHER, KWOK: "v0.7.0"}
 TOOLS = {
     "helm": Tool("helm.sh/helm/v3/cmd/helm", "helm.sh/helm/v3", "v3.19.0"),
     "stern": Tool("github.com/stern/stern", "github.com/stern/stern", "v1.33.1"),
@@ -87,6 +91,8 @@ TOOLS = {
         inside=True,
         published=("kubevirt.io/api", "kubevirt.io/client-go"),
     ),
+    "virtual-kubelet": Tool(f"{VIRTUAL_KUBELET}/cmd/virtual-kubelet", VIRTUAL_KUBELET, "v1.12.0"),
+    "kwok": Tool(f"{KWOK}/cmd/kwok", KWOK, NODES[KWOK]),
     "csi-provisioner": _sidecar("external-provisioner/v5", "csi-provisioner", "v5.3.0"),
     "csi-attacher": _sidecar("external-attacher/v4", "csi-attacher", "v4.13.0"),
     "csi-resizer": _sidecar("external-resizer", "csi-resizer", "v1.14.0"),
@@ -120,7 +126,8 @@ def _build(wanted: Tool, work: Path, output: Path) -> None:
         _build_inside(wanted, work / "module", output)
         return
     program = str(go())
-    modules = TOGETHER if wanted.module in TOGETHER else {wanted.module: wanted.version}
+    shared = (group for group in (TOGETHER, NODES) if wanted.module in group)
+    modules = next(shared, {wanted.module: wanted.version})
     verb = ["test", "-c", f"-tags={wanted.tags}"] if wanted.tags else ["build"]
     steps = [
         [program, "mod", "init", "tool"],

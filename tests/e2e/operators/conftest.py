@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,10 +26,18 @@ def built(name: str) -> Path:
 
 
 @contextmanager
-def running(program: Path, folder: Path, kubeconfig: Path, *arguments: str) -> Iterator[Path]:
+def running(
+    program: Path, folder: Path, kubeconfig: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Path]:
     """Run an operator outside the cluster; gives its log, where it must not panic."""
     log = folder / f"{program.name}.log"
-    known = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(folder), "TMPDIR": str(folder)}
+    known = {
+        **os.environ,
+        "KUBECONFIG": str(kubeconfig),
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        **(environment or {}),
+    }
     with log.open("w") as output:
         process = subprocess.Popen(
             [str(program), *arguments], stdout=output, stderr=subprocess.STDOUT, env=known, cwd=folder

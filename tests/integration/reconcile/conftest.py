@@ -119,7 +119,7 @@ class Cluster:
         asks = Authority(self.folder / "plans", "plans")
         self.plan_serving = asks.issue("reconciler", "minik8s-reconciler")
         self.stream_serving = asks.issue("gateway", "minik8s-gateway")
-        self.plan_ca = asks.ca
+        self.plan_ca, self.asks = asks.ca, asks
         caller = asks.issue("caller", "system:minik8s:apiserver")
         client = {"cert": str(caller.cert), "key": str(caller.key), "ca": str(asks.ca)}
         return ApiServerProcess(

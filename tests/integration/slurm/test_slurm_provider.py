@@ -157,6 +157,52 @@ def test_slurm_s_own_ends_become_reasons(provider: SlurmProvider, slurm: Slurm):
     assert status(provider, "one")["reason"] == "Cancelled"
 
 
+def _node_of(slurm: Slurm, provider: SlurmProvider, name: str) -> str:
+    uid = objects.uid(provider.get_pod("default", name))
+    return slurm.run(["squeue", "-h", "-n", f"minik8s-{uid}", "-o", "%N"]).strip()
+
+
+def test_what_a_lost_node_takes_along_is_lost_or_runs_again(provider: SlurmProvider, slurm: Slurm):
+    """With restartPolicy Never it is lost; with OnFailure it runs again under its id, and what it said stays."""
+    script = ["sh", "-c", "echo $SLURM_JOB_ID; sleep 600"]
+    provider.create_pod(pod("never", script))
+    provider.create_pod(pod("again", script, restartPolicy="OnFailure"))
+    for name in ("never", "again"):
+        until(lambda name=name: status(provider, name)["phase"] == "Running")  # type: ignore[misc]
+    lost = {_node_of(slurm, provider, name) for name in ("never", "again")}
+    for node in lost:
+        slurm.run(["scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost"])
+    assert ended(provider, "never")["reason"] == "NodeFail"
+    assert status(provider, "never")["reason"] == "NodeLost"
+    until(lambda: status(provider, "again")["phase"] == "Pending")
+    for node in lost:  # one that has come back by itself (ReturnToService) cannot be resumed
+        slurm.run(["sh", "-c", f"scontrol update NodeName={node} State=RESUME || true"])
+    uid = objects.uid(provider.get_pod("default", "again"))
+    number = slurm.run(["squeue", "-h", "-n", f"minik8s-{uid}", "-o", "%i"]).strip()
+    slurm.run(["scontrol", "update", f"JobId={number}", "StartTime=now"])  # it would wait for two minutes
+    until(lambda: status(provider, "again")["phase"] == "Running", 180)
+    said = b"".join(provider.get_container_logs("default", "again", "app", LOG)).decode()
+    assert said.splitlines().count(number) == 2, said  # Slurm adds a line about the node that it lost
+
+
+def test_a_job_makes_way_for_a_more_important_one(provider: SlurmProvider, slurm: Slurm):
+    """Slurm preempts both: restartPolicy Never ends with that reason, OnFailure waits and runs again."""
+    whole = {"resources": {"requests": {"cpu": "2", "memory": "10Mi"}}}
+    provider.create_pod(pod("never", ["sleep", "600"], container=whole))
+    provider.create_pod(pod("again", ["sleep", "600"], container=whole, restartPolicy="OnFailure"))
+    for name in ("never", "again"):
+        until(lambda name=name: status(provider, name)["phase"] == "Running")  # type: ignore[misc]
+    number = slurm.submit("sleep 600", "--partition=urgent", "--nodes=2", "--exclusive")
+    assert ended(provider, "never")["reason"] == "Preempted"
+    until(lambda: status(provider, "again")["phase"] == "Pending")
+    assert "waiting" in state(provider, "again")
+    slurm.run(["scancel", number])
+    uid = objects.uid(provider.get_pod("default", "again"))
+    again = slurm.run(["squeue", "-h", "-n", f"minik8s-{uid}", "-o", "%i"]).strip()
+    slurm.run(["scontrol", "update", f"JobId={again}", "StartTime=now"])  # it would wait for two minutes
+    until(lambda: status(provider, "again")["phase"] == "Running", 180)
+
+
 def test_while_slurm_is_away_jobs_stay_as_they_were_and_the_node_says_so(slurm: Slurm, tmp_path: Path):
     login = InPlace(slurm, f"gpu-{uuid.uuid4().hex[:8]}")
     provider = provider_on(slurm, tmp_path, login=login)

@@ -52,6 +52,8 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SchedulerType=sched/backfill
 SchedulerParameters=batch_sched_delay=0,sched_interval=2
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 GresTypes=gpu
 JobCompType=jobcomp/filetxt
 JobCompLoc=/var/log/slurm/jobcomp.txt
@@ -65,6 +67,7 @@ NodeName=n1 NodeHostname=slurmlab NodeAddr={address} Port=17001 CPUs=2 RealMemor
 NodeName=n2 NodeHostname=slurmlab NodeAddr={address} Port=17002 CPUs=2 RealMemory=1000 Gres=gpu:fake:2
 PartitionName=batch Nodes=n1,n2 Default=YES MaxTime=60 State=UP
 PartitionName=short Nodes=n1 MaxTime=10 State=UP
+PartitionName=urgent Nodes=n1,n2 PriorityTier=10 MaxTime=10 State=UP
 """
 SSHD = """
 Port 22
@@ -133,7 +136,10 @@ def tree() -> Path:
 
 
 class Slurm:
-    """One cluster with the partitions ``batch`` (nodes n1, n2) and ``short`` (n1); 2 CPUs and 2 fake GPUs a node."""
+    """One cluster with the partitions ``batch`` (nodes n1, n2), ``short`` (n1) and ``urgent`` (both).
+
+    Jobs of ``urgent`` preempt others. Each node has 2 CPUs and 2 fake GPUs.
+    """
 
     def __init__(self, folder: Path, *, min_job_age_s: int = 300) -> None:
         self.folder, self._age_s = folder, min_job_age_s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from minik8s_modules.module_utils.minik8s.slurm import folders, jobs, queue
 from minik8s_modules.module_utils.minik8s.slurm.queue import Job
 
 UID = "4ab1c2d3-0000-4000-8000-000000000001"
+NOTED = {"id": 7, "owner": "gpu", "ended": {"state": "FAILED"}}
 ENTRY = {"name": "default/job", "partition": "batch", "script": "#!/bin/sh\n"}
 CASES = sorted((Path(__file__).parents[2] / "cases" / "plan_slurm_jobs").glob("*.yml"))
 
@@ -127,3 +129,33 @@ def test_a_shell_reads_values_back_as_they_are() -> None:
 def test_a_blob_that_is_none_is_refused(blob: str) -> None:
     with pytest.raises(KeyFault, match="blob is not base64"):
         jobs.values_of(blob)
+
+
+@pytest.mark.parametrize(
+    ("content", "known"),
+    [
+        (json.dumps(NOTED), NOTED),
+        ('{"id": "7; id", "owner": ["gpu"], "ended": "COMPLETED", "more": 1}', {}),
+        ('{"id": true, "ended": {"code": "0:0"}}', {}),
+        ("[1]", None),
+        ("[" * 60_000, None),
+        (json.dumps({"owner": "x" * folders.RECORD_BYTES}), None),
+    ],
+    ids=["ours", "other-types", "no-state", "a-list", "nested", "too-large"],
+)  # fmt: skip
+def test_a_record_says_what_a_record_may_say(tmp_path: Path, content: str, known: dict[str, Any] | None) -> None:
+    folder = Path(folders.job_dir(str(tmp_path), UID))
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text(content)
+    assert folders.record(str(tmp_path), UID) == known
+
+
+@pytest.mark.parametrize("trick", ["link", "pipe", "folder"])
+def test_a_record_is_a_file_of_its_own(tmp_path: Path, trick: str) -> None:
+    """The program may put anything in its place: it is followed nowhere, and waited for by nobody."""
+    folder, other = Path(folders.job_dir(str(tmp_path), UID)), tmp_path / "other"
+    folder.mkdir(parents=True)
+    other.write_text('{"id": 7}')
+    made = {"link": lambda at: at.symlink_to(other), "pipe": os.mkfifo, "folder": Path.mkdir}
+    made[trick](folder / "record.json")
+    assert folders.record(str(tmp_path), UID) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,8 +11,12 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.virtual.contract import NoResources
+from minik8s_modules.api.pods.slurm import IMAGE
+from minik8s_modules.base.metrics import Registry
+from minik8s_modules.reconcile.values.items import Outcome, WorkItem
+from minik8s_modules.virtual.contract import NoResources, new_pod
 from minik8s_modules.virtual.provider import InitConfig
+from minik8s_modules.virtual.providers.slurm import login as logins
 from minik8s_modules.virtual.providers.slurm import provider as module
 from minik8s_modules.virtual.providers.slurm.login import LoginFault
 from minik8s_modules.virtual.providers.slurm.provider import SlurmProvider
@@ -91,3 +96,50 @@ def test_what_is_away_is_told_and_so_is_its_return(tmp_path: Path):
     until(lambda: told and (objects.condition(told[-1], "SlurmUnavailable") or {})["status"] == "False")
     provider.ping()
     provider.close()
+
+
+def test_figures_tell_of_jobs_passes_and_silence(tmp_path: Path):
+    login, registry = Answers(faults=1), Registry()
+    config = InitConfig("gpu", NoResources(), {"inventory": str(tmp_path), "partition": "batch"}, metrics=registry)
+    provider = SlurmProvider(config, lambda _settings, _folder: login)
+    pod = new_pod("one", restartPolicy="Never", containers=[{"name": "app", "image": IMAGE, "command": ["true"]}])
+    provider.create_pod(pod)
+    assert 'minik8s_slurm_jobs{node="gpu",state="UNSUBMITTED"} 1.0' in registry.text()
+    login.may_answer.set()
+    until(lambda: 'minik8s_slurm_passes_total{node="gpu",outcome="failure"} 1.0' in registry.text())
+    until(lambda: 'minik8s_slurm_unavailable{node="gpu"} 0.0' in registry.text())
+    assert 'minik8s_slurm_pass_duration_seconds_count{node="gpu"}' in registry.text()
+    provider.close()
+    assert 'minik8s_slurm_jobs{node="gpu"' not in registry.text()
+
+
+class Hanging:
+    """A runner that answers nothing but what was cancelled."""
+
+    def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
+        self.cancelled: list[str] = []
+        self._tell = on_outcome
+
+    def submit(self, item: WorkItem) -> None:
+        """Take it."""
+
+    def cancel(self, item_id: str) -> None:
+        """End it."""
+        self.cancelled.append(item_id)
+        self._tell(Outcome("of-an-earlier-pass", "login1", "ok", {}, ""))
+        self._tell(Outcome(item_id, "login1", "cancelled", {}, ""))
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+def test_a_pass_that_hangs_is_ended_and_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(logins, "PASS_S", 0.05)
+    login = logins.AnsibleLogin.__new__(logins.AnsibleLogin)
+    login._name, login._private, login._lock = "login1", tmp_path, threading.Lock()
+    login._outcomes = queue.SimpleQueue()
+    runner = Hanging(login._outcomes.put)
+    login._runner = runner  # type: ignore[assignment]
+    with pytest.raises(LoginFault, match="login1: cancelled"):
+        login.call({})
+    assert len(runner.cancelled) == 1

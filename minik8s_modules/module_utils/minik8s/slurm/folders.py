@@ -14,18 +14,22 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import os
 import shlex
 import shutil
+import stat
 from collections.abc import Mapping
 from typing import Any
 
 from ..core.digests import canonical
-from ..core.files import read_json, write_atomically
+from ..core.files import write_atomically
 from ..core.paths import component, relative
 
 MESSAGE_BYTES = 4096
 TAIL_BYTES = 2048
+RECORD_BYTES = 64 * 1024
+"""Of a record at most: the program could write there what it likes."""
 _CODE_BYTES, _LARGEST_CODE = 4, 255
 JOB = """#!/bin/bash
 # Of minik8s: {comment}
@@ -68,9 +72,24 @@ def known(state_dir: str) -> set[str]:
 
 
 def record(state_dir: str, uid: str) -> dict[str, Any] | None:
-    """Return what is noted of a job, None where it was never about to be submitted."""
-    found = read_json(os.path.join(job_dir(state_dir, uid), "record.json"))
-    return found if isinstance(found, dict) else None
+    """Return what is noted of a job, None where it was never about to be submitted, or nothing of ours stands there."""
+    data = _content(os.path.join(job_dir(state_dir, uid), "record.json"), RECORD_BYTES + 1)
+    try:
+        found = json.loads(data) if data and len(data) <= RECORD_BYTES else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    return {name: value for name, value in found.items() if _is_of_a_record(name, value)}
+
+
+def _is_of_a_record(name: str, value: Any) -> bool:
+    """Return whether a record may say so: its id decides which job counts, its end what is told of it."""
+    if name == "id":
+        return isinstance(value, int) and not isinstance(value, bool)
+    if name == "ended":
+        return isinstance(value, dict) and isinstance(value.get("state"), str)
+    return name == "owner" and isinstance(value, str)
 
 
 def note(state_dir: str, uid: str, **changes: Any) -> None:
@@ -100,14 +119,23 @@ def last_words(state_dir: str, uid: str) -> dict[str, str]:
 
 
 def _end_of(path: str, size: int) -> str:
+    return _content(path, size, whence=os.SEEK_END).decode("utf-8", "replace").replace("\0", "�")
+
+
+def _content(path: str, size: int, whence: int = os.SEEK_SET) -> bytes:
+    """Return the first, or the last, ``size`` bytes of a plain file, nothing of what is none.
+
+    The program may have put anything there, a link or a pipe too.
+    """
     try:
-        # the program may have put anything there, a link or a pipe too
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as source:
-            length = source.seek(0, os.SEEK_END)
-            source.seek(max(0, length - size))
-            return source.read(size).decode("utf-8", "replace").replace("\0", "�")
+            told = os.fstat(source.fileno())
+            if not stat.S_ISREG(told.st_mode):
+                return b""
+            source.seek(max(0, told.st_size - size) if whence == os.SEEK_END else 0)
+            return source.read(size)
     except OSError:
-        return ""
+        return b""
 
 
 def prepare(state_dir: str, uid: str, entry: Mapping[str, Any], values: Mapping[str, Any], comment: str) -> str:

@@ -7,6 +7,7 @@ what is there. A job that Slurm refuses is taken back, and declared again after 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -139,6 +140,11 @@ class Desk:
         """Return whether the next pass has something to say."""
         order = self.order(now_s)
         return not self._fits or bool(order.upsert or order.delete)
+
+    def states(self) -> Mapping[str, int]:
+        """Return how many jobs have each state; ``UNSUBMITTED`` where it is not yet. For any thread."""
+        states = [self.reported.get(uid) for uid in list(self.wanted)]
+        return Counter(str(one["state"]) if one else "UNSUBMITTED" for one in states)
 
     def next_try_s(self, now_s: float) -> float | None:
         """Return in how many seconds a refused job is tried again."""

@@ -27,6 +27,9 @@ SECTION = "slurm_jobs"
 MOST_PRIVATE = 60  # bytes of a private folder's path: sockets are made below it (sun_path has 108)
 INVENTORY_S = 120
 QUIET_S = 2.0
+PASS_S = 600.0
+"""Of a pass at most. Its commands' own limits are a tenth of that together; a connection that hangs has none."""
+CANCELLED_S = 60.0
 _CHUNK = 1 << 16
 # ends with its standard input: ssh's own end would leave a tail behind that waits for a line that never comes
 _FOLLOW = "tail -n {lines} -F -- {path} 2>/dev/null & tail=$!; cat >/dev/null; kill $tail"
@@ -75,10 +78,28 @@ class AnsibleLogin:
                 self._runner.submit(item)
             except RuntimeError as error:
                 raise LoginFault(str(error)) from error
-            outcome = self._outcomes.get()
+            outcome = self._outcome_of(item.id)
         if outcome.status != "ok":
             raise LoginFault(f"{self._name}: {outcome.message or outcome.status}"[:1000])
         return dict(outcome.sections[SECTION])
+
+    def _outcome_of(self, item_id: str) -> Outcome:
+        """Return how the pass ended; one that hangs is cancelled: the next one finds out how far it came."""
+        try:
+            return self._next(item_id, PASS_S)
+        except queue.Empty:
+            self._runner.cancel(item_id)
+        try:
+            return self._next(item_id, CANCELLED_S)
+        except queue.Empty:
+            raise LoginFault(f"{self._name}: a pass gave no answer in {PASS_S:g} s, and could not be ended") from None
+
+    def _next(self, item_id: str, patience_s: float) -> Outcome:
+        """Return the outcome of this item; those of earlier ones that were given up are nothing to anybody."""
+        while True:
+            outcome = self._outcomes.get(timeout=patience_s)
+            if outcome.id == item_id:
+                return outcome
 
     def read(self, path: str, lines: int, follow: Callable[[], bool] | None) -> Iterator[bytes]:
         """See ``Login``."""

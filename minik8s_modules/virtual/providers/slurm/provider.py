@@ -23,6 +23,7 @@ from minik8s_modules.virtual.errors import InvalidInput, NotFound, ProviderError
 from minik8s_modules.virtual.provider import ContainerLogOptions, InitConfig, NodeCallback, PodCallback, Provider
 from minik8s_modules.virtual.providers.slurm import entries, settings, statuses
 from minik8s_modules.virtual.providers.slurm.desk import Desk, Order
+from minik8s_modules.virtual.providers.slurm.figures import figures_of
 from minik8s_modules.virtual.providers.slurm.login import AnsibleLogin, Login, LoginFault, limited
 
 log = logging.getLogger(__name__)
@@ -44,8 +45,7 @@ class SlurmProvider(Provider):
         self, config: InitConfig, login: Callable[[settings.Settings, str], Login] = AnsibleLogin,
         clock: Clock | None = None,
     ) -> None:  # fmt: skip
-        self._config = config
-        self._settings = settings.read(config)
+        self._config, self._settings = config, settings.read(config)
         self._clock = clock or SystemClock()
         self._login = login(self._settings, config.state_dir)
         self._lock = threading.RLock()
@@ -56,12 +56,13 @@ class SlurmProvider(Provider):
         self._notify: PodCallback | None = None
         self._notify_node: NodeCallback | None = None
         self._node: JsonObject | None = None
-        self._has_node_news = False
         self._partition: JsonObject | None = None
         self._folder = ""
-        self._is_compared = False  # get_pods is asked once the cluster's Pods are known; before, all would be strangers
+        # get_pods is asked once the cluster's Pods are known: before, all would be strangers
+        self._has_node_news, self._is_compared = False, False
         self._trouble, self._failing = "Slurm has not been asked yet", False
         self._wake, self._stop, self._looked = threading.Event(), threading.Event(), threading.Event()
+        self._figures = figures_of(config.metrics).with_node(config.node_name, self._desk.states)
         self._thread = threading.Thread(target=self._run, name="slurm-passes", daemon=True)
         self._thread.start()
 
@@ -195,14 +196,14 @@ class SlurmProvider(Provider):
             names = {each["name"] for each in objects.containers(found)}
             if names and container not in names:
                 raise NotFound(f"pod {namespace}/{pod} has no container {container!r}")
-            path = f"{self._folder}/jobs/{objects.uid(found)}/output"
+            uid = objects.uid(found)
         if options.previous:
             raise NotFound(f"pod {namespace}/{pod}: a job has no previous container")
         if options.timestamps or options.since_seconds or options.since_time is not None:
             raise Unsupported("Slurm notes no time of what a job prints: leave out --timestamps, --since, --since-time")
-        uid = objects.uid(found)
-        follow = (lambda: self._is_live(uid)) if options.follow else None
-        return limited(self._login.read(path, options.tail, follow), options.limit_bytes)
+        path = f"{self._folder}/jobs/{uid}/output"
+        told = self._login.read(path, options.tail, (lambda: self._is_live(uid)) if options.follow else None)
+        return limited(told, options.limit_bytes)
 
     def _is_live(self, uid: str) -> bool:
         with self._lock:
@@ -218,6 +219,7 @@ class SlurmProvider(Provider):
         self._wake.set()
         self._login.close()
         self._thread.join(FIRST_LOOK_S)
+        self._figures.remove(self._config.node_name)
 
     def _owes(self) -> bool:
         with self._lock:
@@ -275,12 +277,11 @@ class SlurmProvider(Provider):
         with self._lock:
             order = self._desk.order(self._clock.monotonic())
             options = self._options(order, about_partition=about_partition)
-        result = self._login.call(options)
+        with self._figures.a_pass(self._config.node_name, self._clock):
+            result = self._login.call(options)
         with self._lock:
             changed = self._take(order, result)
-            gone = (
-                [] if result["base_mismatch"] else [uid for uid in self._leaving if self._is_gone(uid, order, result)]
-            )
+            gone = [uid for uid in self._leaving if self._is_gone(uid, order, result)]
             ended = [self._ended(uid) for uid in gone]
         if self._desk.has_looked:
             self._looked.set()
@@ -292,7 +293,9 @@ class SlurmProvider(Provider):
 
     def _is_gone(self, uid: str, order: Order, result: JsonObject) -> bool:
         """Return whether a deleted Pod's job is cancelled, or never was declared."""
-        return uid not in result["errors"] and uid not in self._desk.there and uid not in order.upsert
+        return not (
+            result["base_mismatch"] or uid in result["errors"] or uid in self._desk.there or uid in order.upsert
+        )
 
     def _options(self, order: Order, *, about_partition: bool) -> JsonObject:
         setting = self._settings
@@ -366,8 +369,6 @@ class SlurmProvider(Provider):
         for pod in strangers:
             log.info("slurm: the job of %s is cancelled: the cluster does not have that Pod", objects.key(pod))
             self.delete_pod(pod)
-
-    # ------------------------------------------------------------------ parts
 
     def _tell(self, uid: str) -> None:
         with self._lock:
