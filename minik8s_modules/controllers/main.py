@@ -33,6 +33,7 @@ from minik8s_modules.controllers.cleanup.namespaces import NamespaceController, 
 from minik8s_modules.controllers.cleanup.pod_gc import TERMINATED_PODS, PodGc
 from minik8s_modules.controllers.network.endpoints import EndpointsController
 from minik8s_modules.controllers.network.endpointslices import EndpointSliceController
+from minik8s_modules.controllers.network.gateways import GatewayController
 from minik8s_modules.controllers.network.ingresses import RouteController
 from minik8s_modules.controllers.nodes.condition_taints import ConditionTaintController
 from minik8s_modules.controllers.nodes.departures import DepartureController, ReturnController
@@ -103,6 +104,7 @@ def controllers(
         EndpointSliceController(context),
         EndpointsController(context),
         RouteController(context),
+        GatewayController(context),
         NodeController(client, recorder),
         SilentNodeController(context),
         TaintController(context),

@@ -1,7 +1,8 @@
 """Whose sidecar asks: the Pod that the token in its request was issued to, as the API server says.
 
 What a sidecar says of itself (its node id) counts for nothing: who has a Pod's token learns what that Pod's namespace
-may know, and no more.
+may know, and no more. The Pods of a Gateway have a service account of their own: whoever may make Pods in a namespace
+may learn what its Gateways are told, certificates among it, as with the Secrets of that namespace.
 """
 
 from __future__ import annotations
@@ -10,16 +11,23 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import TOKEN_REVIEW
+from minik8s_modules.api.network.gateway_api import PREFIX
 from minik8s_modules.client.interface import Api
 
 _ACCOUNT, _POD = "system:serviceaccount:", "authentication.kubernetes.io/pod-name"
 
 
 class Sidecar(NamedTuple):
-    """The Pod that a sidecar stands beside."""
+    """The Pod that a sidecar stands beside, and its service account."""
 
     namespace: str
     pod: str
+    account: str = ""
+
+    @property
+    def scope(self) -> str:
+        """Return what it is told of: its namespace, or the Gateway whose Pods have that account."""
+        return f"{self.namespace}/{self.account}" if self.account.startswith(PREFIX) else self.namespace
 
 
 def sidecar_of(api: Api, authorization: str) -> Sidecar | None:
@@ -38,4 +46,5 @@ def sidecar_of(api: Api, authorization: str) -> Sidecar | None:
     name = str(user.get("username", ""))
     if not review.get("authenticated") or not name.startswith(_ACCOUNT) or len(pods) != 1:
         return None
-    return Sidecar(name.removeprefix(_ACCOUNT).partition(":")[0], pods[0])
+    namespace, _, account = name.removeprefix(_ACCOUNT).partition(":")
+    return Sidecar(namespace, pods[0], account)

@@ -13,6 +13,7 @@ import grpc
 from envoy.service.discovery.v3 import ads_pb2_grpc
 
 from minik8s_modules.api.kinds import VIRTUAL_SERVICE
+from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.metrics import Registry
@@ -22,6 +23,7 @@ from minik8s_modules.base.tls import server_context
 from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.mesh.acknowledgements import Acknowledgements
 from minik8s_modules.mesh.figures import Figures
+from minik8s_modules.mesh.gateways.controller import Gateways
 from minik8s_modules.mesh.identity import Sidecar, sidecar_of
 from minik8s_modules.mesh.serving import ServingController
 from minik8s_modules.mesh.statuses import StatusController
@@ -76,8 +78,10 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         raise ConfigurationError(f"tls: certificate or key cannot be used: {error}") from error
     metrics = MetricsServer(registry, configuration.text("metrics.listen"), metrics_tls, MetricsReaders(client))
     elector = LeaderElector(election_client(configuration, NAME), NAME)
-    leading = threading.Thread(target=elector.run, args=(stop, partial(_lead, context)), name="election", daemon=True)
-    parts = (recorder, metrics, context.informers, serving, acknowledgements)
+    leading = threading.Thread(
+        target=elector.run, args=(stop, partial(_lead, context, serving.gateways)), name="election", daemon=True
+    )
+    parts = (recorder, metrics, context.informers, serving, serving.gateways, acknowledgements)
     for part in parts:
         part.start()
     leading.start()
@@ -91,16 +95,19 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
 
 
 def tell_refusal(recorder: EventRecorder, sidecar: Sidecar, behind: set[str], message: str) -> None:
-    """Record that a sidecar refused what came of VirtualServices, on each of them."""
+    """Record that an Envoy refused what came of VirtualServices, or of its Gateway, on each of them."""
+    kind = VIRTUAL_SERVICE if sidecar.scope == sidecar.namespace else GATEWAY_KINDS.gateways
     for name in sorted(behind):
-        about = {"apiVersion": "v1", "kind": VIRTUAL_SERVICE.kind, "name": name, "namespace": sidecar.namespace}
+        about = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "namespace": sidecar.namespace}
         recorder.event(about, "Warning", "RefusedBySidecar", f"the sidecar of Pod {sidecar.pod} refused it: {message}")
 
 
-def _lead(context: Context, _token: Token, lost: threading.Event) -> None:
+def _lead(context: Context, gateways: Gateways, _token: Token, lost: threading.Event) -> None:
     statuses = StatusController(context)
     statuses.start()
+    gateways.lead(leads=True)
     lost.wait()
+    gateways.lead(leads=False)
     statuses.stop()
 
 

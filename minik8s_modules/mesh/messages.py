@@ -24,9 +24,11 @@ for _name in (
     "extensions.filters.http.fault.v3.fault",
     "extensions.filters.http.router.v3.router",
     "extensions.filters.listener.http_inspector.v3.http_inspector",
+    "extensions.filters.listener.tls_inspector.v3.tls_inspector",
     "extensions.filters.network.http_connection_manager.v3.http_connection_manager",
     "extensions.filters.network.tcp_proxy.v3.tcp_proxy",
     "extensions.retry.host.previous_hosts.v3.previous_hosts",
+    "extensions.transport_sockets.tls.v3.tls",
     "extensions.upstreams.http.v3.http_protocol_options",
 ):
     import_module(f"envoy.{_name}_pb2")
@@ -65,9 +67,10 @@ class Packer:
         old = self._kept.get(place)
         if old is not None and old[0] == port:
             return old
-        return port, [(each.type_url, _message(each)) for each in resources(self._namespace, place, port)]
+        return port, [(each.type_url, message_of(each)) for each in resources(self._namespace, place, port)]
 
 
-def _message(resource: Resource) -> Message:
+def message_of(resource: Resource) -> Message:
+    """Return a resource packed."""
     packed: Any = json_format.ParseDict({"@type": resource.type_url, **resource.body}, any_pb2.Any())
     return Message(resource.name, version_of(resource.body), resource.place, packed)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from minik8s_modules.api.network.url_patterns import whole_path
@@ -34,6 +34,7 @@ PASSTHROUGH = "passthrough"
 NO_ENDPOINT = '{"error":"no available endpoint"}'
 _ADS = {"ads": {}, "resource_api_version": "V3"}
 _UNLIMITED = 2**32 - 1
+_AS_ASKED: JsonObject = {"use_downstream_protocol_config": {"http_protocol_options": {}, "http2_protocol_options": {}}}
 _SNIFFED_S = "1s"
 """How long a caller may be silent before it is taken for one whose server speaks first."""
 
@@ -63,8 +64,8 @@ def _of_port(name: str, port: Port) -> Iterator[tuple[str, str, JsonObject]]:
     # a subset that is chosen in several ways is one cluster
     clusters = {_cluster_of(name, each): each for each in (*port.branches, *filter(None, [port.mirror]))}
     for each, branch in clusters.items():
-        yield CLUSTER, each, _cluster(each)
-        yield ENDPOINTS, each, _assignment(each, branch)
+        yield CLUSTER, each, cluster(each, _AS_ASKED)
+        yield ENDPOINTS, each, assignment(each, branch)
     yield LISTENER, name, _listener(name, port, name if whole else PASSTHROUGH)
     yield ROUTES, name, _routes(name, port)
 
@@ -73,7 +74,8 @@ def _cluster_of(name: str, branch: Branch) -> str:
     return f"{name}/{branch.subset}" if branch.subset else name
 
 
-def _cluster(name: str) -> JsonObject:
+def cluster(name: str, spoken: JsonObject) -> JsonObject:
+    """Return a cluster whose endpoints are told apart from it; ``spoken`` is the version of HTTP."""
     return {
         "name": name,
         "type": "EDS",
@@ -89,13 +91,14 @@ def _cluster(name: str) -> JsonObject:
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": f"{_API}extensions.upstreams.http.v3.HttpProtocolOptions",
-                "use_downstream_protocol_config": {"http_protocol_options": {}, "http2_protocol_options": {}},
+                **spoken,
             }
         },
     }  # fmt: skip
 
 
-def _assignment(name: str, branch: Branch) -> JsonObject:
+def assignment(name: str, branch: Branch) -> JsonObject:
+    """Return the endpoints of a cluster."""
     weights: dict[tuple[str, int], int] = {}
     for each in branch.endpoints:  # a Pod of two subsets has both shares
         weights[each.ip, each.port] = weights.get((each.ip, each.port), 0) + each.weight
@@ -104,10 +107,11 @@ def _assignment(name: str, branch: Branch) -> JsonObject:
 
 
 def _endpoint(ip: str, port: int, weight: int) -> JsonObject:
-    return {"endpoint": {"address": _address(ip, port)}, "load_balancing_weight": weight}
+    return {"endpoint": {"address": address_of(ip, port)}, "load_balancing_weight": weight}
 
 
-def _address(ip: str, port: int) -> JsonObject:
+def address_of(ip: str, port: int) -> JsonObject:
+    """Return an address as Envoy has it."""
     return {"socket_address": {"address": ip, "port_value": port}}
 
 
@@ -121,7 +125,7 @@ def _listener(name: str, port: Port, otherwise: str) -> JsonObject:
     }
     return {
         "name": name,
-        "address": _address(port.address, port.port),
+        "address": address_of(port.address, port.port),
         "bind_to_port": False,
         "listener_filters": [{"name": "http_inspector", "typed_config": {"@type": sniffer}}],
         "listener_filters_timeout": _SNIFFED_S,
@@ -137,6 +141,12 @@ def _listener(name: str, port: Port, otherwise: str) -> JsonObject:
 
 
 def _http(name: str, port: Port) -> JsonObject:
+    own = {"stream_idle_timeout": "0s", "skip_xff_append": True, "access_log": [access_log()]}
+    return {**connection_manager(name, fault_filters(port.policy or {})), **own}
+
+
+def connection_manager(name: str, filters: Sequence[JsonObject]) -> JsonObject:
+    """Return what serves HTTP by the routes ``name``, with filters before the one that follows them."""
     router = {"@type": f"{_API}extensions.filters.http.router.v3.Router", "suppress_envoy_headers": True}
     nobody = {
         "filter": {"response_flag_filter": {"flags": ["UH"]}},
@@ -150,19 +160,17 @@ def _http(name: str, port: Port) -> JsonObject:
         "@type": f"{_API}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": name,
         "rds": {"config_source": _ADS, "route_config_name": name},
-        "http_filters": [*fault_filters(port.policy or {}), {"name": "router", "typed_config": router}],
+        "http_filters": [*filters, {"name": "router", "typed_config": router}],
         "http_protocol_options": {"accept_http_10": True},
         "upgrade_configs": [{"upgrade_type": "websocket"}],
-        "stream_idle_timeout": "0s",
         "generate_request_id": False,
         "server_header_transformation": "PASS_THROUGH",
-        "skip_xff_append": True,
-        "access_log": [_access_log()],
         "local_reply_config": {"mappers": [nobody]},
     }
 
 
-def _access_log() -> JsonObject:
+def access_log() -> JsonObject:
+    """Return the log of requests: JSON, a line each, on standard output."""
     fields: Mapping[str, str] = {
         "time": "%START_TIME%",
         "service": "%ROUTE_NAME%",

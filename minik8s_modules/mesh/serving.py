@@ -8,17 +8,19 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.mesh.catalogue import Catalogue, Told
 from minik8s_modules.mesh.copies import Copies
+from minik8s_modules.mesh.gateways.controller import Gateways
 from minik8s_modules.mesh.mapping import decide_mapping
 from minik8s_modules.mesh.messages import Packer
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 
 
 class ServingController(Looping):
-    """Keeps it; a key is a namespace. Every pilot has one."""
+    """Keeps it; a key is a namespace. Every pilot has one. Scopes with a slash are those of Gateways."""
 
     def __init__(self, context: Context) -> None:
         self._loop = Loop(context, "mesh-serving", self.sync, workers=1)
         self.catalogue = Catalogue(self._ask)
+        self.gateways = Gateways(context, self.catalogue)
         self._packers: dict[str, Packer] = {}
         self._copies = Copies(self._loop)
         self._copies.listen(self._touched, self._touched)
@@ -32,8 +34,11 @@ class ServingController(Looping):
         packer = self._packers.setdefault(key.namespace, Packer(key.namespace))
         self.catalogue.put(key.namespace, Told(packer.pack(mapped), mapped.split_by, mapped.withholdings))
 
-    def _ask(self, namespace: str) -> None:
-        self._loop.add(Key(namespace, ""))
+    def _ask(self, scope: str) -> None:
+        if "/" in scope:
+            self.gateways.asked()
+        else:
+            self._loop.add(Key(scope, ""))
 
     def _touched(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         namespace = objects.namespace(new if new is not None else old or {})

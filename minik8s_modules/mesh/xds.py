@@ -149,11 +149,11 @@ class _Stream:
             loop.call_soon_threadsafe(self._changed.set)
 
         self._wake = wake
-        catalogue.wait_for(sidecar.namespace, wake)
+        catalogue.wait_for(sidecar.scope, wake)
 
     def close(self) -> None:
         """Wait for no changes any more."""
-        self._catalogue.leave(self._sidecar.namespace, self._wake)
+        self._catalogue.leave(self._sidecar.scope, self._wake)
 
     async def read(self, requests: AsyncIterator[Any]) -> None:
         """Take the sidecar's requests until there are none."""
@@ -163,7 +163,7 @@ class _Stream:
                 self._changed.set()
         except TooMuch as too_much:
             self.refusal = str(too_much)
-            log.warning("the stream of Pod %s/%s ends: %s", *self._sidecar, too_much)
+            log.warning("the stream of Pod %s/%s ends: %s", *self._sidecar[:2], too_much)
         finally:
             self.end()
 
@@ -179,7 +179,7 @@ class _Stream:
             self._changed.clear()
             if self._ended:
                 return
-            self._told = told = self._catalogue.get(self._sidecar.namespace)
+            self._told = told = self._catalogue.get(self._sidecar.scope)
             for response in self._lacking(told) if told is not None else ():
                 yield response
             self._look_settled()
@@ -213,9 +213,9 @@ class _Stream:
             self._settled(self._sidecar, self._told.withholdings)
 
     def _nack(self, kind: str, places: frozenset[str], message: str) -> None:
-        log.warning("sidecar of Pod %s/%s refused %s: %s", *self._sidecar, _short(kind), message)
+        log.warning("sidecar of Pod %s/%s refused %s: %s", *self._sidecar[:2], _short(kind), message)
         self._figures.answers.labels(_short(kind), "nack").inc()
-        told = self._catalogue.get(self._sidecar.namespace)
+        told = self._catalogue.get(self._sidecar.scope)
         behind = {told.split_by[place] for place in places if place in told.split_by} if told is not None else set()
         self._refused(self._sidecar, behind, message)
 

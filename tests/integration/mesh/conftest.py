@@ -27,6 +27,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, SERVICE, SERVICE_ACCOUNT, SUBSET, VIRTUAL_SERVICE
+from minik8s_modules.api.network.gateway_api import GATEWAY_NAME
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import with_sidecar
 from tests.integration.control.conftest import Cluster, Daemon, cluster, etcd
@@ -67,7 +68,7 @@ class Client:
     def __init__(self, folder: Path, name: str) -> None:
         number = next(self.numbers) % 60
         self.name, self.namespace = name, f"mk8t-mesh-{WORKER}-{number}"
-        self.gateway, self._own = (f"198.19.{WORKER}.{4 * number + each}" for each in (1, 2))
+        self.gateway, self.own = (f"198.19.{WORKER}.{4 * number + each}" for each in (1, 2))
         self._device = f"mt{WORKER}h{number}"
         self._folder = folder / self.namespace
         self._envoy: subprocess.Popen[bytes] | None = None
@@ -79,7 +80,7 @@ class Client:
         run("ip", "addr", "add", f"{self.gateway}/30", "dev", self._device)
         run("ip", "link", "set", self._device, "up")
         self.inside("ip", "link", "set", "lo", "up")
-        self.inside("ip", "addr", "add", f"{self._own}/30", "dev", "eth0")
+        self.inside("ip", "addr", "add", f"{self.own}/30", "dev", "eth0")
         self.inside("ip", "link", "set", "eth0", "up")
         self.inside("ip", "route", "add", "default", "via", self.gateway)
         self.inside("nft", "-f", "-", stdin=RULES)
@@ -170,7 +171,7 @@ class Servers(PlayingNode):
 
     def begin(self, pod: JsonObject) -> JsonObject:
         """Start the server of a Pod."""
-        if "ports" not in objects.containers(pod)[0]:
+        if "ports" not in objects.containers(pod)[0] and GATEWAY_NAME not in objects.labels(pod):
             return {}
         if objects.uid(pod) not in self._at:
             ip = f"198.18.{WORKER}.{next(self.numbers) % 250 + 1}"

@@ -154,8 +154,8 @@ def user(name: str, *pods: str) -> JsonObject:
 @pytest.mark.parametrize(
     ("header", "status", "whose"),
     [
-        ("Bearer t", user("system:serviceaccount:shop:default", "client"), Sidecar("shop", "client")),
-        ("bearer t", user("system:serviceaccount:shop:default", "client"), Sidecar("shop", "client")),
+        ("Bearer t", user("system:serviceaccount:shop:default", "client"), Sidecar("shop", "client", "default")),
+        ("bearer t", user("system:serviceaccount:shop:default", "client"), Sidecar("shop", "client", "default")),
         ("", user("system:serviceaccount:shop:default", "client"), None),
         ("Basic t", user("system:serviceaccount:shop:default", "client"), None),
         ("Bearer other", user("system:serviceaccount:shop:default", "client"), None),

@@ -157,9 +157,13 @@ def test_the_pilot_reads_what_a_mesh_is_made_of_and_writes_what_it_decided(backe
     assert access.allowed(pilot, Attributes("delete", "", "sidecarmappings", "default", "mesh"))
     assert access.allowed(pilot, Attributes("create", "authentication.k8s.io", "tokenreviews"))
     assert access.allowed(pilot, Attributes("update", "coordination.k8s.io", "leases", "kube-system", "minik8s-pilot"))
+    # a certificate that a Gateway names, by its name
+    assert access.allowed(pilot, Attributes("get", "", "secrets", "default", "web"))
     for group, resource in (("", "secrets"), ("", "pods"), ("", "pods/exec"), ("", "serviceaccounts/token")):
-        for verb in ("get", "create", "update"):
+        for verb in ("list", "watch", "create", "update"):
             assert not access.allowed(pilot, Attributes(verb, group, resource, "default", "web")), resource
+    for resource in ("pods", "pods/exec", "serviceaccounts/token"):
+        assert not access.allowed(pilot, Attributes("get", "", resource, "default", "web")), resource
 
 
 def test_workload_controllers_write_what_they_own_and_the_reconciler_reads_it_for_plans(

@@ -1,0 +1,239 @@
+"""What a Gateway of a class of ours runs as: a ServiceAccount, a Deployment of Envoys and a Service, which it owns.
+
+    Gateway, GatewayClass ─▶ decide_gateway ─▶ server-side apply of what is new or other
+                                                pilots tell the Envoys what to do (mesh/gateways), and say how they are
+
+How many Envoys there are is the Deployment's to say: replicas are written once. An object of that name that is somebody
+else's is left alone, and an Event says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kind import Kind
+from minik8s_modules.api.kinds import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT
+from minik8s_modules.api.network.gateway_api import (
+    GATEWAY_KINDS,
+    GATEWAY_NAME,
+    infrastructure_fault,
+    is_ours,
+    name_of_parts,
+    ports_of,
+)
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.api.pods.sidecars import DISABLED, IMAGE, INJECT, SIDECAR
+from minik8s_modules.controllers.core.steps import controller_reference
+from minik8s_modules.runtime.controller import Context, Loop, own_keys
+
+log = logging.getLogger(__name__)
+
+MANAGER = "minik8s-gateways"
+DIGEST = "minik8s.io/gateway-digest"
+"""Annotation: of what was applied, so that it is applied again when it has become other."""
+PARTS = (SERVICE_ACCOUNT, DEPLOYMENT, SERVICE)
+LABEL_LENGTH = 63
+_DRAIN_S = 5
+
+
+class Apply(NamedTuple):
+    """Bring an object to what is declared of it."""
+
+    kind: Kind
+    obj: JsonObject
+
+
+class Remove(NamedTuple):
+    """Delete an object of the Gateway's."""
+
+    kind: Kind
+    obj: JsonObject
+
+
+class Taken(NamedTuple):
+    """Tell that an object of that name is somebody else's."""
+
+    kind: Kind
+    name: str
+
+
+Step = Apply | Remove | Taken
+
+
+def decide_gateway(
+    gateway: JsonObject, gateway_class: JsonObject | None, found: Mapping[Kind, JsonObject | None]
+) -> list[Step]:
+    """Return the steps of one Gateway; ``found`` has what there is of its parts' names.
+
+    A class that is not there (any more) changes nothing: it may come back.
+    """
+    if objects.is_deleting(gateway) or gateway_class is None:
+        return []
+    owned = {kind: each for kind, each in found.items() if each is not None and _is_of(gateway, each)}
+    if not is_ours(gateway_class):
+        return [Remove(kind, each) for kind, each in owned.items()]
+    if objects.spec(gateway_class).get("parametersRef") or infrastructure_fault(objects.spec(gateway)):
+        return []
+    steps: list[Step] = []
+    for kind, wanted in _parts(gateway):
+        old = found.get(kind)
+        if old is not None and kind not in owned:
+            return [*steps, Taken(kind, objects.name(old))]
+        if old is None or objects.annotations(old).get(DIGEST) != objects.annotations(wanted)[DIGEST]:
+            steps.append(Apply(kind, _counted(wanted) if old is None and kind == DEPLOYMENT else wanted))
+    return steps
+
+
+def _is_of(gateway: JsonObject, obj: JsonObject) -> bool:
+    return (objects.controller_of(obj) or {}).get("uid") == objects.uid(gateway)
+
+
+def _counted(deployment: JsonObject) -> JsonObject:
+    return {**deployment, "spec": {**deployment["spec"], "replicas": 1}}
+
+
+def _parts(gateway: JsonObject) -> Iterable[tuple[Kind, JsonObject]]:
+    yield SERVICE_ACCOUNT, _part(SERVICE_ACCOUNT, gateway, {})
+    yield DEPLOYMENT, _part(DEPLOYMENT, gateway, {"spec": _deployment(gateway)})
+    yield SERVICE, _part(SERVICE, gateway, {"spec": _service(gateway)})
+
+
+def _part(kind: Kind, gateway: JsonObject, body: JsonObject) -> JsonObject:
+    asked = objects.spec(gateway).get("infrastructure") or {}
+    meta: JsonObject = {
+        "name": name_of_parts(objects.name(gateway)),
+        "namespace": objects.namespace(gateway),
+        "labels": {**(asked.get("labels") or {}), **_marks(gateway)},
+        "ownerReferences": [controller_reference(GATEWAY_KINDS.gateways, gateway)],
+    }
+    digest = hashlib.sha256(json.dumps([meta, asked, body], sort_keys=True).encode()).hexdigest()[:16]
+    meta["annotations"] = {**(asked.get("annotations") or {}), DIGEST: digest}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, **body}
+
+
+def _marks(gateway: JsonObject) -> dict[str, str]:
+    # a label's value has 63 characters, a Gateway's name may have more
+    name = objects.name(gateway)
+    return {GATEWAY_NAME: name if len(name) <= LABEL_LENGTH else name_of_parts(name)}
+
+
+def _service(gateway: JsonObject) -> JsonObject:
+    ports = [
+        {"name": f"port-{port}", "port": port, "targetPort": port, "protocol": "TCP"} for port in ports_of(gateway)
+    ]
+    return {"type": "LoadBalancer", "selector": _marks(gateway), "ports": ports}
+
+
+def _deployment(gateway: JsonObject) -> JsonObject:
+    asked = objects.spec(gateway).get("infrastructure") or {}
+    labels = {**(asked.get("labels") or {}), **_marks(gateway), INJECT: DISABLED}
+    meta = {"labels": labels, "annotations": {**(asked.get("annotations") or {})}}
+    return {
+        "selector": {"matchLabels": _marks(gateway)},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+        "template": {"metadata": meta, "spec": _pod(gateway)},
+    }
+
+
+def _pod(gateway: JsonObject) -> JsonObject:
+    own = {field: value for field, value in SIDECAR.items() if field not in {"restartPolicy", "startupProbe"}}
+    ready = {**SIDECAR["startupProbe"], "periodSeconds": 2, "failureThreshold": 3}
+    envoy = {
+        **own,
+        "image": IMAGE,
+        # its ports are not named: one that comes is the Service's and the pilot's to know, and replaces no Pod
+        # a command of its own: nothing is led to it as to a sidecar
+        "command": ["/bin/envoy", "--config-path", "/etc/envoy/bootstrap.yaml"],
+        "args": ["--concurrency", "2", "--use-dynamic-base-id", "--log-level", "warning"],
+        "readinessProbe": ready,
+        "lifecycle": {"preStop": {"sleep": {"seconds": _DRAIN_S}}},
+    }
+    return {
+        "serviceAccountName": name_of_parts(objects.name(gateway)),
+        # port 80, as nobody
+        "securityContext": {"sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}]},
+        "containers": [envoy],
+    }
+
+
+class GatewayController:
+    """Keeps them, from when the definitions of Gateways and their classes are there."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._known: dict[str, Kind] = {}
+        self._loop: Loop | None = None
+
+    def start(self) -> None:
+        """Begin to look for the definitions."""
+        self._context.informers.custom.follow(self._changed)
+
+    def stop(self) -> None:
+        """End; waits for what is under way."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.stop()
+
+    def _changed(self, kind: Kind, present: bool) -> None:  # noqa: FBT001 - a follower's signature
+        wanted = {GATEWAY_KINDS.classes.kind, GATEWAY_KINDS.gateways.kind}
+        if kind.group != GATEWAY_KINDS.gateways.group or kind.kind not in wanted:
+            return
+        self.stop()
+        self._known.pop(kind.kind, None)
+        if present:
+            self._known[kind.kind] = kind
+        if self._known.keys() == wanted:
+            self._begin(self._known[GATEWAY_KINDS.classes.kind], self._known[GATEWAY_KINDS.gateways.kind])
+
+    def _begin(self, classes: Kind, gateways: Kind) -> None:
+        loop = Loop(self._context, "gateways", self._sync, workers=1)
+        self._gateways = loop.watch(gateways, own_keys)
+        self._classes = loop.watch(classes, self._of_class)
+        self._parts = {kind: loop.watch(kind, self._of_part) for kind in PARTS}
+        self._loop = loop
+        loop.start()
+
+    def _of_class(self, _old: JsonObject | None, _new: JsonObject | None) -> Iterable[Key]:
+        return [objects.key(each) for each in self._gateways.list()]
+
+    def _of_part(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        owner = objects.controller_of(new if new is not None else old or {}) or {}
+        if owner.get("kind") != GATEWAY_KINDS.gateways.kind:
+            return []
+        return [Key(objects.namespace(new if new is not None else old or {}), str(owner.get("name")))]
+
+    def _sync(self, key: Key) -> None:
+        """Take the steps of one Gateway.
+
+        Raises:
+            StatusError: the API refused; it is tried again.
+        """
+        gateway = self._gateways.get(key.namespace, key.name)
+        if gateway is None:
+            return
+        name = name_of_parts(key.name)
+        found = {kind: copies.get(key.namespace, name) for kind, copies in self._parts.items()}
+        gateway_class = self._classes.get("", objects.spec(gateway)["gatewayClassName"])
+        for step in decide_gateway(gateway, gateway_class, found):
+            self._take(gateway, step)
+
+    def _take(self, gateway: JsonObject, step: Step) -> None:
+        client = self._context.client
+        if isinstance(step, Taken):
+            told = f"{step.kind.kind} {step.name} is there and is not this Gateway's"
+            self._context.recorder.event(gateway, "Warning", "NameTaken", told)
+            return
+        namespace, name = objects.key(step.obj)
+        if isinstance(step, Remove):
+            try:
+                client.delete(step.kind, name, namespace, uid=objects.uid(step.obj))
+            except NotFound:
+                return
+            return
+        client.patch(step.kind, name, namespace, step.obj, patch_type="apply", field_manager=MANAGER, force=True)

@@ -1,0 +1,102 @@
+"""What a Gateway runs as: made, kept, and taken away; stopped after any step, the next decision has the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kind import Kind
+from minik8s_modules.api.kinds import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT
+from minik8s_modules.api.network.gateway_api import CONTROLLER, name_of_parts
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.sidecars import sidecar_of
+from minik8s_modules.controllers.network.gateways import Apply, Remove, Taken, decide_gateway
+
+OURS = {"metadata": {"name": "minik8s"}, "spec": {"controllerName": CONTROLLER}}
+THEIRS = {"metadata": {"name": "other"}, "spec": {"controllerName": "example.com/x"}}
+Found = dict[Kind, JsonObject | None]
+
+
+def gateway(*ports: int, **spec: Any) -> JsonObject:
+    listeners = [{"name": f"l{port}", "port": port, "protocol": "HTTP"} for port in ports or (80,)]
+    meta = {"name": "edge", "namespace": "shop", "uid": "uid-edge"}
+    return {"metadata": meta, "spec": {"gatewayClassName": "minik8s", "listeners": listeners, **spec}}
+
+
+def made(one: JsonObject) -> Found:
+    """Return the parts after all steps were taken; every step but the last ones was taken alone first."""
+    found: Found = {}
+    steps = decide_gateway(one, OURS, found)
+    while steps:
+        step = steps[0]
+        assert isinstance(step, Apply)
+        found[step.kind] = step.obj
+        left = decide_gateway(one, OURS, found)
+        assert len(left) == len(steps) - 1
+        steps = left
+    return found
+
+
+def test_a_gateway_is_an_account_a_deployment_and_a_service_that_it_owns():
+    found = made(gateway(80, 443))
+    assert set(found) == {SERVICE_ACCOUNT, DEPLOYMENT, SERVICE}
+    for each in found.values():
+        assert each is not None
+        assert objects.name(each) == name_of_parts("edge")
+        assert (objects.controller_of(each) or {})["uid"] == "uid-edge"
+    deployment, service = found[DEPLOYMENT] or {}, found[SERVICE] or {}
+    assert [each["port"] for each in service["spec"]["ports"]] == [80, 443]
+    assert deployment["spec"]["replicas"] == 1
+    pod = deployment["spec"]["template"]["spec"]
+    assert sidecar_of(pod) == ""  # nothing is led to it
+    assert pod["serviceAccountName"] == name_of_parts("edge")
+    assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_a_port_that_comes_changes_the_service_and_replaces_no_pod():
+    steps = decide_gateway(gateway(80, 8080), OURS, made(gateway(80)))
+    assert [each.kind for each in steps] == [SERVICE]
+
+
+def test_a_deployment_that_changes_keeps_the_replicas_it_has():
+    steps = decide_gateway(gateway(infrastructure={"labels": {"a": "b"}}), OURS, made(gateway()))
+    (changed,) = [each.obj for each in steps if isinstance(each, Apply) and each.kind == DEPLOYMENT]
+    assert "replicas" not in changed["spec"]
+
+
+def test_what_is_somebody_elses_is_left_alone():
+    other = {"metadata": {"name": name_of_parts("edge"), "namespace": "shop"}}
+    steps = decide_gateway(gateway(), OURS, {DEPLOYMENT: other})
+    assert [type(each) for each in steps] == [Apply, Taken]
+    assert decide_gateway(gateway(), THEIRS, {DEPLOYMENT: other}) == []
+
+
+def test_a_gateway_that_is_given_to_another_class_loses_its_parts():
+    found = made(gateway())
+    steps = decide_gateway(gateway(), THEIRS, found)
+    assert {each.kind for each in steps if isinstance(each, Remove)} == set(found)
+    assert decide_gateway(gateway(), None, found) == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"infrastructure": {"annotations": {"minik8s.io/x": "y"}}},
+        {"infrastructure": {"parametersRef": {"name": "x"}}},
+        {"addresses": [{"value": "192.0.2.1"}]},
+    ],
+)
+def test_what_is_refused_is_not_made(spec: JsonObject):
+    assert decide_gateway(gateway(**spec), OURS, {}) == []
+
+
+def test_labels_and_annotations_that_are_asked_for_are_on_all_parts_and_their_pods():
+    asked = {"labels": {"team": "x"}, "annotations": {"example.com/a": "b"}}
+    found = made(gateway(infrastructure=asked))
+    pods = (found[DEPLOYMENT] or {})["spec"]["template"]
+    for each in (*found.values(), pods):
+        assert each is not None
+        assert objects.labels(each)["team"] == "x"
+        assert objects.annotations(each)["example.com/a"] == "b"
