@@ -142,7 +142,7 @@ def _chain(name: str, listener: Listener) -> JsonObject:
 
 
 def _http(name: str) -> JsonObject:
-    # an edge: the caller's address is written down, paths are made plain, and who sends no headers is let go
+    # an edge: the caller's address is recorded, paths are made plain, and who sends no headers is let go
     own = {
         "use_remote_address": True,
         "normalize_path": True,
