@@ -37,6 +37,10 @@ options:
         type: dict
         default: {}
       files: {description: Files of the machine by their paths in the image., type: dict, default: {}}
+      folders:
+        description: Folders of the machine by their paths in the image; all files below them come along.
+        type: dict
+        default: {}
       labels: {description: Labels of an image made of its own program., type: dict, default: {}}
 attributes:
   check_mode: {description: Says which images would be built., support: full}
@@ -93,6 +97,7 @@ SPEC = {
     "program": {"type": "path"},
     "tools": {"type": "dict", "default": {}},
     "files": {"type": "dict", "default": {}},
+    "folders": {"type": "dict", "default": {}},
     "labels": {"type": "dict", "default": {}},
 }
 
@@ -126,6 +131,9 @@ def gathered(module: AnsibleModule, entry: dict[str, Any]) -> dict[str, bytes]:
         if Path(path).exists() or not module.check_mode:
             sources |= {each.lstrip("/"): each for each in linked(module.run_command(["ldd", path], check_rc=True)[1])}
     sources |= {path.lstrip("/"): source for path, source in entry["files"].items()}
+    for path, folder in entry["folders"].items():
+        found = [each for each in Path(folder).rglob("*") if each.is_file()]
+        sources |= {f"{path.strip('/')}/{each.relative_to(folder)}".lstrip("/"): str(each) for each in found}
     there = {path: Path(source) for path, source in sources.items()}
     return {path: source.read_bytes() for path, source in there.items() if source.exists() or not module.check_mode}
 

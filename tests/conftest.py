@@ -35,6 +35,7 @@ TOGETHER = {
     ],
     "built": [f"e2e/operators/test_{name}.py" for name in ("gateway_api", "controller_runtime")],
     "services": ["integration/services"],
+    "virtual_machines": ["integration/virtual_machines"],
     "ansible": ["integration/ansible"],
     "lab": ["integration/lab"],
 }

@@ -1,0 +1,1 @@
+"""The machines that run a guest, behind one Protocol (``machine.py``)."""

@@ -1,0 +1,1 @@
+"""Launchers' pods on a real node, with guests that really boot."""
