@@ -16,7 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import KINDS, POD, Kind
+from minik8s_modules.api.kinds import POD, Kind
 from minik8s_modules.api.merging import patch
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
@@ -35,6 +35,7 @@ from minik8s_modules.controllers.core.steps import (
     with_owner,
     without_owner,
 )
+from minik8s_modules.controllers.simulation.extended import known_kinds
 
 _NAMESPACE = uuid.UUID("8d6d1c5e-2f0b-5d3c-9a77-6d696e696b38")
 _ROUNDS = 10_000
@@ -88,7 +89,7 @@ class World:
         self._made = 0
         self._objects: dict[Kind, dict[Key, JsonObject]] = {}
         for obj in everything:
-            kind = KINDS.by_api_version(str(obj.get("apiVersion")), str(obj.get("kind")))
+            kind = known_kinds().by_api_version(str(obj.get("apiVersion")), str(obj.get("kind")))
             if kind is not None:
                 self.put(kind, obj)
 

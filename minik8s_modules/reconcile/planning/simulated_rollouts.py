@@ -17,14 +17,16 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.conversion import stored_kind, to_storage
-from minik8s_modules.api.kinds import DAEMON_SET, KINDS, POD, REPLICA_SET, SERVICE, Kind
+from minik8s_modules.api.errors import Forbidden, NotFound
+from minik8s_modules.api.kinds import DAEMON_SET, POD, REPLICA_SET, SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.client.interface import Lister
 from minik8s_modules.controllers.core.pods import is_ready
 from minik8s_modules.controllers.core.steps import Step
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
-from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid, unroll
+from minik8s_modules.controllers.simulation.extended import extended, known_kinds
+from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World, placeholder_uid, unroll
 from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of_pod, rows
 from minik8s_modules.reconcile.planning.foretold_storage import last_messages_of
 from minik8s_modules.reconcile.planning.simulated_storage import (
@@ -65,16 +67,30 @@ class Unrolled(NamedTuple):
 
 def workload_kind(obj: JsonObject) -> Kind | None:
     """Return the kind whose decider unrolls ``obj``, or None."""
-    kind = KINDS.by_api_version(str(obj.get("apiVersion")), str(obj.get("kind")))
+    kind = known_kinds().by_api_version(str(obj.get("apiVersion")), str(obj.get("kind")))
     stored = stored_kind(kind) if kind is not None else None
-    return stored if stored in DECIDERS else None
+    return stored if stored in _deciders() else None
+
+
+def _deciders() -> Mapping[Kind, Decider]:
+    """Return the deciders of our controllers, and those of packages."""
+    return {**DECIDERS, **extended()}
 
 
 def workloads(changed: Iterable[JsonObject], api: Lister) -> tuple[JsonObject, ...]:
     """Return all objects that controllers act on or look at, if one of ``changed`` is such; raises as the API does."""
     if not any(workload_kind(obj) is not None for obj in changed):
         return ()
-    return tuple(obj for kind in (*DECIDERS, *LOOKED_AT) for obj in api.list(kind).items)
+    found = tuple(obj for kind in (*DECIDERS, *LOOKED_AT) for obj in api.list(kind).items)
+    return (*found, *(obj for kind in extended() for obj in _if_served(api, kind)))
+
+
+def _if_served(api: Lister, kind: Kind) -> Iterable[JsonObject]:
+    """Return the objects of a package's kind; nothing where it is installed and its definitions or roles are not."""
+    try:
+        return api.list(kind).items
+    except (NotFound, Forbidden):
+        return ()
 
 
 def unrolled(
@@ -124,7 +140,7 @@ def unrolled(
 def _enter(world: World, change: Change) -> set[str]:
     """Put a changed workload into the world, or take it out with what it controls; return the uids it touches."""
     obj = change.object
-    shown = KINDS.by_api_version(str(obj.get("apiVersion")), str(obj.get("kind")))
+    shown = known_kinds().by_api_version(str(obj.get("apiVersion")), str(obj.get("kind")))
     kind = workload_kind(obj)
     if kind is None or shown is None:
         return set()
@@ -148,7 +164,7 @@ def _enter(world: World, change: Change) -> set[str]:
 def _remove(world: World, kind: Kind, obj: JsonObject) -> None:
     """Take an object out, and all that it controls, as the garbage collector does."""
     world.remove(kind, obj)
-    for below in (*DECIDERS, POD):
+    for below in (*_deciders(), POD):
         for each in world.controlled(below, obj):
             if below == POD:
                 world.gone(POD, each)
@@ -166,7 +182,7 @@ def _within(touched: set[str]) -> Iterable[tuple[Kind, Any]]:
 
         return steps
 
-    return [(kind, only(decide)) for kind, decide in DECIDERS.items()]
+    return [(kind, only(decide)) for kind, decide in _deciders().items()]
 
 
 class _Scheduler:

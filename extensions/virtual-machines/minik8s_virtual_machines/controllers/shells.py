@@ -16,6 +16,7 @@ from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.informers import BY_NAMESPACE
 from minik8s_virtual_machines.api.kinds import FINAL, REPLICA_SET, VM, VMI
 from minik8s_virtual_machines.controllers.asking import Reports
+from minik8s_virtual_machines.controllers.claims import claims_of, missing
 from minik8s_virtual_machines.controllers.conditions import told, with_told
 from minik8s_virtual_machines.controllers.instances import chosen, decide_instance
 from minik8s_virtual_machines.controllers.machines import decide_machine
@@ -25,14 +26,6 @@ PodOf = Callable[[JsonObject], JsonObject]
 """Returns the launcher's pod of an instance."""
 SecretsOf = Callable[[JsonObject], list[JsonObject]]
 """Returns the Secrets that the pod mounts: what of the instance's spec stands in no environment."""
-
-
-def claims_of(instance: JsonObject) -> list[str]:
-    """Return the names of the claims whose disks an instance has."""
-    found = (
-        objects.dig(each, "persistentVolumeClaim", "claimName") for each in objects.spec(instance).get("volumes") or []
-    )
-    return [str(name) for name in found if name]
 
 
 class MachineController(WorkloadController):
@@ -103,8 +96,7 @@ class InstanceController(WorkloadController):
 
     def _missing(self, instance: JsonObject) -> str:
         space = objects.namespace(instance)
-        gone = [name for name in claims_of(instance) if self._claims.get(space, name) is None]
-        return f"PersistentVolumeClaim {', '.join(gone)} not found" if gone else ""
+        return missing(claims_of(instance), lambda name: self._claims.get(space, name))
 
     def failed(self, owner: Owner, failures: Sequence[Failure]) -> None:
         """Say in the status that no pod could be made. Raises as the base."""

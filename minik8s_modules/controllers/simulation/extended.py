@@ -1,0 +1,43 @@
+"""Deciders that installed packages offer: what their operators do, for ``plan``.
+
+A package offers some by an entry point of the group ``minik8s.deciders``: a function that returns a mapping of its
+kinds to deciders (``simulated_cluster.Decider``). It is installed beside the reconciler, which answers plans. One that
+cannot be loaded is left out, with a line in the log: plans of everything else go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from minik8s_modules.api.kind import Registry
+from minik8s_modules.api.kinds import KINDS, Kind
+
+log = logging.getLogger(__name__)
+
+GROUP = "minik8s.deciders"
+
+
+@cache
+def extended() -> Mapping[Kind, Any]:
+    """Return the deciders of packages, by kind; a kind that is built in is nobody's to decide on."""
+    found: dict[Kind, Any] = {}
+    for point in entry_points(group=GROUP):
+        try:
+            found |= {kind: decide for kind, decide in point.load()().items() if not _built_in(kind)}
+        except Exception:  # a stranger's code: whatever it raises
+            log.exception("deciders %s: %s cannot be loaded; plans do without them", point.name, point.value)
+    return found
+
+
+def _built_in(kind: Kind) -> bool:
+    return KINDS.by_kind(kind.group, kind.version, kind.kind) is not None
+
+
+@cache
+def known_kinds() -> Registry:
+    """Return the kinds that deciders know: those that are built in, and those of packages."""
+    return KINDS.with_custom(extended())
