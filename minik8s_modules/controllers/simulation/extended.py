@@ -1,16 +1,21 @@
 """Deciders that installed packages offer: what their operators do, for ``plan``.
 
 A package offers some by an entry point of the group ``minik8s.deciders``: a function that returns a mapping of its
-kinds to deciders (``simulated_cluster.Decider``). It is installed beside the reconciler, which answers plans. One that
-cannot be loaded is left out, with a line in the log: plans of everything else go on.
+kinds to deciders (``simulated_cluster.Decider``). It is installed beside the reconciler, which answers plans and finds
+it without a restart: the folder of packages is looked at for each plan. One that cannot be loaded is left out, with a
+line in the log: plans of everything else go on.
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
+import site
+import sysconfig
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from minik8s_modules.api.kind import Registry
@@ -21,23 +26,36 @@ log = logging.getLogger(__name__)
 GROUP = "minik8s.deciders"
 
 
-@cache
 def extended() -> Mapping[Kind, Any]:
     """Return the deciders of packages, by kind; a kind that is built in is nobody's to decide on."""
+    return _found(_stamp())[0]
+
+
+def known_kinds() -> Registry:
+    """Return the kinds that deciders know: those that are built in, and those of packages."""
+    return _found(_stamp())[1]
+
+
+def _stamp() -> int:
+    """Return what changes when a package comes or goes."""
+    try:
+        return Path(sysconfig.get_path("purelib")).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=1)
+def _found(_stamp: int) -> tuple[Mapping[Kind, Any], Registry]:
+    site.addsitedir(sysconfig.get_path("purelib"))  # the paths in .pth files that came since the start
+    importlib.invalidate_caches()
     found: dict[Kind, Any] = {}
     for point in entry_points(group=GROUP):
         try:
             found |= {kind: decide for kind, decide in point.load()().items() if not _built_in(kind)}
         except Exception:  # a stranger's code: whatever it raises
             log.exception("deciders %s: %s cannot be loaded; plans do without them", point.name, point.value)
-    return found
+    return found, KINDS.with_custom(found)
 
 
 def _built_in(kind: Kind) -> bool:
     return KINDS.by_kind(kind.group, kind.version, kind.kind) is not None
-
-
-@cache
-def known_kinds() -> Registry:
-    """Return the kinds that deciders know: those that are built in, and those of packages."""
-    return KINDS.with_custom(extended())

@@ -341,13 +341,14 @@ def test_a_replica_set_makes_what_is_missing_and_deletes_the_newest() -> None:
 
 def test_a_plan_shows_the_pod_that_a_machine_leads_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extended, "entry_points", lambda group: [Point()] if group == extended.GROUP else [])
-    for each in (extended.extended, extended.known_kinds):
-        each.cache_clear()
+    extended._found.cache_clear()
     try:
         made = with_defaults(machine("one"))
-        node = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"}}}
-        node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
-        node |= {"apiVersion": "v1", "kind": "Node"}
+        status = {
+            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": status}
         found = unrolled([Change("create", made)], [], [], [node], NOW)
         (pod_made,) = [each for each in found.pods.values() if each is not None]
         assert pod_made["metadata"]["name"].startswith("virt-launcher-one-")
@@ -356,8 +357,7 @@ def test_a_plan_shows_the_pod_that_a_machine_leads_to(monkeypatch: pytest.Monkey
         assert not unrolled([Change("create", {**made, "spec": {**made["spec"], "runStrategy": "Halted"}})],
                             [], [], [node], NOW).pods  # fmt: skip
     finally:
-        for each in (extended.extended, extended.known_kinds):
-            each.cache_clear()
+        extended._found.cache_clear()
 
 
 class Point:
@@ -378,8 +378,8 @@ def test_deciders_that_cannot_be_loaded_are_left_out(monkeypatch: pytest.MonkeyP
             raise ImportError("no such module")
 
     monkeypatch.setattr(extended, "entry_points", lambda **_asked: [Broken()])
-    extended.extended.cache_clear()
+    extended._found.cache_clear()
     try:
         assert extended.extended() == {}
     finally:
-        extended.extended.cache_clear()
+        extended._found.cache_clear()
