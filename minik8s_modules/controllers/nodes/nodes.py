@@ -3,7 +3,8 @@
 Registering nodes, and Ready as the gateway sees it, are the reconciler's; this controller writes only Unknown, and only
 while the Lease is stale: also then nobody says otherwise. Staleness is measured on our own clock from when a
 renewal was *seen*, as Kubernetes does (pkg/controller/nodelifecycle): clocks of other machines do not matter, and a
-controller that has just begun judges nobody for 40 s.
+controller that has just begun judges nobody for 40 s. A virtual node that tells its status is heard of by that, too, as
+in Kubernetes: one that comes back does so before its Lease, and would be Unknown again until its next status.
 """
 
 from __future__ import annotations
@@ -119,14 +120,26 @@ class NodeController(Shell[Key]):
         log.warning("node %s is Unknown: its lease is not renewed", name)
         self._recorder.event(node, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
 
-    def _on_node(self, _old: JsonObject | None, new: JsonObject | None) -> None:
-        if new is not None:
-            self._queue.add(objects.key(new))
+    def _on_node(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        if new is None:
+            return
+        if is_virtual(new) and _heartbeat(new) not in {"", _heartbeat(old or {})}:
+            self._heard_of(objects.name(new))
+        self._queue.add(objects.key(new))
 
     def _on_lease(self, old: JsonObject | None, new: JsonObject | None) -> None:
         if new is None:
             return
         renewed = objects.spec(new).get("renewTime")
         if old is None or objects.spec(old).get("renewTime") != renewed:
-            with self._lock:
-                self._renewed_at[objects.name(new)] = self._clock.monotonic()
+            self._heard_of(objects.name(new))
+
+    def _heard_of(self, name: str) -> None:
+        with self._lock:
+            self._renewed_at[name] = self._clock.monotonic()
+
+
+def _heartbeat(node: JsonObject) -> str:
+    """Return when the node last told that it is ready, "" where it does not say so."""
+    ready = objects.condition(node, "Ready") or {}
+    return str(ready.get("lastHeartbeatTime") or "") if ready.get("status") == "True" else ""

@@ -114,3 +114,23 @@ def test_a_lease_event_without_a_renewal_does_not_count(clock, controller):
     controller._on_lease(lease, lease)
     assert controller._renewed_at["n"] == 0.0
     assert LEASE.plural == "leases"
+
+
+@pytest.mark.parametrize(("kind", "heard"), [("virtual-kubelet", True), ("kwok", True), ("worker", False)])
+def test_a_virtual_node_that_comes_back_is_heard_of_by_its_status(api, clock, controller, kind, heard):
+    """It writes its status before it renews its Lease; Unknown until the next status would be minutes."""
+    silent = {**READY, "status": "Unknown", "lastHeartbeatTime": "2026-11-28T10:00:00Z"}
+    old = api.create(NODE, {**node(silent), "metadata": {"name": "n", "labels": {"type": kind}}})
+    controller._nodes._objects[Key("", "n")] = old
+    controller.sync(Key("", "n"))
+    clock.advance(300)
+    back = {**READY, "lastHeartbeatTime": "2026-11-28T10:05:00Z"}
+    new = api.patch(NODE, "n", "", {"status": {"conditions": [back]}}, subresource="status")
+    controller._on_node(old, new)
+    controller._nodes._objects[Key("", "n")] = new
+    controller.sync(Key("", "n"))
+    assert ready(api) == ("True" if heard else "Unknown")
+    controller._on_node(new, new)  # nothing new was told
+    clock.advance(40)
+    controller.sync(Key("", "n"))
+    assert ready(api) == "Unknown"
