@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from minik8s_modules.api.kinds import REPLICATION_CONTROLLER
+from minik8s_modules.api.network.load_balancers import NO_BALANCING, Balancing, read_balancing
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.process import run_daemon
@@ -35,6 +36,7 @@ from minik8s_modules.controllers.network.endpoints import EndpointsController
 from minik8s_modules.controllers.network.endpointslices import EndpointSliceController
 from minik8s_modules.controllers.network.gateways import GatewayController
 from minik8s_modules.controllers.network.ingresses import RouteController
+from minik8s_modules.controllers.network.load_balancers import LoadBalancerController
 from minik8s_modules.controllers.nodes.condition_taints import ConditionTaintController
 from minik8s_modules.controllers.nodes.departures import DepartureController, ReturnController
 from minik8s_modules.controllers.nodes.nodes import NodeController
@@ -83,11 +85,13 @@ def controllers(
     terminated_pods: int = TERMINATED_PODS,
     cluster_cidr: str = "",
     figures: AutoscalerFigures | None = None,
+    balancing: Balancing = NO_BALANCING,
 ) -> list[Controller]:
     """Return all controllers; a new one is a line here.
 
     ``authorities`` returns the PEM that pods are to trust; so many ``terminated_pods`` are kept; nodes
-    get ranges of ``cluster_cidr``, unless it is empty; autoscalers are counted in ``figures``.
+    get ranges of ``cluster_cidr``, unless it is empty; autoscalers are counted in ``figures``;
+    ``balancing`` has the addresses of load balancers.
     """
     recorder, readings, kept = context.recorder, Readings(client, context.clock), partial(extended, client)
     return [
@@ -105,6 +109,7 @@ def controllers(
         EndpointsController(context),
         RouteController(context),
         GatewayController(context),
+        LoadBalancerController(context, balancing),
         NodeController(client, recorder),
         SilentNodeController(context),
         TaintController(context),
@@ -148,6 +153,8 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     client = client_of(configuration, "minik8s-controllers")
     terminated_pods = configuration.number("terminated_pods", TERMINATED_PODS)
     cluster_cidr = configuration.network("cluster_cidr", "", may_be_empty=True)
+    service_cidr = configuration.network("service_cidr", "", may_be_empty=True)
+    balancing = read_balancing(configuration, (cluster_cidr, service_cidr))
     recorder = EventRecorder(client, "minik8s-controllers")
     recorder.start()
     registry = Registry()
@@ -162,7 +169,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
 
     def lead(_token: Token, lost: threading.Event) -> None:
         context = Context(client, recorder, Informers(client), metrics=metrics)
-        running = controllers(client, context, authorities, terminated_pods, cluster_cidr, figures)
+        running = controllers(client, context, authorities, terminated_pods, cluster_cidr, figures, balancing)
         for part in (context.informers, *running):
             part.start()
         lost.wait()

@@ -59,6 +59,16 @@ class Link(Protocol):
     def cadvisor(self) -> str:
         """Return where the node's cAdvisor answers here: a port, a socket's path, "" for nowhere."""
 
+    def beat(self, within_s: float) -> None:
+        """Return when the node has answered a small question.
+
+        Raises:
+            NodeUnreachable: it has not, within so many seconds.
+        """
+
+    def end_beats(self) -> None:
+        """Give up what beats go over."""
+
     def close(self) -> None:
         """Give the way up; ends what ``open`` started."""
 
@@ -106,6 +116,12 @@ class LocalLink:
         """Return the port."""
         return str(self._address.cadvisor_port or "")
 
+    def beat(self, within_s: float) -> None:
+        """Return at once: who asks is the node itself."""
+
+    def end_beats(self) -> None:
+        """Do nothing: nothing was opened."""
+
     def close(self) -> None:
         """Do nothing: nothing was opened."""
 
@@ -118,6 +134,7 @@ class SshLink:
         self._master = SshMaster(address, directory)
         self._sftp: SftpChannel | None = None
         self._lock = threading.Lock()
+        self._beats: SftpChannel | None = None
 
     def open(self) -> str:
         """Adopt or start the master and return the forwarded socket."""
@@ -140,6 +157,22 @@ class SshLink:
     def cadvisor(self) -> str:
         """Return the socket that ssh forwards to the node's port."""
         return str(self._master.cadvisor) if self._address.cadvisor_port else ""
+
+    def beat(self, within_s: float) -> None:
+        """Ask over a channel of its own, which waits behind nothing; one thread."""
+        if self._beats is None:
+            self._beats = SftpChannel(self._master.sftp_argv(), within_s)
+        try:
+            self._beats.beat()
+        except NodeUnreachable:
+            self.end_beats()
+            raise
+
+    def end_beats(self) -> None:
+        """End that channel."""
+        beats, self._beats = self._beats, None
+        if beats is not None:
+            beats.close()
 
     def _through(self, do: Callable[[SftpChannel], T]) -> T:
         """Return what ``do`` answers; a channel that failed is ended, the next call opens another."""

@@ -16,10 +16,11 @@ from minik8s_modules.base.process import raise_file_limit, run_daemon
 from minik8s_modules.client.configured import client_of
 from minik8s_modules.client.interface import Api
 from minik8s_modules.gateway import messages
+from minik8s_modules.gateway.heart import Heart
 from minik8s_modules.gateway.inventory import RUN_DIR, NodeAddress, nodes_of
 from minik8s_modules.gateway.leases import FRESH_S, NodeLeases
 from minik8s_modules.gateway.links import link_to
-from minik8s_modules.gateway.messages import Cancel, Probe, PullRequest, Relist, Request
+from minik8s_modules.gateway.messages import Cancel, Listen, Probe, PullRequest, Relist, Request
 from minik8s_modules.gateway.node import NodeWatcher
 from minik8s_modules.gateway.probing.service import Probing
 from minik8s_modules.gateway.pulls import Pulls
@@ -51,6 +52,7 @@ class Gateway:
         self._addresses: tuple[NodeAddress, ...] = ()
         self._nodes: dict[str, tuple[NodeAddress, NodeWatcher]] = {}
         self._samplers: dict[str, Sampler] = {}
+        self._hearts: dict[str, Heart] = {}
         self._server = SocketServer(socket_path, self.handle, self._greet)
         self._pulls = Pulls(self._server.publish)
         self._probing = Probing(self.route, self._server.publish)
@@ -87,7 +89,8 @@ class Gateway:
         wanted = {address.name: address for address in addresses}
         with self._lock:
             gone = [name for name, (address, _) in self._nodes.items() if wanted.get(name) != address]
-            stopped: list[NodeWatcher | Sampler] = [self._nodes.pop(name)[1] for name in gone]
+            hearts = [self._hearts.pop(name) for name in gone if name in self._hearts]
+            stopped: list[NodeWatcher | Sampler | Heart] = [*hearts, *(self._nodes.pop(name)[1] for name in gone)]
             stopped += [self._samplers.pop(name) for name in gone]
             new = [address for name, address in wanted.items() if name not in self._nodes]
         if not gone and not new:
@@ -140,6 +143,22 @@ class Gateway:
                 self._pull(request)
             case Probe(node, pod, sandbox, checks):
                 self._probing.declare(node, pod, sandbox, checks)
+            case Listen(node, on):
+                self._listen(node, on=on)
+
+    def _listen(self, node: str, *, on: bool) -> None:
+        """Listen closely to a node, or no more; another machine than this one."""
+        with self._lock:
+            found, heart = self._nodes.get(node), self._hearts.get(node)
+            if heart is not None and on:
+                heart.tell(self._publish)
+            elif on and found is not None and found[0].connection == "warm_ssh":
+                self._hearts[node] = new = Heart(node, found[1].link, self._publish)
+                new.start()
+            if not on:
+                self._hearts.pop(node, None)
+        if heart is not None and not on:
+            heart.stop()
 
     def _pull(self, request: PullRequest) -> None:
         watcher = self._watcher(request.node)
@@ -159,8 +178,8 @@ class Gateway:
 
     def _greet(self, publish: Callable[[dict[str, Any]], None]) -> None:
         with self._lock:
-            known: list[NodeWatcher | Sampler] = [watcher for _, watcher in self._nodes.values()]
-            known += self._samplers.values()
+            known: list[NodeWatcher | Sampler | Heart] = [watcher for _, watcher in self._nodes.values()]
+            known += [*self._samplers.values(), *self._hearts.values()]
             names = [*self._nodes]
         for name in names:
             self._tell_way(name, publish)
@@ -193,7 +212,7 @@ class Gateway:
         return [watcher.name for watcher in watchers if watcher.answered_within(FRESH_S)]
 
 
-def _stop_all(watchers: Sequence[NodeWatcher | Sampler]) -> None:
+def _stop_all(watchers: Sequence[NodeWatcher | Sampler | Heart]) -> None:
     """Stop all at the same time: a dead node's threads take seconds to end."""
     threads = [threading.Thread(target=watcher.stop) for watcher in watchers]
     for thread in threads:

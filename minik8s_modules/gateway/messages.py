@@ -6,6 +6,7 @@ Reconciler to gateway::
     {"op": "pull", "id", "node", "image", "auth": null | {…} | [{…}, …]}   username, password, serveraddress; in turn
     {"op": "cancel", "id"}
     {"op": "probe", "node", "pod", "sandbox", "checks": [check]}      all checks of a pod; an empty list ends them
+    {"op": "heart", "node", "on": true}      listen closely to a node, or (false) no more
 
 Gateway to reconciler::
 
@@ -15,6 +16,7 @@ Gateway to reconciler::
     {"op": "images", "node", "images"}
     {"op": "pulled", "id", "node", "image", "ok", "image_id", "reason": "ErrImagePull" | "Cancelled", "message"}
     {"op": "alive", "node", "alive": true}       with alive false: "message", why it does not answer
+    {"op": "beat", "node", "silent": false}      of nodes that are listened to closely: heart.py
     {"op": "way", "node", "argv", "state_dir", "run_dir"}    what runs a command on the node, which follows ([]: this
                                                              machine), and where the node keeps what is ours
     {"op": "stats", "node", "source": "cadvisor" | "docker", "containers": {id: working set in bytes},      every 10 s
@@ -86,7 +88,14 @@ class Probe(NamedTuple):
     checks: tuple[Check, ...]
 
 
-Request = Relist | PullRequest | Cancel | Probe
+class Listen(NamedTuple):
+    """Asks to listen closely to ``node``, or no more."""
+
+    node: str
+    on: bool
+
+
+Request = Relist | PullRequest | Cancel | Probe | Listen
 
 
 def parse(line: bytes) -> Request:
@@ -113,8 +122,10 @@ def parse(line: bytes) -> Request:
             return PullRequest(_text(message, "id"), _text(message, "node"), image, auth)
         case "probe":
             return _probe(message)
+        case "heart":
+            return Listen(_text(message, "node"), message.get("on") is True)
         case other:
-            raise BadMessage(f"unknown op {other!r}; known are relist, pull, cancel, probe")
+            raise BadMessage(f"unknown op {other!r}; known are relist, pull, cancel, probe, heart")
 
 
 def _probe(message: Mapping[str, Any]) -> Probe:
@@ -167,6 +178,11 @@ def images(node: str, names: list[str]) -> JsonObject:
 def alive(node: str, *, alive: bool, message: str = "") -> JsonObject:
     """Return whether ``node`` answers, and if it does not, why."""
     return {"op": "alive", "node": node, "alive": alive, **({} if alive else {"message": steady(message)})}
+
+
+def beat(node: str, *, silent: bool) -> JsonObject:
+    """Return whether a node that is listened to closely has fallen silent."""
+    return {"op": "beat", "node": node, "silent": silent}
 
 
 def way(node: str, argv: list[str], state_dir: str, run_dir: str) -> JsonObject:

@@ -164,6 +164,11 @@ class NodeWatcher:
         return Source(self.name, self._socket_path, self._link.cadvisor(), self._link)
 
     @property
+    def link(self) -> Link:
+        """The way to the node."""
+        return self._link
+
+    @property
     def socket_path(self) -> str:
         """The local path of the node's Docker socket; empty before the link was first open."""
         return self._socket_path

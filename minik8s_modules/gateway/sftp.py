@@ -18,6 +18,7 @@ from minik8s_modules.gateway.errors import NodeUnreachable
 
 TIMEOUT_S = 10.0
 _INIT, _VERSION, _OPEN, _CLOSE, _READ, _WRITE, _MKDIR, _STATUS, _HANDLE, _DATA = 1, 2, 3, 4, 5, 6, 14, 101, 102, 103
+_REAL_PATH, _NAME = 16, 104
 _EXTENDED, _EXTENDED_REPLY = 200, 201
 _READ_ONLY = 0x01
 _WRITE_CREATE_TRUNCATE = 0x02 | 0x08 | 0x10
@@ -30,7 +31,8 @@ _LONGEST_PACKET = 34000  # the draft's limit for what a peer must accept
 class SftpChannel:
     """One channel, opened at construction; one request at a time."""
 
-    def __init__(self, argv: Sequence[str]) -> None:
+    def __init__(self, argv: Sequence[str], timeout_s: float = TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
         self._process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
@@ -95,6 +97,20 @@ class SftpChannel:
         except (OSError, struct.error) as error:
             raise NodeUnreachable(f"sftp: {error}") from error
 
+    def beat(self) -> None:
+        """Ask the smallest of questions.
+
+        Raises:
+            NodeUnreachable: there is no answer in time.
+        """
+        try:
+            self._start()
+            kind, _ = self._request(_REAL_PATH, _text("."))
+        except (OSError, struct.error) as error:
+            raise NodeUnreachable(f"sftp: {error}") from error
+        if kind != _NAME:
+            raise NodeUnreachable(f"sftp: the node answered packet {kind} instead of a name")
+
     @staticmethod
     def _handle(answer: tuple[int, bytes], path: str) -> bytes:
         kind, body = answer
@@ -137,7 +153,7 @@ class SftpChannel:
         self._pipe(self._process.stdin).write(struct.pack(">IB", len(body) + 1, kind) + body)
 
     def _receive(self) -> tuple[int, bytes]:
-        end = time.monotonic() + TIMEOUT_S
+        end = time.monotonic() + self._timeout_s
         (length,) = struct.unpack(">I", self._read(4, end))
         if not 0 < length <= _LONGEST_PACKET:
             raise NodeUnreachable(f"sftp: a packet of {length} bytes")
@@ -150,7 +166,7 @@ class SftpChannel:
             selector.register(pipe, selectors.EVENT_READ)
             while len(data) < size:
                 if not selector.select(end - time.monotonic()):
-                    raise NodeUnreachable(f"sftp: no answer within {TIMEOUT_S:.0f} s")
+                    raise NodeUnreachable(f"sftp: no answer within {self._timeout_s:.0f} s")
                 piece = pipe.read(size - len(data))
                 if not piece:
                     raise NodeUnreachable("sftp: the channel was closed")

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import LEASE
+from minik8s_modules.api.network.load_balancers import read_balancing
 from minik8s_modules.api.nodes.standalone import PREFIX, served_alone
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
@@ -96,11 +97,12 @@ def read_options(configuration: Configuration) -> Options:
     if mode not in PROXY_MODES:
         raise ConfigurationError(f"proxy_mode must be one of {', '.join(PROXY_MODES)}, not {mode!r}")
     service_cidr = configuration.network("service_cidr", Settings().service_cidr)
+    cluster_cidr = configuration.network("cluster_cidr", Settings().cluster_cidr, may_be_empty=True)
     project_dir = Path(configuration.text("project_dir"))
     dns, ingress = _dns_settings(configuration), _ingress_settings(configuration, project_dir)
     own_dns = [dns.listen] if dns.listen else []
     settings = Settings(
-        cluster_cidr=configuration.network("cluster_cidr", Settings().cluster_cidr, may_be_empty=True),
+        cluster_cidr=cluster_cidr,
         pause_image=configuration.text("pause_image", Settings().pause_image),
         bridge=configuration.text("bridge", Settings().bridge),
         hmac_key=_key(Path(configuration.text("hmac_key_file"))),
@@ -113,6 +115,7 @@ def read_options(configuration: Configuration) -> Options:
         pod_pids_limit=max(0, configuration.number("pod_pids_limit", POD_PIDS_LIMIT)),
         pod_stop_delay_s=max(0, configuration.number("pod_stop_delay_s", 0)),
         kubelet_port=_port(configuration, "kubelet_port"),
+        balancing=read_balancing(configuration, (cluster_cidr, service_cidr)),
         mesh=configuration.flag("mesh", default=False),
         own_node=configuration.text("shard", DEFAULT_SHARD).startswith(OWN_SHARD),
         declared=declared_of(configuration.mapping("nodes"), "reconciler.yml") if configuration.has("nodes") else {},

@@ -35,6 +35,7 @@ from minik8s_modules.reconcile.housekeeping.policies import NO_POLICIES, Policie
 from minik8s_modules.reconcile.housekeeping.static_pods import StaticPods, as_static
 from minik8s_modules.reconcile.loop.drift_events import DriftEvents, concerned
 from minik8s_modules.reconcile.loop.gateway_link import Gateway
+from minik8s_modules.reconcile.loop.hearts import Hearts
 from minik8s_modules.reconcile.loop.loop import Reconciler
 from minik8s_modules.reconcile.loop.shard import Objects, Shard
 from minik8s_modules.reconcile.network.networks import machines
@@ -133,7 +134,8 @@ class ShardService:
             lambda name: self.loop.alive(name),  # noqa: PLW0108
             clock,
         )
-        self._link = outside.make_link(self._on_gateway, lambda up: self.loop.on_gateway_up(up))  # noqa: PLW0108
+        self._link = outside.make_link(self._on_gateway, self._on_gateway_up)
+        self._hearts = Hearts(self._link.send, self._registrar.on_silent, self._own_nodes)
         self.shard = self._make_shard(addresses, settings)
         self.loop = Reconciler(self.shard, self._names, token, clock, full_every_s, on_fenced, self._metrics)
         mirrors = Mirrors(api, static, self._copies.stored, self._copies.bound_to, self.loop.look_again, clock)
@@ -165,7 +167,8 @@ class ShardService:
         def on_references(uids: frozenset[str]) -> None:
             self.loop.on_references(uids)
 
-        self._services = ServiceFeed(api, settings, on_change)
+        attend = lambda names: self._hearts.attend(names)  # noqa: E731, PLW0108 - made later
+        self._services = ServiceFeed(api, settings, on_change, self._copies.nodes.list, attend)
         self._named = NamesFeed(api, self._services, settings, on_change, cache)
         self._references = ReferencedObjects(cache, on_references, by_name=settings.own_node)
         self._tokens = TokenBook(api, on_references, clock)
@@ -186,7 +189,7 @@ class ShardService:
                 copies.pods_of,
                 copies.node,
                 self._synced,
-                services.entries,
+                self._services_of,
                 services.links,
                 everywhere,
                 self._policies_of,
@@ -206,6 +209,11 @@ class ShardService:
 
     def _own_nodes(self) -> list[JsonObject]:
         return [node for node in self._copies.nodes.list() if objects.name(node) in self._names]
+
+    def _services_of(self, node: JsonObject) -> Entries:
+        found, name = self._services.entries(node), objects.name(node)
+        self._metrics.of(name).on_announced(self._services.announced(name))
+        return found
 
     def _policies_of(self, node: JsonObject) -> Entries:
         found = self._policies.entries(node)
@@ -259,6 +267,7 @@ class ShardService:
         """Start everything; returns at once. Decisions begin when the local copies are complete."""
         self._copies.nodes.add_handler(self.loop.on_node)
         self._copies.nodes.add_handler(self._folders.on_nodes)
+        self._copies.nodes.add_handler(self._services.on_node)
         self._copies.addresses.add_handler(self.loop.on_address)
         self._copies.addresses.add_handler(self._policies.on_address)
         self._copies.pods.add_handler(self._on_pod)
@@ -333,7 +342,13 @@ class ShardService:
         for take in self._takers[outcome.purpose]:
             take(outcome)
 
+    def _on_gateway_up(self, up: bool) -> None:  # noqa: FBT001 - the link's callback
+        self.loop.on_gateway_up(up)
+        self._hearts.on_up(up)
+
     def _on_gateway(self, message: JsonObject) -> None:
+        if self._hearts.on_beat(message):
+            return
         watched = self._names if self._watched else ()
         if not (self._watches.on_gateway(message, watched) or self._housekeeper.on_gateway(message)):
             self.loop.on_gateway(message)

@@ -157,6 +157,7 @@ def _load_balancer(_at: str, declared: JsonObject) -> list[Cause]:
 
 _BALANCED = check.fields(
     ("loadBalancerClass", check.if_given(check.qualified_name)),
+    ("loadBalancerIP", check.if_set(check.syntax_of(syntax.non_special_ipv4))),
     ("loadBalancerSourceRanges", check.each(check.syntax_of(syntax.ipv4_cidr))),
 )
 _TIMEOUT = check.between(1, _DAY_S, "must be greater than 0 and less than 86400")
@@ -169,6 +170,7 @@ validate_service = check.of_spec(
     ("", _addressed),
     ("", _external_policy),
     ("", _load_balancer),
+    ("externalIPs", check.each(check.syntax_of(syntax.non_special_ipv4))),
     ("", _service_ports),
     ("selector", validate_labels),
     ("sessionAffinityConfig.clientIP.timeoutSeconds", _TIMEOUT),

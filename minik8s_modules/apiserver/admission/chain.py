@@ -26,6 +26,7 @@ from minik8s_modules.api.kinds import (
     ROLE,
     ROLE_BINDING,
     ROLLING_UPDATE,
+    SERVICE,
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.access import escalation, node_access
@@ -34,6 +35,7 @@ from minik8s_modules.apiserver.admission import (
     pod_admission,
     route_admission,
     runtime_classes,
+    service_admission,
     sidecar_injection,
     steering_admission,
     storage_admission,
@@ -130,6 +132,14 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("RoleEscalation", "validate", _CREATE_UPDATE, _ROLES, _ITSELF, escalation.check_role),
     Plugin("BindEscalation", "validate", _CREATE_UPDATE, _BINDINGS, _ITSELF, escalation.check_binding),
     Plugin("HostConflict", "validate", _CREATE_UPDATE, _HOSTS, _ITSELF, route_admission.refuse_taken_places),
+    Plugin(
+        "DenyServiceExternalIPs",
+        "validate",
+        _CREATE_UPDATE,
+        (SERVICE.id,),
+        _ITSELF,
+        service_admission.deny_external_ips,
+    ),
     Plugin("ServiceExists", "validate", _CREATE_UPDATE, (DNS.id,), _ITSELF, route_admission.refuse_missing_services),
 )
 

@@ -63,6 +63,8 @@ class Backend:
     policies: Policies = field(default_factory=Policies)
     mesh: bool = False
     """Whether nodes have the image of sidecars, and somebody tells them where requests go."""
+    external_ips: bool = False
+    """Whether Services may name addresses of others."""
     refuse_taken_hosts: bool = False
     """Whether a new Ingress may not ask for a host or path that an Ingress of another namespace has."""
 

@@ -99,6 +99,7 @@ class Settings:
     key_ring: Path | None = None
     limits: Limits = Limits()
     mesh: bool = False
+    external_ips: bool = False
     refuse_taken_hosts: bool = False
     front_proxy: TlsFiles | None = None
     kubelet_port: int = 0
@@ -130,6 +131,7 @@ def read(configuration: Configuration) -> Settings:
         audit=_audit(configuration) if configuration.has("audit") else None,
         limits=_limits(configuration),
         mesh=configuration.flag("mesh", default=False),
+        external_ips=configuration.flag("external_ips", default=False),
         refuse_taken_hosts=configuration.flag("refuse_taken_hosts", default=False),
         front_proxy=_files(configuration, "front_proxy", "ca") if configuration.has("front_proxy") else None,
         kubelet_port=_kubelet_port(configuration, port),

@@ -7,7 +7,14 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import ENDPOINT_SLICE, EVENT, POD, SERVICE
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, EVENT, NODE, POD, SERVICE
+from minik8s_modules.api.network.load_balancers import (
+    FINALIZER,
+    decide_announcer,
+    is_local,
+    machines_of,
+    serving_nodes,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.faults import Fault, kubectl, resource, unrecovered
 from minik8s_modules.cli.causes.pods import pod_cause
@@ -122,7 +129,27 @@ def _pending(service: JsonObject) -> str:
         return ""
     ports = ", ".join(str(port["nodePort"]) for port in declared.get("ports") or [] if port.get("nodePort"))
     way = f"from outside it is reached on port {ports} of every node" if ports else "it is reached from pods only"
-    return f"no load balancer has given it an address (minik8s has none); {way}"
+    return f"no load balancer has given it an address; {way}"
+
+
+def announcing(around: Around, service: JsonObject, found: Behind) -> Iterator[tuple[str, str, bool]]:
+    """Yield each address of the pool that a Service has, which node announces it, and whether any does."""
+    if FINALIZER not in objects.finalizers(service):
+        return
+    points = objects.dig(service, "status", "loadBalancer", "ingress") or []
+    addresses = [str(one["ip"]) for one in points if one.get("ip") and one.get("ipMode") == "VIP"]
+    if not addresses:
+        return
+    machines = machines_of(around.all(NODE))
+    if NODE.plural in around.unread:
+        return
+    local = serving_nodes(found.slices) if is_local(service) else None
+    silent = [one.name for one in machines if one.silent]
+    for address in addresses:
+        node = decide_announcer(address, machines, local)
+        gone = f", while {', '.join(silent)} is silent" if silent else ""
+        who = f"announced by node {node}{gone}" if node else "announced by no node: none is Ready and has Pods of it"
+        yield address, who, bool(node)
 
 
 def leads_nowhere(service: JsonObject, found: Behind, cause_of: CauseOf) -> str:
@@ -157,6 +184,9 @@ def service_faults(service: JsonObject, around: Around) -> Iterator[Fault]:
     if cause := leads_nowhere(service, found, lambda pod: pod_cause(pod, around)):
         yield Fault(cause, kubectl(namespace, "get", "pods", *show))
     yield from unrecovered(around.events(service), around.now)
+    for address, who, is_announced in announcing(around, service, found):
+        if not is_announced:
+            yield Fault(f"address {address} is {who}", kubectl("", "get", "nodes"))
     if message := _pending(service):
         yield Fault(message, kubectl(namespace, "get", resource(service), "-o", "wide"))
 

@@ -24,7 +24,7 @@ from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.calls import CALLED, Line, called
 from minik8s_modules.cli.causes.pods import pod_cause
-from minik8s_modules.cli.causes.service_endpoints import behind, endpoints, leads_nowhere
+from minik8s_modules.cli.causes.service_endpoints import announcing, behind, endpoints, leads_nowhere
 from minik8s_modules.cli.causes.surroundings import Around
 from minik8s_modules.cli.mesh.sidecars import asking
 from minik8s_modules.cli.mesh.tracing import by_sidecar
@@ -151,6 +151,8 @@ def _behind(client: ApiClient, service: JsonObject) -> Iterator[Line]:
         return
     around = Around(client)
     found = behind(around, service)
+    for address, who, is_announced in announcing(around, service, found):
+        yield Line("outside", f"{address} ({who})", broken=not is_announced)
     shown = [Line("endpoints", f"{place} ({what})") for place, what in endpoints(found)]
     yield from shown
     cause = leads_nowhere(service, found, lambda pod: pod_cause(pod, around))

@@ -14,26 +14,55 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, SERVICE
+from minik8s_modules.api.network.load_balancers import is_outside, machines_of
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Source
 from minik8s_modules.reconcile.network.services import (
     SERVICE_NAME,
+    Balancers,
     ServiceBook,
     dataplane_entry,
     pods_of_slice,
     service_ports,
+    world_of,
 )
 from minik8s_modules.reconcile.pods.service_links import link_variables
 from minik8s_modules.reconcile.values.values import Entries, Settings
 
+API = Key("default", "kubernetes")
+
+
+def _no_nodes() -> list[JsonObject]:
+    return []
+
+
+def _nobody(_names: frozenset[str]) -> None:
+    return None
+
 
 class ServiceFeed:
-    """Services and slices of the whole cluster; ``on_change`` is called when a node's section may have changed."""
+    """Services and slices of the whole cluster.
 
-    def __init__(self, api: Source, settings: Settings, on_change: Callable[[], None]) -> None:
+    Args:
+        api: of the cluster.
+        settings: of the installation.
+        on_change: called when a node's section may have changed.
+        nodes: all Nodes.
+        on_announcers: called with the nodes that announce addresses, whenever those may have changed.
+    """
+
+    def __init__(
+        self,
+        api: Source,
+        settings: Settings,
+        on_change: Callable[[], None],
+        nodes: Callable[[], list[JsonObject]] = _no_nodes,
+        on_announcers: Callable[[frozenset[str]], None] = _nobody,
+    ) -> None:
         self._settings = settings
         self._on_change = on_change
+        self._nodes, self._on_announcers = nodes, on_announcers
         self._services = Informer(api, SERVICE, indexes={"namespace": objects.namespace})
         self._slices = Informer(api, ENDPOINT_SLICE, indexes={"service": _service_of, "pod": pods_of_slice})
         self._followers: list[Callable[[Key], None]] = []
@@ -81,8 +110,11 @@ class ServiceFeed:
         with self._lock:
             with self._noting:
                 noted, self._noted = self._noted, set()
+            balancers = self.balancers() if noted else Balancers()
             for key in noted:
-                self._book.put(str(key), self._ports(key))
+                self._book.put(str(key), self._ports(key, balancers))
+            if noted:
+                self._on_announcers(self._book.announcers())
             return self._book.entries(objects.name(node), dataplane_entry(node, self._settings))
 
     def links(self, namespace: str, changes: Mapping[str, JsonObject | None]) -> Mapping[str, str]:
@@ -100,14 +132,33 @@ class ServiceFeed:
                     self._links[namespace] = known
         return known
 
-    def _ports(self, key: Key) -> dict[str, Any]:
+    def announced(self, node: str) -> int:
+        """Return how many addresses a node announces."""
+        with self._lock:
+            return self._book.announced(node)
+
+    def balancers(self) -> Balancers:
+        """Return what addresses from outside are decided by, as things stand now."""
+        return Balancers(self._settings.balancing, world_of(self._nodes(), self.slices(API)))
+
+    def _ports(self, key: Key, balancers: Balancers) -> dict[str, Any]:
         service = self._services.get(key.namespace, key.name)
         if service is None:
             return {}
         slices = self._slices.by_index("service", str(key))
         with self._noting:
             leaving = self._leaving.intersection(uid for one in slices for uid in pods_of_slice(one))
-        return service_ports(service, slices, leaving, self._settings.kubelet_port)
+        return service_ports(service, slices, leaving, self._settings.kubelet_port, balancers)
+
+    def on_node(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """Take a change of a Node: who announces an address may be another one."""
+        if machines_of([old] if old else []) != machines_of([new] if new else []):
+            self._note_outside()
+
+    def _note_outside(self) -> None:
+        for service in self._services.list():
+            if is_outside(service):
+                self._note(objects.key(service))
 
     def on_pod(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Take a change of a pod: one that ends leaves its Services, as long as slices list it."""
@@ -142,6 +193,8 @@ class ServiceFeed:
     def _note_slice(self, endpoint_slice: JsonObject) -> None:
         namespace, _, name = _service_of(endpoint_slice).partition("/")
         self._note(Key(namespace, name))
+        if Key(namespace, name) == API:  # no Service has an address of an API server
+            self._note_outside()
 
     def _note(self, key: Key) -> None:
         with self._noting:

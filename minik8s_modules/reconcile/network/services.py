@@ -12,6 +12,17 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.network.load_balancers import (
+    NOWHERE,
+    Balancing,
+    Outside,
+    World,
+    api_servers,
+    decide_outside,
+    is_free_port,
+    machines_of,
+    serving_nodes,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry, ServiceEntry
 from minik8s_modules.reconcile.values.values import Entries, Settings
@@ -43,7 +54,7 @@ class ServicePort(NamedTuple):
     internal: Mapping[str, list[_Place]] | None
     """The endpoints of each node for internalTrafficPolicy Local, None for Cluster."""
     external: Mapping[str, list[_Place]] | None
-    """The same for externalTrafficPolicy; only with a node port."""
+    """The same for externalTrafficPolicy; only where it is reached from outside."""
 
     @property
     def alike(self) -> bool:
@@ -57,13 +68,41 @@ class ServicePort(NamedTuple):
             entry = entry | {"endpoints": _listed(self.internal.get(node, []))}
         if self.external is not None:
             entry = entry | {"node_endpoints": _listed(self.external.get(node, [])), "keep_source": True}
-        elif self.internal is not None and entry.get("node_port"):
+        elif self.internal is not None and _is_outside(entry):
             entry = entry | {"node_endpoints": self.entry["endpoints"]}
         return entry
 
 
+def _is_outside(entry: ServiceEntry) -> bool:
+    """Return whether a port is reached from outside the cluster."""
+    return bool(entry.get("node_port") or entry.get("outside") or entry.get("at_nodes"))
+
+
+class Balancers(NamedTuple):
+    """What addresses from outside are decided by."""
+
+    balancing: Balancing = Balancing()
+    world: World = World()
+
+    def outside(self, service: JsonObject, slices: Iterable[JsonObject]) -> Outside:
+        """Return where a Service is reached from outside."""
+        return decide_outside(service, self.world, serving_nodes(slices), self.balancing)
+
+
+NO_BALANCERS = Balancers()
+
+
+def world_of(nodes: Iterable[JsonObject], slices: Iterable[JsonObject]) -> World:
+    """Return the machines and API servers; ``slices`` are those of default/kubernetes."""
+    return World(machines_of(nodes), api_servers(slices))
+
+
 def service_ports(
-    service: JsonObject, slices: Iterable[JsonObject], leaving: Container[str] = (), kubelet_port: int = 0
+    service: JsonObject,
+    slices: Iterable[JsonObject],
+    leaving: Container[str] = (),
+    kubelet_port: int = 0,
+    balancers: Balancers = NO_BALANCERS,
 ) -> dict[str, ServicePort]:
     """Return the entries of one Service by key; {} for one without an address (headless, ExternalName).
 
@@ -72,6 +111,7 @@ def service_ports(
         slices: its EndpointSlices.
         leaving: the UIDs of pods that are known to end, whatever the slices say yet.
         kubelet_port: the port of nodes that leads to API servers, 0 for none.
+        balancers: what addresses from outside are decided by.
     """
     declared = objects.spec(service)
     address = declared.get("clusterIP") or ""
@@ -79,11 +119,12 @@ def service_ports(
         return {}
     # as the slices will tell: who asks for pods that are not ready gets those that end, too
     found = list(slices) if declared.get("publishNotReadyAddresses") else [_without(one, leaving) for one in slices]
-    ports = {}
+    outside, ports = balancers.outside(service, found), {}
     for port in declared.get("ports") or []:
         endpoints = _endpoints(port, found)
         key = f"{objects.namespace(service)}/{objects.name(service)}:{port.get('name') or port['port']}"
-        ports[key] = _service_port(declared, address, port, endpoints)
+        away = outside._replace(at_nodes=outside.at_nodes and is_free_port(port["port"], balancers.balancing))
+        ports[key] = _service_port(declared, port, endpoints, away)
     if kubelet_port and API_PORT in ports:
         ports[API_PORT].entry.setdefault("node_port", kubelet_port)
     return ports
@@ -110,24 +151,39 @@ def _ended(endpoint: JsonObject, leaving: Container[str]) -> JsonObject:
     return {**endpoint, "conditions": {"ready": False, "serving": serving, "terminating": True}}
 
 
-def _service_port(declared: JsonObject, address: str, port: JsonObject, endpoints: list[_Endpoint]) -> ServicePort:
+def _service_port(
+    declared: JsonObject, port: JsonObject, endpoints: list[_Endpoint], outside: Outside = NOWHERE
+) -> ServicePort:
     entry: ServiceEntry = {
         "protocol": port.get("protocol") or "TCP",
-        "address": address,
+        "address": declared["clusterIP"],
         "port": port["port"],
         "endpoints": _listed(_usable(endpoints)),
     }
     node_port = port.get("nodePort") if declared.get("type") in ("NodePort", "LoadBalancer") else None
     if node_port:
         entry["node_port"] = node_port
+    _take_outside(entry, outside, declared)
     if declared.get("sessionAffinity") == "ClientIP":
         entry["affinity_s"] = (
             objects.dig(declared, "sessionAffinityConfig", "clientIP", "timeoutSeconds") or _DEFAULT_AFFINITY_S
         )
     local = declared.get("internalTrafficPolicy") == "Local"
-    outside = bool(node_port) and declared.get("externalTrafficPolicy") == "Local"
-    by_node = _by_node(endpoints) if local or outside else None
-    return ServicePort(entry, by_node if local else None, by_node if outside else None)
+    kept = _is_outside(entry) and declared.get("externalTrafficPolicy") == "Local"
+    by_node = _by_node(endpoints) if local or kept else None
+    return ServicePort(entry, by_node if local else None, by_node if kept else None)
+
+
+def _take_outside(entry: ServiceEntry, outside: Outside, declared: JsonObject) -> None:
+    if outside.addresses:
+        entry["outside"] = sorted(outside.addresses)
+    if announced := {one: node for one, node in sorted(outside.addresses.items()) if node is not None}:
+        entry["announced"] = announced
+    if outside.at_nodes:
+        entry["at_nodes"] = True
+    sources = declared.get("loadBalancerSourceRanges") if declared.get("type") == "LoadBalancer" else None
+    if sources and (outside.addresses or outside.at_nodes):
+        entry["sources"] = sorted({str(ipaddress.IPv4Network(one.strip(), strict=False)) for one in sources})
 
 
 def _endpoints(port: JsonObject, slices: Iterable[JsonObject]) -> list[_Endpoint]:
@@ -219,6 +275,15 @@ class ServiceBook:
         self._alike: dict[str, ServiceEntry] = {}
         self._differing: dict[str, ServicePort] = {}
         self._made: dict[str, tuple[DataplaneEntry | None, Entries]] = {}
+        self._announcers: dict[str, dict[str, str]] = {}
+
+    def announcers(self) -> frozenset[str]:
+        """Return the nodes that announce an address."""
+        return frozenset(node for found in self._announcers.values() for node in found.values() if node)
+
+    def announced(self, node: str) -> int:
+        """Return how many addresses a node announces."""
+        return sum(name == node for found in self._announcers.values() for name in found.values())
 
     def put(self, service: str, ports: Mapping[str, ServicePort]) -> bool:
         """Take over the ports of a Service ``<namespace>/<name>`` ({}: none); return whether anything changed."""
@@ -233,6 +298,10 @@ class ServiceBook:
         self._ports[service] = dict(ports)
         if not ports:
             del self._ports[service]
+        self._announcers.pop(service, None)
+        told = (port.entry.get("announced") or {} for port in ports.values())
+        if found := {address: node for each in told for address, node in each.items()}:
+            self._announcers[service] = found
         self._made.clear()
         return True
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.network.load_balancers import SILENT
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.values.node_file import Declared
 
@@ -108,6 +109,17 @@ def extended_resources(node: JsonObject, wanted: JsonObject) -> JsonObject:
 def _unanswered(why: str) -> str:
     error = " ".join(why.split())[-_MOST_SAID:]  # ssh says last what counts
     return f"Docker on this node does not answer{f' ({error})' if error else ''}; the node is left as it is"
+
+
+def with_silence(conditions: list[JsonObject], *, silent: bool, now: str) -> list[JsonObject]:
+    """Return a node's conditions with whether it has missed its last heartbeats; one that never has says nothing."""
+    before = next((one for one in conditions if one.get("type") == SILENT), None)
+    status = "True" if silent else "False"
+    if (before is None and not silent) or (before is not None and before.get("status") == status):
+        return conditions
+    reason, message = ("NoHeartbeat", "other nodes announce its addresses") if silent else ("Heartbeat", "it answers")
+    told = {"type": SILENT, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
+    return [*(one for one in conditions if one is not before), told]
 
 
 def conditions(node: JsonObject, *, alive: bool, now: str, silence: str = "") -> list[JsonObject]:

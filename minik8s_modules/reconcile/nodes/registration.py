@@ -52,6 +52,7 @@ class Registrar:
         self._images: dict[str, list[JsonObject]] = {}
         self._drivers: dict[str, csi_nodes.Drivers] = {}
         self._volumes: dict[str, frozenset[str]] = {}
+        self._silent: dict[str, bool] = {}
         self._api = api
         self._lookup = lookup
         self._alive = alive
@@ -98,6 +99,12 @@ class Registrar:
         """Take over which attached volumes a node may have mounted."""
         if self._volumes.get(name) != found:
             self._volumes[name] = found
+            self._queue.add(name)
+
+    def on_silent(self, name: str, silent: bool) -> None:  # noqa: FBT001 - a callback
+        """Take over whether a node that is listened to closely has fallen silent."""
+        if self._silent.get(name) is not silent:
+            self._silent[name] = silent
             self._queue.add(name)
 
     def enqueue(self, name: str) -> None:
@@ -159,6 +166,7 @@ class Registrar:
         self._images.pop(name, None)
         self._drivers.pop(name, None)
         self._volumes.pop(name, None)
+        self._silent.pop(name, None)
 
     def _write_status(self, name: str, node: JsonObject, facts: JsonObject | None) -> None:
         wanted: JsonObject = nodes.status_from_facts(name, facts, version()) if facts is not None else {}
@@ -175,6 +183,9 @@ class Registrar:
                 found = pressure.conditions(node, self._pressure[name], now)
                 others = [one for one in wanted["conditions"] if one["type"] not in pressure.CONDITIONS]
                 wanted["conditions"] = [*found, *others]
+        if name in self._silent:
+            found = wanted.get("conditions") or objects.status(node).get("conditions") or []
+            wanted["conditions"] = nodes.with_silence(found, silent=self._silent[name], now=rfc3339(self._clock.now()))
         if name in self._images:
             wanted["images"] = self._images[name]
         if name in self._volumes:

@@ -46,12 +46,13 @@ class Plans(NamedTuple):
             taken=self.addresses.taken(),
             address_of=self.addresses.of,
             imagined=self.named.imagined,
+            balancers=self.services.balancers(),
         )
         return self._planner(self.api).answer(question, cluster)
 
     def _answer_foretold(self, question: Question) -> JsonObject:
         """Answer for a node with a reconciler of its own; standalone_plans.py tells what of the cluster it was told."""
-        own = Cluster((), (), self.names(), imagined=self.named.imagined)
+        own = Cluster((), (), self.names(), imagined=self.named.imagined, balancers=self.services.balancers())
         if question.foretold is not None:
             foretold = read_foretold(question.foretold)
             return self._planner(SuppliedObjects(foretold.sources, self.api)).answer(question, own, foretold)

@@ -30,6 +30,7 @@ from minik8s_modules.reconcile.loop.basis import Basis
 from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, holding, holds
 from minik8s_modules.reconcile.loop.nodestate import retained_volumes
 from minik8s_modules.reconcile.loop.section_changes import Request
+from minik8s_modules.reconcile.network.services import Balancers
 from minik8s_modules.reconcile.planning.drifting import drift_of
 from minik8s_modules.reconcile.planning.foretold_storage import foretold_folders
 from minik8s_modules.reconcile.planning.plan_requests import (
@@ -116,6 +117,7 @@ class Future(NamedTuple):
     """Names and paths, None where they stay."""
     nodes: tuple[JsonObject, ...]
     """The shard's own, which alone make folders of volumes."""
+    balancers: Balancers = Balancers()
     policies: ImaginedPolicies | None = None
     """What policies would come to; None where this shard is not told of them."""
 
@@ -181,7 +183,8 @@ class Planner:
             stuck = frozenset(uid for each in prospects if each for uid in each.stuck)
             seen = told.seen if told is not None else foresee(found, cluster, given, stuck)
             policies = imagined(cluster, found, given, self._settings) if told is None else None
-            future = Future(found, given, seen, self._named(found, seen, cluster), _own(cluster), policies)
+            named = self._named(found, seen, cluster)
+            future = Future(found, given, seen, named, _own(cluster), cluster.balancers, policies)
             known = dict(zip(cluster.names, prospects, strict=True))
             answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
             notes = [*found.messages, *cluster.foretold.notes, *awaiting(seen), *(policies.notes() if policies else ())]
@@ -298,7 +301,7 @@ class Planner:
         }
         parts = (basis.services, basis.named, basis.policies)
         before = assemble(basis.node, basis.decisions.values(), self._settings, *parts)
-        services = with_services(basis.services, future.seen, objects.name(basis.node))
+        services = with_services(basis.services, future.seen, objects.name(basis.node), future.balancers)
         folders = foretold_folders(basis.named.folders, future.found.overlay, future.nodes)
         named = (future.named or basis.named)._replace(machines=basis.named.machines, folders=folders)
         policies = future.policies.entries(basis.node) if future.policies else basis.policies

@@ -8,11 +8,13 @@ whose endpoints a user writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.network.load_balancers import Given, decide_addresses, serving_nodes
+from minik8s_modules.api.network.load_balancers import by_age as services_by_age
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.controllers.network.endpoints_of_pods import has_endpoints, offers
 from minik8s_modules.controllers.network.endpointslices import (
@@ -25,7 +27,7 @@ from minik8s_modules.controllers.network.endpointslices import (
     is_mirrored,
 )
 from minik8s_modules.reconcile.feeds.ingress_feed import Overlay, SecretOf, Slices
-from minik8s_modules.reconcile.network.services import API_PORT, DATAPLANE, SERVICE_NAME, service_ports
+from minik8s_modules.reconcile.network.services import API_PORT, DATAPLANE, SERVICE_NAME, Balancers, service_ports
 from minik8s_modules.reconcile.planning.foretold_autoscalers import ForetoldScaling
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, never_ran
 from minik8s_modules.reconcile.pods.node_admission import by_age
@@ -33,6 +35,8 @@ from minik8s_modules.reconcile.values.addresses import usable
 from minik8s_modules.reconcile.values.resources import host_ip
 from minik8s_modules.reconcile.values.values import NOTHING_NAMED, Entries, Named
 from minik8s_modules.scheduler.profiles.deciding import Scene
+
+_ROUNDS = 8
 
 
 def _none(_key: str) -> list[JsonObject]:
@@ -61,6 +65,7 @@ class Cluster(NamedTuple):
         storage: claims, volumes and classes, where such change.
         policies: all NetworkPolicies, where something changes.
         mesh: all VirtualServices and Subsets, where something changes.
+        balancers: what addresses from outside are decided by.
     """
 
     pods: tuple[JsonObject, ...]
@@ -79,6 +84,7 @@ class Cluster(NamedTuple):
     storage: tuple[JsonObject, ...] = ()
     policies: tuple[JsonObject, ...] = ()
     mesh: tuple[JsonObject, ...] = ()
+    balancers: Balancers = Balancers()
 
 
 class Foreseen(NamedTuple):
@@ -136,7 +142,46 @@ def foresee(found: Hypothesis, cluster: Cluster, given: Mapping[str, str], stuck
     kept = {key: found.services[key] if key in found.services else services.get(key) for key in sorted(concerned)}
     slices = {key: _slices(key, one, after.values(), found.network, cluster) for key, one in kept.items()}
     awaited = {uid for uid, pod in new.items() if any(one is not None and _selects(one, pod) for one in kept.values())}
+    for key, one in _balanced(found, cluster, slices):
+        kept[key] = one
+        slices.setdefault(key, cluster.slices(key))
     return Foreseen(kept, slices, frozenset(awaited))
+
+
+def _balanced(
+    found: Hypothesis, cluster: Cluster, slices: Mapping[str, list[JsonObject]]
+) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the Services of load balancers whose addresses would be others, as the controller would write them."""
+    before = {str(objects.key(one)): one for one in cluster.services}
+    stays = [one for one in services_by_age(cluster.services) if str(objects.key(one)) not in found.services]
+    after = {
+        str(objects.key(one)): one for one in [*stays, *(one for one in found.services.values() if one is not None)]
+    }
+
+    def serving(service: JsonObject) -> frozenset[str]:
+        key = str(objects.key(service))
+        return serving_nodes(slices[key] if key in slices else cluster.slices(key))
+
+    balancing, world = cluster.balancers
+    for _ in range(_ROUNDS):  # what one lets go of, another gets
+        given = decide_addresses([*after.values()], world, serving, balancing)
+        others = {key: _at(after[key], one) for key, one in given.items() if _points(after[key]) != [*one.points]}
+        after |= others
+        if not others:
+            break
+    for key, one in after.items():
+        had = before.get(key)
+        if _points(one) != (_points(had) if had is not None else []):
+            yield key, one
+
+
+def _points(service: JsonObject) -> list[JsonObject]:
+    return list(objects.dig(service, "status", "loadBalancer", "ingress") or [])
+
+
+def _at(service: JsonObject, given: Given) -> JsonObject:
+    balancer = {"ingress": [*given.points]} if given.points else {}
+    return {**service, "status": {**objects.status(service), "loadBalancer": balancer}}
 
 
 def _ready(pod: JsonObject, address: str) -> JsonObject:
@@ -209,7 +254,7 @@ def _taken(steps: Iterable[SliceStep], standing: Iterable[JsonObject]) -> list[J
     return [*after.values(), *new]
 
 
-def with_services(entries: Entries, seen: Foreseen, node: str) -> Entries:
+def with_services(entries: Entries, seen: Foreseen, node: str, balancers: Balancers) -> Entries:
     """Return a node's section ``services`` with the Services of ``seen`` as they would be."""
     if not seen.services or DATAPLANE not in entries:
         return entries
@@ -217,6 +262,6 @@ def with_services(entries: Entries, seen: Foreseen, node: str) -> Entries:
     kubelet_port = int(entries.get(API_PORT, {}).get("node_port") or 0)
     for key, service in seen.services.items():
         if service is not None:
-            ports = service_ports(service, seen.slices.get(key, []), kubelet_port=kubelet_port)
+            ports = service_ports(service, seen.slices.get(key, []), (), kubelet_port, balancers)
             imagined |= {name: port.on(node) for name, port in ports.items()}
     return imagined

@@ -58,6 +58,13 @@ class NodeLoopMetrics:
             ("direction",),
             self._isolated,
         )
+        self._announced = 0
+        self.registry.gauge(
+            "minik8s_reconciler_announced_addresses",
+            "Addresses of load balancers that the node announces.",
+            (),
+            lambda: {(): float(self._announced)},
+        )
         self._rooms: Mapping[tuple[str, str], Mapping[str, int]] = {}
         self._tell_rooms(("namespace", "persistentvolumeclaim"))
         self._calls = self.registry.histogram(
@@ -102,6 +109,10 @@ class NodeLoopMetrics:
     def on_policies(self, entries: Entries) -> None:
         """The node is to have this section ``policies``."""
         self._policies = entries
+
+    def on_announced(self, count: int) -> None:
+        """The node is to announce so many addresses."""
+        self._announced = count
 
     def _isolated(self) -> dict[tuple[str, ...], float]:
         pods = [one for one in self._policies.values() if "address" in one]

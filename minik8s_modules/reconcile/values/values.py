@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from minik8s_modules.api.network.cluster_names import CLUSTER_DOMAIN
+from minik8s_modules.api.network.load_balancers import Balancing
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.network import Peer
 from minik8s_modules.module_utils.minik8s.entries.sandboxes import CniPlugin, WeavePlugin
@@ -95,6 +96,8 @@ class Settings(NamedTuple):
     """Seconds between a pod's deletion and its containers' signal, for its endpoints to leave; part of the grace."""
     kubelet_port: int = 0
     """The port of nodes that leads to API servers, which answer there for kubelets; 0: none."""
+    balancing: Balancing = Balancing()
+    """Who has which addresses from outside."""
     mesh: bool = False
     """Whether pods get sidecars by label, which plans foretell."""
     own_node: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.services.nftables import pick_chain, picking
+from minik8s_modules.module_utils.minik8s.services.nftables_elements import pick_chain, picking
 
 
 @pytest.mark.parametrize(

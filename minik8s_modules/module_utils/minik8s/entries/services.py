@@ -42,10 +42,20 @@ class ServiceEntry(_RequiredService, total=False):
 
     node_port: Annotated[int, Default(0)]
     """Port of every address of the node that leads there as well; 0 for none."""
+    outside: list[str]
+    """Addresses beyond the cluster at which the port leads there as well: of a load balancer, C(externalIPs)."""
+    announced: dict[str, str]
+    """Those of C(outside) that a node answers for, each with that node; empty while there is none. The node has the
+    address on the device of its own, and refuses what comes there for no service."""
+    at_nodes: Annotated[bool, Default(False)]
+    """Whether the port leads there at the node's own address, too."""
+    sources: list[str]
+    """Ranges that connections to C(outside), and to the node's own address, may come from; left out for all."""
     node_endpoints: list[list[Any]]
-    """Where connections to the node port go; left out where they are C(endpoints)."""
+    """Where connections from outside go: to the node port, C(outside), the node's own address. Left out where they are
+    C(endpoints)."""
     keep_source: Annotated[bool, Default(False)]
-    """Whether the client's address stays on connections to the node port (C(externalTrafficPolicy: Local)). Clients in
+    """Whether the client's address stays on connections from outside (C(externalTrafficPolicy: Local)). Clients in
     the cluster and on the node then have all C(endpoints), except with ipvs, which cannot tell clients apart."""
     affinity_s: Annotated[int, Default(0)]
     """Seconds that a client stays with its endpoint, up to a day; 0 for no affinity."""

@@ -4,8 +4,9 @@ The device is never up; its addresses make the kernel take packets to them as it
 robin, masquerading (the reply comes back here), node ports on the node's address; affinity is IPVS' persistence. A
 small nf_tables table does what IPVS does not: source NAT for what comes from outside the cluster or leads a pod to
 itself, and rejecting what no virtual server took, or what has an address of the range that no Service has. Ours are the
-servers with addresses of the service range, and those of the node's address with node ports. An endpoint that goes with
-connections open gets weight 0 and is deleted when it is idle. Words: ipvs_wire.py.
+servers with addresses of the service range, those of the node's address with node ports, and those that a set of the
+table names: of addresses from outside. An endpoint that goes with connections open gets weight 0 and is deleted when it
+is idle. Words: ipvs_wire.py.
 """
 
 from __future__ import annotations
@@ -14,15 +15,29 @@ import errno
 import ipaddress
 import os
 import socket
-import struct
 import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..core.faults import KeyFault
 from ..network.switches import read_switch, set_switch
+from . import announcing
 from . import nftables_wire as wire_words
-from .conntrack import Lost
+from .announcing import ANNOUNCED, UPLINK, Uplink
+from .guards import GUARD, guard_chain, guard_messages
+from .ipvs_rules import (
+    ADDRESSES,
+    DEVICE,
+    ELEMENTS,
+    KEPT,
+    KEPT_PLACES,
+    MASKED_PLACES,
+    PLACE,
+    place_of,
+    rules_of,
+    told,
+    udp_flow,
+)
 from .ipvs_wire import (
     AT_ONCE,
     DELETE_DEST,
@@ -30,7 +45,6 @@ from .ipvs_wire import (
     DESTINATIONS,
     NEW_DEST,
     NEW_SERVER,
-    SCHEDULER,
     SERVERS,
     SET_DEST,
     SET_SERVER,
@@ -39,7 +53,8 @@ from .ipvs_wire import (
     Target,
     Value,
 )
-from .nftables import MASQUERADE_BIT, PROTOCOLS, REJECTED, loops, loops_text, rejecting
+from .nftables import MASQUERADE_BIT, REJECTED, loops, loops_text, rejecting
+from .nftables_elements import GUARDED, PROTOCOLS
 from .nftables_table import FixedTable, chains_text, head_of
 from .nftables_wire import Change
 from .services_host import (
@@ -75,8 +90,6 @@ from .services_wire import (
     text,
 )
 
-DEVICE = "minik8s-dummy"
-ADDRESSES, KEPT = "addresses", "kept_ports"
 NODE_PORTS = range(30000, 32768)
 SWITCHES = {
     "ipv4/ip_forward": "1",
@@ -89,61 +102,18 @@ SWITCHES = {
 HOST, LOCAL_ROUTE = 254, 2
 
 
-def rules_of(entry: Mapping[str, Any], node_ip: str) -> list[Rule]:
-    """Return the address, the virtual servers and the destinations of one service port."""
-    protocol, sticky = PROTOCOLS[entry["protocol"]], entry.get("affinity_s", 0)
-    rules = [Rule(ADDRESSES, entry["address"], "")]
-    rules += _server((protocol, entry["address"], entry["port"]), entry["endpoints"], sticky)
-    if entry.get("node_port") and node_ip:
-        place = (protocol, node_ip, entry["node_port"])
-        rules += _server(place, entry.get("node_endpoints", entry["endpoints"]), sticky)
-        if entry.get("keep_source"):
-            rules.append(Rule(KEPT, struct.pack(">B3xH2x", protocol, entry["node_port"]), b""))
-    return rules
-
-
-def _server(place: tuple[int, str, int], endpoints: Iterable[Any], sticky_s: int) -> list[Rule]:
-    ends = [Rule(DESTINATIONS, (*place, each[0], each[1]), 1) for each in endpoints]
-    return [Rule(SERVERS, place, (SCHEDULER, sticky_s)), *ends]
-
-
-def place_of(rule: Rule) -> str:
-    """Return where a rule listens, for people."""
-    if rule.table == ADDRESSES:
-        return str(rule.key)
-    names = {number: name for name, number in PROTOCOLS.items()}
-    if rule.table == KEPT:
-        protocol, port = struct.unpack(">B3xH2x", rule.key)
-        return f"*:{port}/{names.get(protocol, protocol)}"
-    return f"{rule.key[1]}:{rule.key[2]}/{names.get(rule.key[0], rule.key[0])}"
-
-
-def told(rule: Rule) -> tuple[str, str]:
-    """Return a rule as (what, text) for a diff."""
-    if rule.table == ADDRESSES:
-        return place_of(rule), f"on {DEVICE}"
-    if rule.table == KEPT:
-        return place_of(rule), "keeps the source"
-    if rule.table == SERVERS:
-        scheduler, sticky_s = rule.value
-        return place_of(rule), scheduler + (f" persistent {sticky_s}" if sticky_s else "")
-    return f"{place_of(rule)} {rule.key[3]}:{rule.key[4]}", f"Masq {rule.value}"
-
-
-def udp_flow(rule: Rule) -> Lost | None:
-    """Return what clients send over UDP that this rule has to do with; None for TCP."""
-    if rule.table not in (SERVERS, DESTINATIONS) or rule.key[0] != socket.IPPROTO_UDP:
-        return None
-    return Lost(rule.key[1], rule.key[2], rule.key[3] if rule.table == DESTINATIONS else "")
-
-
 def skeleton(config: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the chains of the table beside IPVS."""
     services, node_ip = config["service_cidr"], config["node_ip"]
     ports = f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
     sets_mark = f"meta mark set meta mark | {MASQUERADE_BIT:#x}"
     takes_mark = f"meta mark set meta mark & {~MASQUERADE_BIT & 0xFFFFFFFF:#x}"
-    marking = [f"ip daddr {services} ip saddr != {config['cluster_cidr']} {sets_mark}"]
+    place = "ip daddr . meta l4proto . th dport"
+    marking = [
+        f"{place} vmap @{GUARDED}",
+        f"{place} @{MASKED_PLACES} {sets_mark}",
+        f"ip daddr {services} ip saddr != {config['cluster_cidr']} {sets_mark}",
+    ]
     if node_ip:
         marking.append(f"ip daddr {node_ip} th dport {ports} meta l4proto . th dport != @{KEPT} {sets_mark}")
     looping = ["ip saddr . ip daddr @loops masquerade fully-random"] if loops(config["pod_cidr"]) else []
@@ -155,6 +125,7 @@ def skeleton(config: Mapping[str, Any]) -> dict[str, list[str]]:
         "receiving": [
             "type filter hook input priority 200",
             f"ct state new ip daddr {services} reject with icmp type port-unreachable",
+            *announcing.rejecting_here(),
         ],
         # an address that no Service has (yet) is on no device: its packets would leave by the default route
         "rejecting": rejecting(services),
@@ -182,10 +153,19 @@ class Ipvs:
         self._cidr = ipaddress.IPv4Network(config["service_cidr"])
         self._nft, self._route, self._ipvs = Wire(NETFILTER), Wire(0), IpvsWire()
         name, chains = config["table"], skeleton(config)
-        lines = [head_of(name, node), f"add set ip {name} {KEPT} {{ type inet_proto . inet_service; }}"]
+        places = "type ipv4_addr . inet_proto . inet_service"
+        lines = [
+            head_of(name, node),
+            f"add set ip {name} {KEPT} {{ type inet_proto . inet_service; }}",
+            *(f"add set ip {name} {each} {{ {places}; }}" for each in (MASKED_PLACES, KEPT_PLACES)),
+            f"add map ip {name} {GUARDED} {{ {places} : verdict; }}",
+            f"add set ip {name} {ANNOUNCED} {{ type ipv4_addr; }}",
+        ]
         lines += [*loops_text(name, config["pod_cidr"]), *chains_text(name, chains)]
         self._table = FixedTable(self._nft, node, name, chains, "\n".join(lines) + "\n", known)
         self._busy: dict[Target, int] = {}
+        self._node, self._uplink = node, Uplink(self._route, config["node_ip"])
+        self._sources: dict[str, list[str]] = {}
 
     def close(self) -> None:
         """Close the sockets."""
@@ -199,7 +179,10 @@ class Ipvs:
 
     def rules_of(self, entry: Mapping[str, Any]) -> list[Rule]:
         """Return the rules of one service port."""
-        return rules_of(entry, self._config["node_ip"])
+        if sources := entry.get("sources"):
+            self._sources[guard_chain(sources)] = sources
+        own = announcing.rules_here(entry, self._node, self._uplink)
+        return rules_of(entry, self._config["node_ip"], self._node) + own
 
     # the fixed part
 
@@ -242,7 +225,8 @@ class Ipvs:
         self._rtnetlink(f"create {DEVICE}", NEW_LINK, CREATE | EXCLUSIVE, body)
 
     def remove(self) -> None:
-        """Remove our virtual servers, the device and the table."""
+        """Remove our virtual servers, the device, the addresses that this node answers for, and the table."""
+        self._uplink.leave(announcing.Changes(self._uplink.addresses(), []))
         if read_switch("ipv4/vs/conntrack"):
             gone = [Rule(SERVERS, place, None) for place in self._servers()]
             self._ipvs.each(DELETE_SERVER, gone, missing=errno.ESRCH)
@@ -260,8 +244,8 @@ class Ipvs:
             seen: Rules = {ADDRESSES: self._addresses(), SERVERS: servers, DESTINATIONS: {}}
             for place in servers:
                 seen[DESTINATIONS].update(self._destinations(place))
-            seen[KEPT] = dict(wire_words.listed(self._nft, self._table.name, KEPT))
-            return seen
+            seen |= {name: dict(wire_words.listed(self._nft, self._table.name, name)) for name in ELEMENTS}
+            return {**seen, UPLINK: self._uplink.addresses()}
         asked = list(rules)
         seen = {ADDRESSES: {rule.key: "" for rule in asked if rule.table == ADDRESSES and self._is_local(rule.key)}}
         seen[SERVERS], seen[DESTINATIONS] = {}, {}
@@ -269,9 +253,11 @@ class Ipvs:
             if value := self._ipvs.server_at(place):
                 seen[SERVERS][place] = value
                 seen[DESTINATIONS].update(self._destinations(place))
-        kept = [rule.key for rule in asked if rule.table == KEPT]
-        seen[KEPT] = dict(wire_words.looked_up(self._nft, self._table.name, KEPT, kept)) if kept else {}
-        return seen
+        for name in ELEMENTS:
+            keys = [rule.key for rule in asked if rule.table == name]
+            seen[name] = dict(wire_words.looked_up(self._nft, self._table.name, name, keys)) if keys else {}
+        own = self._uplink.addresses() if any(rule.table == UPLINK for rule in asked) else {}
+        return {**seen, UPLINK: {rule.key: own[rule.key] for rule in asked if rule.table == UPLINK and rule.key in own}}
 
     def write(self, delete: Iterable[Rule], add: Iterable[Rule]) -> None:
         """Carry the changes out: what was there changes in place, new things come from the address up.
@@ -279,10 +265,14 @@ class Ipvs:
         Raises:
             OSError: the kernel refused one; the others are done.
         """
+        delete, add = list(delete), list(add)
         gone = {(rule.table, rule.key): rule for rule in delete}
         new = {(rule.table, rule.key): rule for rule in add}
         changed = [new[which] for which in new if which in gone]
-        self._kept(gone, new)
+        moved = announcing.changes_of(delete, add)
+        self._uplink.leave(moved)
+        # what says that a server is ours stands before it and goes after it
+        self._set_elements([rule for which, rule in gone.items() if which in new], [*new.values()])
         self._delete([rule for which, rule in gone.items() if which not in new])
         fresh = [rule for which, rule in new.items() if which not in gone]
         self._set_addresses([rule.key for rule in fresh if rule.table == ADDRESSES], NEW_ADDRESS, errno.EEXIST)
@@ -290,6 +280,8 @@ class Ipvs:
         self._ipvs.each(NEW_DEST, [rule for rule in fresh if rule.table == DESTINATIONS])
         self._ipvs.each(SET_SERVER, [rule for rule in changed if rule.table == SERVERS])
         self._ipvs.each(SET_DEST, [rule for rule in changed if rule.table == DESTINATIONS])
+        self._set_elements([rule for which, rule in gone.items() if which not in new], [])
+        self._uplink.take(moved)
 
     def _delete(self, gone: list[Rule]) -> None:
         servers = [rule for rule in gone if rule.table == SERVERS]
@@ -302,18 +294,33 @@ class Ipvs:
         self._ipvs.each(DELETE_SERVER, servers, missing=errno.ESRCH)
         self._set_addresses([rule.key for rule in gone if rule.table == ADDRESSES], DELETE_ADDRESS, errno.EADDRNOTAVAIL)
 
-    def _kept(self, gone: Mapping[tuple[str, Any], Rule], new: Mapping[tuple[str, Any], Rule]) -> None:
-        delete = [key for table, key in gone if table == KEPT]
-        add = {key: b"" for table, key in new if table == KEPT}
-        if delete or add:
-            changes = [Change(KEPT, delete, add)]
-            wire_words.commit(self._nft, wire_words.element_messages(self._table.name, changes))
+    def _set_elements(self, delete: list[Rule], add: list[Rule]) -> None:
+        changes = {name: Change(name, [], {}) for name in ELEMENTS}
+        for rule in (each for each in delete if each.table in changes):
+            changes[rule.table].delete.append(rule.key)
+        for rule in (each for each in add if each.table in changes):
+            changes[rule.table].add[rule.key] = rule.value
+        chains = sorted(map(wire_words.chain_of, set(changes[GUARDED].add.values())))
+        made = [name for name in chains if not self._table.is_right(name)]
+        asked = [one for name in made for one in guard_messages(self._table.name, self._sources[name])]
+        wire_words.commit(self._nft, asked + wire_words.element_messages(self._table.name, changes.values()))
+        if made:
+            self._table.learn(made)
 
     def tidy(self, rules: Rules) -> None:
-        """Do nothing: nothing is shared."""
+        """Remove chains of ranges that no place leads to."""
+        used = {wire_words.chain_of(value) for value in rules.get(GUARDED, {}).values()}
+        idle = [name for name in self._table.seen if GUARD.fullmatch(name) and name not in used]
+        wire_words.commit(self._nft, wire_words.deletion_messages(self._table.name, idle))
 
     def _servers(self) -> dict[Place, Value]:
-        return {place: value for place, value in self._ipvs.servers().items() if self._is_ours(place)}
+        keys = {
+            key for name in (MASKED_PLACES, KEPT_PLACES) for key in wire_words.listed(self._nft, self._table.name, name)
+        }
+        packed = (PLACE.unpack(key) for key in keys)
+        outside = {(protocol, socket.inet_ntoa(address), port) for address, protocol, port in packed}
+        found = self._ipvs.servers().items()
+        return {place: value for place, value in found if place in outside or self._is_ours(place)}
 
     def _is_ours(self, place: Place) -> bool:
         at_node = place[1] == self._config["node_ip"] and place[2] in NODE_PORTS

@@ -41,7 +41,7 @@ NEW_ELEMENT, GET_ELEMENT, DELETE_ELEMENT = (SUBSYSTEM | kind for kind in (12, 13
 LIST_TABLE, LIST_SET, LIST_ELEMENTS, LIST_ELEMENT = 1, 2, 3, 1
 ELEMENT_KEY, ELEMENT_DATA, ELEMENT_TIMEOUT, ELEMENT_EXPIRES = 1, 2, 4, 5
 VALUE, VERDICT, VERDICT_CODE, VERDICT_CHAIN = 1, 2, 1, 2
-GOTO = struct.pack(">i", -4)
+GOTO = -4
 RULE_TABLE, RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS = 1, 2, 3, 4
 GENERATED = struct.pack("=BBH", socket.AF_INET, 0, 0)
 LONGEST_LIST = 60_000  # an attribute's length has 16 bits
@@ -66,9 +66,9 @@ def value_of(data: bytes) -> bytes:
 
 
 @functools.lru_cache(maxsize=4096)
-def verdict_of(chain: str) -> bytes:
+def verdict_of(chain: str, code: int = GOTO) -> bytes:
     """Return the value of a verdict map: go to ``chain``."""
-    return attribute(VERDICT, attribute(VERDICT_CODE, GOTO) + text(VERDICT_CHAIN, chain))
+    return attribute(VERDICT, attribute(VERDICT_CODE, struct.pack(">i", code)) + text(VERDICT_CHAIN, chain))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -297,7 +297,8 @@ def _name(raw: bytes) -> str:
 # --- the chains that pick, rule by rule: nft 1.0.6 has no words for remembering a pick
 
 
-def _expression(name: str, *parts: bytes) -> bytes:
+def expression(name: str, *parts: bytes) -> bytes:
+    """Return one expression of a rule."""
     return nested(LIST_ELEMENT, text(1, name), nested(2, *parts))
 
 
@@ -305,28 +306,29 @@ def _number(kind: int, value: int) -> bytes:
     return attribute(kind, struct.pack(">I", value))
 
 
-def _payload(register: int, header: int, offset: int, size: int) -> bytes:
-    return _expression("payload", _number(1, register), _number(2, header), _number(3, offset), _number(4, size))
+def loading(register: int, header: int, offset: int, size: int) -> bytes:
+    """Return what loads a part of a header into a register."""
+    return expression("payload", _number(1, register), _number(2, header), _number(3, offset), _number(4, size))
 
 
 def _lookup(name: str, source: int, into: int) -> bytes:
-    return _expression("lookup", text(1, name), _number(2, source), _number(3, into))
+    return expression("lookup", text(1, name), _number(2, source), _number(3, into))
 
 
 def _meta_into(register: int, key: int) -> bytes:
-    return _expression("meta", _number(1, register), _number(2, key))
+    return expression("meta", _number(1, register), _number(2, key))
 
 
 _MARK, _PROTOCOL = 3, 16  # NFT_META_MARK, NFT_META_L4PROTO
 _WHERE = (
     # registers of 32 bits: 8 client, 9 service address, 10 protocol, 11 port
-    _payload(8, 1, 12, 4),
-    _payload(9, 1, 16, 4),
+    loading(8, 1, 12, 4),
+    loading(9, 1, 16, 4),
     _meta_into(10, _PROTOCOL),
-    _payload(11, 2, 2, 2),
+    loading(11, 2, 2, 2),
 )
 # destination NAT to register 13, port in 14
-_NAT = _expression("nat", _number(1, 1), _number(2, socket.AF_INET), _number(3, 13), _number(5, 14))
+_NAT = expression("nat", _number(1, 1), _number(2, socket.AF_INET), _number(3, 13), _number(5, 14))
 
 
 class Pick(NamedTuple):
@@ -346,12 +348,12 @@ def pick_rules(pick: Pick, affinity: str, timeout_s: int) -> list[bytes]:
     time; the next rule goes where that number says. It passes through the packet's mark, which is put back: nft 1.0.6
     aborts when it lists a map's result within a key. The last rule picks without, where no more clients fit.
     """
-    number = _expression("numgen", _number(1, 12), _number(2, pick.choices), _number(3, 0))  # dreg, modulus, in turn
+    number = expression("numgen", _number(1, 12), _number(2, pick.choices), _number(3, 0))  # dreg, modulus, in turn
     endpoint = _lookup(pick.endpoints, pick.register, 13)
     rules = [b"".join((*_WHERE, number, endpoint, _NAT))]
     if timeout_s:
         timeout = attribute(6, struct.pack(">Q", timeout_s * 1000))
-        remember = _expression("dynset", text(1, affinity), _number(3, 1), _number(4, 8), _number(5, 12), timeout)
+        remember = expression("dynset", text(1, affinity), _number(3, 1), _number(4, 8), _number(5, 12), timeout)
         recall = (_meta_into(15, _MARK), _lookup(affinity, 8, 12), _meta_from(12), _meta_into(12, _MARK))
         rules.insert(0, b"".join((*_WHERE, number, remember)))
         rules.insert(1, b"".join((*_WHERE, *recall, _meta_from(15), endpoint, _NAT)))
@@ -361,7 +363,7 @@ def pick_rules(pick: Pick, affinity: str, timeout_s: int) -> list[bytes]:
 
 
 def _meta_from(register: int) -> bytes:
-    return _expression("meta", _number(2, _MARK), _number(3, register))
+    return expression("meta", _number(2, _MARK), _number(3, register))
 
 
 def _marking(bits: int) -> bytes:
@@ -369,7 +371,7 @@ def _marking(bits: int) -> bytes:
     mask = attribute(1, struct.pack("=I", ~bits & 0xFFFFFFFF))
     flip = attribute(1, struct.pack("=I", bits))
     change = (_number(1, 8), _number(2, 8), _number(3, 4), nested(4, mask), nested(5, flip))
-    return _meta_into(8, _MARK) + _expression("bitwise", *change) + _meta_from(8)
+    return _meta_into(8, _MARK) + expression("bitwise", *change) + _meta_from(8)
 
 
 def chain_messages(table: str, chain: str, rules: Iterable[bytes]) -> list[bytes]:

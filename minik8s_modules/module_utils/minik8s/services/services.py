@@ -21,7 +21,7 @@ from .ipvs import Ipvs
 from .nftables import Nftables
 from .services_entries import DATAPLANE, check_entry
 from .services_host import Host, bridge_rules_possible
-from .services_plan import SHOWN, FixedPart, Rule, RulePlan, Rules, Words, leftovers_of, plan_rules, result
+from .services_plan import SHARED, SHOWN, FixedPart, Rule, RulePlan, Rules, Words, leftovers_of, plan_rules, result
 
 TRIES = 3
 
@@ -238,7 +238,7 @@ class Pass:
         holders: dict[tuple[str, Any], str] = {}
         for key in sorted(wanted):
             for rule in wanted[key]:
-                if rule.table == "addresses":  # of IPVS: one for all ports of a service
+                if rule.table in SHARED:
                     continue
                 holder = holders.setdefault((rule.table, rule.key), key)
                 if holder != key:
@@ -279,7 +279,7 @@ class Pass:
             (rule.table, rule.key)
             for entry in self._ledger.at_addresses(addresses).values()
             for rule in backend.rules_of(entry)
-            if rule.table == "addresses"
+            if rule.table in SHARED
         }
         return {key: [rule for rule in each if (rule.table, rule.key) not in shared] for key, each in rules.items()}
 

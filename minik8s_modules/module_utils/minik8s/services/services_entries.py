@@ -32,6 +32,21 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
         raise KeyFault("InvalidEntry", f"{key}.affinity_s is {entry['affinity_s']}; 0 (none) to {DAY_S} are possible")
     for name in ("endpoints", "node_endpoints"):
         _check_endpoints(f"{key}.{name}", entry.get(name) or [])
+    _check_outside(key, entry)
+
+
+def _check_outside(key: str, entry: Mapping[str, Any]) -> None:
+    outside = entry.get("outside") or []
+    for each in outside:
+        check_address(f"{key}.outside", each)
+    for each in entry.get("announced") or {}:
+        if each not in outside:
+            raise KeyFault("InvalidEntry", f"{key}.announced has {each!r:.80}, which is not among its outside")
+    for each in entry.get("sources") or []:
+        try:
+            ipaddress.IPv4Network(each)
+        except ValueError as error:
+            raise KeyFault("InvalidEntry", f"{key}.sources: {error}") from None
 
 
 def _check_config(entry: Mapping[str, Any]) -> None:

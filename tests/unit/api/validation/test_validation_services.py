@@ -52,7 +52,7 @@ def test_only_ipv4_is_served(kind, change, field):
         ({"spec": {"type": "Mesh"}}, "spec.type"),
         ({"spec": {"type": "LoadBalancer", "healthCheckNodePort": 30001}}, "spec.healthCheckNodePort"),
         ({"spec": {"ports": [{"port": 80, "protocol": "SCTP"}]}}, "spec.ports[0].protocol"),
-        ({"spec": {"externalIPs": ["192.0.2.9"]}}, "spec.externalIPs"),
+        ({"spec": {"externalIPs": ["127.0.0.1"]}}, "spec.externalIPs[0]"),
         ({"spec": {"type": "ClusterIP", "ports": [{"port": 80, "nodePort": 30080}]}}, "spec.ports[0].nodePort"),
         (
             {
@@ -72,11 +72,12 @@ def test_what_is_not_served_is_refused(change, field):
     assert [cause.field for cause in validate_create(SERVICE, service(change))] == [field]
 
 
-def test_what_only_a_load_balancer_acts_on_is_told():
+def test_what_load_balancers_act_on_is_taken():
     declared = {"type": "LoadBalancer", "loadBalancerIP": "192.0.2.9", "loadBalancerSourceRanges": ["192.0.2.0/24"]}
-    assert warnings(SERVICE, service({"spec": {"type": "LoadBalancer"}})) == []
-    (told,) = warnings(SERVICE, service({"spec": declared}))
-    assert "spec.loadBalancerIP, spec.loadBalancerSourceRanges: stored" in told
+    assert warnings(SERVICE, service({"spec": declared})) == []
+    assert validate_create(SERVICE, service({"spec": declared})) == []
+    (refused,) = validate_create(SERVICE, service({"spec": {**declared, "loadBalancerIP": "127.0.0.1"}}))
+    assert refused.field == "spec.loadBalancerIP"
 
 
 def test_nothing_is_told_about_an_ordinary_service():

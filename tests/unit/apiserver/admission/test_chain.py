@@ -58,6 +58,7 @@ LEFT_OUT = {
     ("CertificateApproval", ""): "the object itself is neither approved nor signed",
     ("HostConflict", "status"): "changes status alone",
     ("ServiceExists", "status"): "changes status alone",
+    ("DenyServiceExternalIPs", "status"): "changes status alone",
 }
 
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
 import yaml
 
+from minik8s_modules.api.network.load_balancers import Balancing, Machine, Span, World
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry
-from minik8s_modules.reconcile.network.services import ServiceBook, dataplane_entry, kubernetes_address, service_ports
+from minik8s_modules.reconcile.network.services import (
+    Balancers,
+    ServiceBook,
+    dataplane_entry,
+    kubernetes_address,
+    service_ports,
+)
 from minik8s_modules.reconcile.values.values import Settings
 
 CASES = sorted((Path(__file__).parents[3] / "cases" / "service_ports").glob("*.yml"))
@@ -26,10 +34,17 @@ PLANE: DataplaneEntry = {
 }
 
 
-def declared(told: JsonObject) -> JsonObject:
-    """Return a Service from a case's short form (its spec)."""
+BALANCERS = Balancers(
+    Balancing("pool", (Span(int(IPv4Address("203.0.113.10")), int(IPv4Address("203.0.113.20"))),), frozenset({22})),
+    World(tuple(Machine(name, f"192.0.2.{name[1:]}", ready=True, silent=False) for name in ("n1", "n2"))),
+)
+
+
+def declared(told: JsonObject, status: JsonObject | None = None) -> JsonObject:
+    """Return a Service from a case's short form (its spec, and the points of its load balancer)."""
     spec = {"type": "ClusterIP", "clusterIP": "100.0.0.9", **told}
-    return {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
+    made = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
+    return made | ({"status": {"loadBalancer": {"ingress": status}}} if status else {})
 
 
 def endpoint_slice(told: JsonObject) -> JsonObject:
@@ -52,7 +67,8 @@ def endpoint_slice(told: JsonObject) -> JsonObject:
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_service_ports(path: Path) -> None:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
-    ports = service_ports(declared(case["service"]), [endpoint_slice(each) for each in case["slices"]])
+    slices = [endpoint_slice(each) for each in case["slices"]]
+    ports = service_ports(declared(case["service"], case.get("ingress")), slices, balancers=BALANCERS)
     for node, wanted in case["entries"].items():
         assert {key: port.on(node) for key, port in ports.items()} == wanted
 

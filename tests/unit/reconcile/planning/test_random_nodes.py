@@ -14,6 +14,7 @@ import random
 import re
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -40,10 +41,19 @@ from minik8s_modules.api.kinds import (
     STORAGE_CLASS,
     Kind,
 )
+from minik8s_modules.api.network.load_balancers import (
+    World,
+    by_age,
+    decide_addresses,
+    machines_of,
+    read_balancing,
+    serving_nodes,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.interception import OUTBOUND_PORTS
 from minik8s_modules.api.pods.sidecars import IMAGE as SIDECAR_IMAGE
 from minik8s_modules.base.clock import SystemClock
+from minik8s_modules.base.config import Configuration
 from minik8s_modules.controllers.network.endpoints_of_pods import has_endpoints, offers
 from minik8s_modules.controllers.network.endpointslices import (
     MANAGED_BY,
@@ -53,6 +63,7 @@ from minik8s_modules.controllers.network.endpointslices import (
     decide_slices,
     is_mirrored,
 )
+from minik8s_modules.controllers.network.load_balancers import LoadBalancerController
 from minik8s_modules.controllers.simulation.deciders import DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
 from minik8s_modules.controllers.storage.controllers import ClaimController, VolumeController
@@ -105,6 +116,9 @@ SETTINGS = Settings(
     hmac_key=b"test key",
     dns=DnsSettings(listen="10.96.0.10"),
     ingress=IngressSettings(80, 443, str(ROOT / "templates")),
+    balancing=read_balancing(
+        Configuration({"load_balancer": {"default": "pool", "addresses": ["203.0.113.50-203.0.113.51"]}}, "test"), ()
+    ),
 )
 
 
@@ -122,6 +136,7 @@ class Dice:
         self._dice = random.Random(seed)
         self._of_policies = random.Random(seed)
         """A row of numbers of its own: what else a seed makes is as it was before there were policies."""
+        self._of_balancers = random.Random(seed)
 
     def _row(self, kind: Kind) -> random.Random:
         return self._of_policies if kind is NETWORK_POLICY else self._dice
@@ -170,7 +185,17 @@ class Dice:
         if name != "outside":
             spec |= {"selector": {"app": pick(["web", "api"])}} | pick([{}, {"clusterIP": "None"}])
         spec |= pick([{}, {"sessionAffinity": "ClientIP"}])
+        if "clusterIP" in spec and spec["clusterIP"] != "None":
+            spec |= self._balanced()
         return {"spec": spec}
+
+    def _balanced(self) -> JsonObject:
+        pick = self._of_balancers.choice
+        chosen = pick([{}, {"loadBalancerClass": pick(["minik8s.io/nodes", "minik8s.io/pool", "example.com/lb"])}])
+        asked = pick([{}, {}, {"loadBalancerIP": pick(["203.0.113.51", "203.0.113.99"])}])
+        local = pick([{}, {"externalTrafficPolicy": "Local"}])
+        balanced = {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, **chosen, **asked, **local}
+        return pick([{}, balanced])
 
     def _endpoints(self, _name: str) -> JsonObject:
         addresses = [{"ip": f"203.0.113.{number}"} for number in range(1, self._dice.randint(2, 4))]
@@ -236,7 +261,8 @@ class Applied:
         self.cluster.node.images.append(SIDECAR_IMAGE)
         self.cluster.settings = SETTINGS
         self.cluster.start()
-        self.controllers = Manager(self.cluster.api, ClaimController, VolumeController)
+        balancers = partial(LoadBalancerController, balancing=SETTINGS.balancing)
+        self.controllers = Manager(self.cluster.api, ClaimController, VolumeController, balancers)
         self.controllers.start()
         until(lambda: self.cluster.service is not None and self.cluster.service.loop.basis(NAME) is not None)
         until(lambda: set(self.cluster.node.documents) >= set(SECTIONS))
@@ -265,7 +291,8 @@ class Applied:
                     yield "create", kind, obj | {"metadata": aged}
                 elif kind is not POD and kind not in STORED and before != obj:
                     live = self.cluster.api.get(kind, name, objects.namespace(obj))
-                    yield "update", kind, obj | {"metadata": {**live["metadata"], **obj["metadata"]}}
+                    kept = {"status": live["status"]} if kind is SERVICE and live.get("status") else {}
+                    yield "update", kind, obj | kept | {"metadata": {**live["metadata"], **obj["metadata"]}}
 
     def apply(self, wanted: dict[Kind, dict[str, JsonObject]]) -> None:
         """Take the way."""
@@ -285,6 +312,7 @@ class Applied:
             if verb == "delete" and kind is POD:
                 until(self._has_freed_addresses)
             if kind is SERVICE:
+                until(self._has_balanced)
                 self.play()
                 until(self._hears_services)
             if kind in STORED:
@@ -299,6 +327,26 @@ class Applied:
         api = self.cluster.api
         there = {objects.uid(pod) for pod in api.list(POD, SPACE).items}
         return {objects.spec(claim)["podUID"] for claim in api.list(POD_ADDRESS).items} <= there
+
+    def _has_balanced(self) -> bool:
+        """Return whether the controller of load balancers has nothing to do, so that what comes next comes next."""
+        api = self.cluster.api
+        services, nodes = api.list(SERVICE).items, api.list(NODE).items
+        slices = {
+            name: api.list(ENDPOINT_SLICE, label_selector=f"{SERVICE_NAME}={name}").items for name in ("web", "api")
+        }
+        given = decide_addresses(
+            by_age(services),
+            World(machines_of(nodes)),
+            lambda one: serving_nodes(slices.get(objects.name(one), [])),
+            SETTINGS.balancing,
+        )
+        return all(
+            (objects.dig(one, "status", "loadBalancer", "ingress") or [])
+            == [*(given[key].points if (key := str(objects.key(one))) in given else ())]
+            and not objects.is_deleting(one)
+            for one in services
+        )
 
     def _hears_services(self) -> bool:
         """Return whether the reconciler has heard of all Services: what starts now has their variables."""

@@ -1,0 +1,404 @@
+"""Services of type LoadBalancer: whose they are, which addresses they have, and which node announces one. Pure.
+
+Two classes are ours. ``minik8s.io/nodes`` is reached at the nodes' own addresses and the Service's ports, as with k3s;
+``minik8s.io/pool`` has an address of the pool, which one node answers for. Nothing is remembered: the address stands in
+the Service's status, and the announcer follows from the Nodes, so that a controller, every shard and a plan find the
+same. An address of a machine, of an API server or of the cluster's own ranges is nobody's, whatever a status says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from minik8s_modules.api import objects, syntax
+from minik8s_modules.api.nodes.virtual_nodes import is_virtual
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
+
+CLASSES = {"minik8s.io/nodes": "nodes", "minik8s.io/pool": "pool"}
+WAYS = ("nodes", "pool", "none")
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+SILENT = "minik8s.io/Silent"
+"""The condition of a Node that has missed its last heartbeats: others take over what it announces."""
+EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
+NODE_PORTS = range(30000, 32768)
+LARGEST_POOL = 1 << 16
+_EVERYBODY = ipaddress.IPv4Address("255.255.255.255")
+IN_USE, OUT_OF_RANGE, NOT_AVAILABLE = "AddressInUse", "AddressNotInPool", "AddressNotAvailable"
+PORT_KEPT, PORT_IN_USE, NO_NODES, REFUSED = "PortKept", "PortInUse", "NoNodes", "AddressRefused"
+
+
+class Span(NamedTuple):
+    """Addresses from one to another, as numbers, both included."""
+
+    first: int
+    last: int
+
+    def holds(self, address: str) -> bool:
+        """Return whether an address is one of them."""
+        return self.first <= int(ipaddress.IPv4Address(address)) <= self.last
+
+
+class Balancing(NamedTuple):
+    """What the installation says of load balancers."""
+
+    default: str = "none"
+    """What becomes of a Service that names no class: ``nodes``, ``pool``, or ``none``, which leaves it to others."""
+    pool: tuple[Span, ...] = ()
+    kept_ports: frozenset[int] = frozenset()
+    """Ports of the nodes' own addresses that no Service gets."""
+    external_ips: bool = False
+    ranges: tuple[ipaddress.IPv4Network, ...] = ()
+    """Of Pods and of Services: no address of these is outside."""
+
+    def in_pool(self, address: str) -> bool:
+        """Return whether an address is one to give out."""
+        return any(span.holds(address) for span in self.pool)
+
+
+NO_BALANCING = Balancing()
+
+
+class Machine(NamedTuple):
+    """A Node as load balancers see it."""
+
+    name: str
+    address: str
+    ready: bool
+    silent: bool
+
+
+class World(NamedTuple):
+    """What addresses are decided by: the machines, and where API servers answer."""
+
+    machines: tuple[Machine, ...] = ()
+    servers: frozenset[str] = frozenset()
+
+    def taken(self) -> frozenset[str]:
+        """Return the addresses that machines have themselves."""
+        return self.servers | {machine.address for machine in self.machines}
+
+
+class Given(NamedTuple):
+    """What a Service gets: points of its status, or a reason and words why it has none."""
+
+    points: tuple[JsonObject, ...] = ()
+    """As ``status.loadBalancer.ingress`` has them."""
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses."""
+        return [str(point["ip"]) for point in self.points]
+
+
+class Outside(NamedTuple):
+    """Where a Service is reached from outside: addresses (who announces each), and whether at the nodes' own."""
+
+    addresses: Mapping[str, str | None] = {}
+    """The node that announces an address, "" while there is none, None where others see to it."""
+    at_nodes: bool = False
+    refused: tuple[str, ...] = ()
+    """Addresses that its status or spec names, and that are not to be taken over."""
+
+
+NOWHERE = Outside()
+Serving = Callable[[JsonObject], AbstractSet[str]]
+
+
+def read_balancing(configuration: Configuration, ranges: Iterable[str]) -> Balancing:
+    """Return what ``load_balancer`` says; left out, Services of type LoadBalancer are others'.
+
+    Raises:
+        ConfigurationError: it cannot be used.
+    """
+    own = tuple(ipaddress.IPv4Network(each) for each in ranges if each)
+    if not configuration.has("load_balancer"):
+        return Balancing(ranges=own)
+    default = configuration.text("load_balancer.default", "none")
+    if default not in WAYS:
+        raise ConfigurationError(f"load_balancer.default must be one of {', '.join(WAYS)}, not {default!r}")
+    pool = tuple(_span(text, own) for text in configuration.texts("load_balancer.addresses", []))
+    if default == "pool" and not pool:
+        raise ConfigurationError("load_balancer.default is pool, and load_balancer.addresses names no address")
+    ports = configuration.rows("load_balancer.kept_ports") if configuration.has("load_balancer.kept_ports") else []
+    external = configuration.flag("load_balancer.external_ips", default=False)
+    return Balancing(default, pool, frozenset(_ports(ports)), external, own)
+
+
+def _span(text: str, own: Sequence[ipaddress.IPv4Network]) -> Span:
+    """Return the addresses of ``10.0.0.5``, ``10.0.0.5-10.0.0.9`` or ``10.0.0.0/28`` (but the first and the last)."""
+    try:
+        if "/" in text:
+            network = ipaddress.IPv4Network(text)
+            inner = 1 if network.num_addresses > 2 else 0  # noqa: PLR2004 - a network and a broadcast address
+            span = Span(int(network.network_address) + inner, int(network.broadcast_address) - inner)
+        else:
+            first, _, last = text.partition("-")
+            span = Span(int(ipaddress.IPv4Address(first)), int(ipaddress.IPv4Address(last or first)))
+    except ValueError as error:
+        raise ConfigurationError(f"load_balancer.addresses: {text!r} is no address, range or CIDR: {error}") from error
+    if not 0 <= span.last - span.first < LARGEST_POOL:
+        raise ConfigurationError(f"load_balancer.addresses: {text!r} must have 1 to {LARGEST_POOL} addresses, in order")
+    for network in own:
+        if span.first <= int(network.broadcast_address) and int(network.network_address) <= span.last:
+            raise ConfigurationError(f"load_balancer.addresses: {text!r} overlaps {network}, the cluster's own range")
+    return span
+
+
+def _ports(told: Iterable[object]) -> Iterator[int]:
+    for each in told:
+        first, _, last = str(each).partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal():
+            raise ConfigurationError(f"load_balancer.kept_ports: {each!r} is no port or range of ports")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def way_of(service: JsonObject, balancing: Balancing) -> str:
+    """Return how we serve a Service: ``nodes``, ``pool``, or "" where it is not ours."""
+    declared = objects.spec(service)
+    if declared.get("type") != "LoadBalancer":
+        return ""
+    if named := declared.get("loadBalancerClass"):
+        return CLASSES.get(named, "")
+    return balancing.default if balancing.default != "none" else ""
+
+
+def machines_of(nodes: Iterable[JsonObject]) -> tuple[Machine, ...]:
+    """Return the machines, by name; those that are to be no load balancers count as not ready."""
+    found = []
+    for node in sorted(nodes, key=objects.name):
+        told = objects.status(node).get("addresses") or []
+        address = next((str(one["address"]) for one in told if one.get("type") == "InternalIP"), "")
+        if address and not is_virtual(node):
+            ready = _is_true(node, "Ready") and EXCLUDED not in objects.labels(node)
+            found.append(Machine(objects.name(node), address, ready, _is_true(node, SILENT)))
+    return tuple(found)
+
+
+def _is_true(node: JsonObject, condition: str) -> bool:
+    return (objects.condition(node, condition) or {}).get("status") == "True"
+
+
+def serving_nodes(slices: Iterable[JsonObject]) -> frozenset[str]:
+    """Return the nodes that have a ready endpoint in these slices."""
+    return frozenset(
+        str(endpoint.get("nodeName") or "")
+        for one in slices
+        for endpoint in one.get("endpoints") or []
+        if (endpoint.get("conditions") or {}).get("ready") is not False
+    ) - {""}
+
+
+def api_servers(slices: Iterable[JsonObject]) -> frozenset[str]:
+    """Return the addresses in the slices of default/kubernetes."""
+    return frozenset(
+        str(address)
+        for one in slices
+        for endpoint in one.get("endpoints") or []
+        for address in endpoint.get("addresses") or []
+    )
+
+
+def is_local(service: JsonObject) -> bool:
+    """Return whether only nodes with Pods of the Service take what comes from outside."""
+    return bool(objects.spec(service).get("externalTrafficPolicy") == "Local")
+
+
+def is_outside(service: JsonObject) -> bool:
+    """Return whether a Service may have addresses from outside."""
+    declared = objects.spec(service)
+    return bool(declared.get("type") == "LoadBalancer" or declared.get("externalIPs"))
+
+
+def ingress_of(service: JsonObject) -> list[str]:
+    """Return the addresses that a Service's status has."""
+    found = objects.dig(service, "status", "loadBalancer", "ingress") or []
+    return [str(one["ip"]) for one in found if one.get("ip")]
+
+
+def by_age(services: Iterable[JsonObject]) -> list[JsonObject]:
+    """Return Services in the order in which they are given what is free."""
+    return sorted(
+        services, key=lambda one: (str(objects.metadata(one).get("creationTimestamp") or ""), objects.key(one))
+    )
+
+
+def decide_addresses(
+    services: Sequence[JsonObject], world: World, serving: Serving, balancing: Balancing
+) -> dict[str, Given]:
+    """Return what each Service of ours gets, by ``<namespace>/<name>``.
+
+    Whoever has an address or a port by its status keeps it; what is free goes to the first that wants it. A Service
+    that is being deleted gets nothing, and holds what it has until it is gone.
+
+    Args:
+        services: all Services, in the order in which they are served.
+        world: the machines.
+        serving: returns the nodes with ready endpoints of a Service.
+        balancing: the settings.
+    """
+    ours = [(way, one) for one in services if (way := way_of(one, balancing))]
+    pool = _Pool(world, balancing, [one for way, one in ours if way == "pool"])
+    ports = _Ports(world, balancing, [one for way, one in ours if way == "nodes"])
+    found = {}
+    for way, service in ours:
+        if objects.is_deleting(service):
+            found[str(objects.key(service))] = Given()
+        else:
+            given = pool.give(service) if way == "pool" else ports.give(service, serving)
+            found[str(objects.key(service))] = given
+    return found
+
+
+class _Pool:
+    """Gives out the addresses of the pool."""
+
+    def __init__(self, world: World, balancing: Balancing, services: Iterable[JsonObject]) -> None:
+        self._balancing = balancing
+        self._machines = world.taken()
+        self._holders: dict[str, str] = {}
+        for service in services:
+            for address in ingress_of(service):
+                self._holders.setdefault(address, str(objects.key(service)))
+
+    def give(self, service: JsonObject) -> Given:
+        key = str(objects.key(service))
+        if not self._balancing.pool:
+            return Given((), NOT_AVAILABLE, "there is no pool: minik8s_load_balancer_addresses is empty")
+        asked = str(objects.spec(service).get("loadBalancerIP") or "")
+        had = [one for one in ingress_of(service) if not self._why_not(one, key)[0]]
+        if asked:
+            reason, message = self._why_not(asked, key)
+            if reason:
+                return Given((), reason, message)
+        address = asked or next(iter(had), "") or next(self._free(), "")
+        if not address:
+            return Given((), NOT_AVAILABLE, "every address of the pool is given out")
+        self._holders[address] = key
+        return Given(({"ip": address, "ipMode": "VIP"},))
+
+    def _why_not(self, address: str, key: str) -> tuple[str, str]:
+        if syntax.ipv4(address) or not self._balancing.in_pool(address):
+            return OUT_OF_RANGE, f"address {address} is not in the pool"
+        if address in self._machines:
+            return IN_USE, f"address {address} is a machine's own"
+        holder = self._holders.get(address, key)
+        return ("", "") if holder == key else (IN_USE, f"address {address} is Service {holder}'s")
+
+    def _free(self) -> Iterator[str]:
+        for span in self._balancing.pool:
+            for number in range(span.first, span.last + 1):
+                address = str(ipaddress.IPv4Address(number))
+                if address not in self._machines and address not in self._holders:
+                    yield address
+
+
+class _Ports:
+    """Gives out ports of the nodes' own addresses; a status tells which of them a Service has."""
+
+    def __init__(self, world: World, balancing: Balancing, services: Iterable[JsonObject]) -> None:
+        self._machines, self._balancing = world.machines, balancing
+        self._holders: dict[tuple[str, int], str] = {}
+        for service in services:
+            for point in objects.dig(service, "status", "loadBalancer", "ingress") or []:
+                for place in _places(point.get("ports") or []):
+                    self._holders.setdefault(place, str(objects.key(service)))
+
+    def give(self, service: JsonObject, serving: Serving) -> Given:
+        key, declared = str(objects.key(service)), objects.spec(service)
+        if asked := declared.get("loadBalancerIP"):
+            detail = f"address {asked} cannot be had: the class has the nodes' own addresses; use minik8s.io/pool"
+            return Given((), OUT_OF_RANGE, detail)
+        places = _places(declared.get("ports") or [])
+        for place in places:
+            reason, message = self._why_not(*place, key)
+            if reason:
+                return Given((), reason, message)
+        self._holders |= dict.fromkeys(places, key)
+        local = serving(service) if is_local(service) else None
+        ready = [one for one in self._machines if one.ready and (local is None or one.name in local)]
+        if not ready:
+            who = "no node is Ready" if local is None else "no Ready node has a ready Pod of it"
+            return Given((), NO_NODES, who)
+        ports = [{"port": port, "protocol": protocol} for protocol, port in places]
+        addresses = sorted({one.address for one in ready}, key=ipaddress.IPv4Address)
+        return Given(tuple({"ip": each, "ipMode": "Proxy", "ports": ports} for each in addresses))
+
+    def _why_not(self, protocol: str, port: int, key: str) -> tuple[str, str]:
+        if not is_free_port(port, self._balancing):
+            return (
+                PORT_KEPT,
+                f"port {port} of the nodes is kept for the machines themselves; use another port, or a pool",
+            )
+        holder = self._holders.get((protocol, port), key)
+        return (
+            ("", "") if holder == key else (PORT_IN_USE, f"port {port}/{protocol} of the nodes is Service {holder}'s")
+        )
+
+
+def _places(ports: Iterable[JsonObject]) -> list[tuple[str, int]]:
+    return [(str(one.get("protocol") or "TCP"), int(one["port"])) for one in ports]
+
+
+def is_free_port(port: int, balancing: Balancing) -> bool:
+    """Return whether Services may have a port of the nodes' own addresses."""
+    return port not in balancing.kept_ports and port not in NODE_PORTS
+
+
+def decide_announcer(address: str, machines: Iterable[Machine], local: AbstractSet[str] | None) -> str:
+    """Return the node that announces an address, "" for none.
+
+    It stays the same while it can, and falls to another when it cannot: the highest of a hash of both (rendezvous
+    hashing). Where all that could are silent, whoever listens to them is cut off, not they.
+
+    Args:
+        address: the address.
+        machines: all machines.
+        local: the nodes that may, None for all.
+    """
+    able = [one for one in machines if one.ready and (local is None or one.name in local)]
+    calm = [one.name for one in able if not one.silent] or [one.name for one in able]
+    return max(calm, key=lambda name: hashlib.sha256(f"{address} {name}".encode()).digest(), default="")
+
+
+def decide_outside(service: JsonObject, world: World, local: AbstractSet[str], balancing: Balancing) -> Outside:
+    """Return where a Service is reached from outside, beside its node ports.
+
+    What other load balancers wrote into its status counts as with kube-proxy, as long as it is no machine's.
+    """
+    if objects.is_deleting(service):
+        return NOWHERE
+    way, named = way_of(service, balancing), ingress_of(service)
+    external = [str(one) for one in objects.spec(service).get("externalIPs") or []] if balancing.external_ips else []
+    others = [*external, *([] if way else _virtual(service))]
+    ours = [one for one in named if way == "pool" and balancing.in_pool(one)]
+    refused = [one for one in others if not _is_foreign(one, world, balancing)]
+    refused += [one for one in ours if one in world.taken()]
+    may = frozenset(local) if is_local(service) else None
+    found: dict[str, str | None] = {one: None for one in others if one not in refused}
+    found |= {one: decide_announcer(one, world.machines, may) for one in ours if one not in refused}
+    return Outside(found, way == "nodes" and bool(named), tuple(dict.fromkeys(refused)))
+
+
+def _virtual(service: JsonObject) -> list[str]:
+    """Return the addresses of a LoadBalancer's status whose packets keep it as their destination."""
+    if objects.spec(service).get("type") != "LoadBalancer":
+        return []
+    found = objects.dig(service, "status", "loadBalancer", "ingress") or []
+    return [str(one["ip"]) for one in found if one.get("ip") and one.get("ipMode") != "Proxy"]
+
+
+def _is_foreign(address: str, world: World, balancing: Balancing) -> bool:
+    """Return whether an address may be somebody's outside: no machine's, the cluster's or the pool's."""
+    if syntax.non_special_ipv4(address) or address in world.taken() or balancing.in_pool(address):
+        return False
+    if ipaddress.IPv4Address(address).is_multicast or ipaddress.IPv4Address(address) == _EVERYBODY:
+        return False
+    return not any(ipaddress.IPv4Address(address) in network for network in balancing.ranges)

@@ -1,0 +1,103 @@
+"""What one service port is among the virtual servers of IPVS, and in the table beside them. Pure."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from . import announcing
+from . import nftables_wire as wire_words
+from .announcing import ANNOUNCED, UPLINK
+from .conntrack import Lost
+from .guards import guard_chain, jump_to
+from .ipvs_wire import DESTINATIONS, SCHEDULER, SERVERS
+from .nftables_elements import GUARDED, PROTOCOLS, places_of
+from .services_plan import Rule
+
+DEVICE = "minik8s-dummy"
+ADDRESSES, KEPT = "addresses", "kept_ports"
+MASKED_PLACES, KEPT_PLACES = "masked_places", "kept_places"
+"""Sets of the places from outside that we made servers for; from the first, clients do not keep their address."""
+ELEMENTS = (KEPT, MASKED_PLACES, KEPT_PLACES, GUARDED, ANNOUNCED)
+PLACE = struct.Struct(">4sB3xH2x")
+_CLIENTS = {
+    KEPT: "keep their address",
+    KEPT_PLACES: "keep their address",
+    MASKED_PLACES: "have the node's address",
+}
+
+
+def rules_of(entry: Mapping[str, Any], node_ip: str, node: str = "") -> list[Rule]:
+    """Return the addresses, the virtual servers and the destinations of one service port."""
+    protocol, sticky = PROTOCOLS[entry["protocol"]], entry.get("affinity_s", 0)
+    rules = [Rule(ADDRESSES, entry["address"], "")]
+    rules += _server((protocol, entry["address"], entry["port"]), entry["endpoints"], sticky)
+    if entry.get("node_port") and node_ip:
+        place = (protocol, node_ip, entry["node_port"])
+        rules += _server(place, entry.get("node_endpoints", entry["endpoints"]), sticky)
+        if entry.get("keep_source"):
+            rules.append(Rule(KEPT, struct.pack(">B3xH2x", protocol, entry["node_port"]), b""))
+    announced = entry.get("announced") or {}
+    for address in places_of(entry, node_ip):
+        if announced.get(address, node) == node:  # what another node announces is reached there
+            rules += _from_outside(entry, address, own=address == node_ip or address in announced)
+    return rules
+
+
+def _from_outside(entry: Mapping[str, Any], address: str, *, own: bool) -> list[Rule]:
+    """Return the rules of one address from outside; ``own``: a device of the node has it already."""
+    protocol, sticky = PROTOCOLS[entry["protocol"]], entry.get("affinity_s", 0)
+    key = PLACE.pack(socket.inet_aton(address), protocol, entry["port"])
+    rules = [] if own else [Rule(ADDRESSES, address, "")]
+    ends = entry.get("node_endpoints", entry["endpoints"])
+    rules += _server((protocol, address, entry["port"]), ends, sticky)
+    rules.append(Rule(KEPT_PLACES if entry.get("keep_source") else MASKED_PLACES, key, b""))
+    if sources := entry.get("sources"):
+        rules.append(Rule(GUARDED, key, jump_to(guard_chain(sources))))
+    return rules
+
+
+def _server(place: tuple[int, str, int], endpoints: Iterable[Any], sticky_s: int) -> list[Rule]:
+    ends = [Rule(DESTINATIONS, (*place, each[0], each[1]), 1) for each in endpoints]
+    return [Rule(SERVERS, place, (SCHEDULER, sticky_s)), *ends]
+
+
+def place_of(rule: Rule) -> str:
+    """Return where a rule listens, for people."""
+    if rule.table == ADDRESSES:
+        return str(rule.key)
+    if rule.table in (UPLINK, ANNOUNCED):
+        return announcing.told(rule)[0]
+    names = {number: name for name, number in PROTOCOLS.items()}
+    if rule.table in (MASKED_PLACES, KEPT_PLACES, GUARDED):
+        packed, protocol, port = PLACE.unpack(rule.key)
+        return f"{socket.inet_ntoa(packed)}:{port}/{names.get(protocol, protocol)}"
+    if rule.table == KEPT:
+        protocol, port = struct.unpack(">B3xH2x", rule.key)
+        return f"*:{port}/{names.get(protocol, protocol)}"
+    return f"{rule.key[1]}:{rule.key[2]}/{names.get(rule.key[0], rule.key[0])}"
+
+
+def told(rule: Rule) -> tuple[str, str]:
+    """Return a rule as (what, text) for a diff."""
+    if rule.table == ADDRESSES:
+        return place_of(rule), f"on {DEVICE}"
+    if rule.table in (UPLINK, ANNOUNCED):
+        return announcing.told(rule)
+    if rule.table == GUARDED:
+        return f"{place_of(rule)} clients come", wire_words.chain_of(rule.value)
+    if rule.table in _CLIENTS:
+        return f"{place_of(rule)} clients", _CLIENTS[rule.table]
+    if rule.table == SERVERS:
+        scheduler, sticky_s = rule.value
+        return place_of(rule), scheduler + (f" persistent {sticky_s}" if sticky_s else "")
+    return f"{place_of(rule)} {rule.key[3]}:{rule.key[4]}", f"Masq {rule.value}"
+
+
+def udp_flow(rule: Rule) -> Lost | None:
+    """Return what clients send over UDP that this rule has to do with; None for TCP."""
+    if rule.table not in (SERVERS, DESTINATIONS) or rule.key[0] != socket.IPPROTO_UDP:
+        return None
+    return Lost(rule.key[1], rule.key[2], rule.key[3] if rule.table == DESTINATIONS else "")
