@@ -3,7 +3,7 @@
 Docker is asked every ten seconds, and a busy dockerd may take long; here one small question goes over a channel of its
 own several times a second, only to nodes that somebody asks for. A node that has not answered for ``SILENT_S`` is
 silent; it counts as answering again once it has done so for ``CALM_S`` without a gap, so that one that comes and goes
-does not take addresses to and fro. That a slow machine is found silent costs the connections through it, nothing else.
+does not move addresses each time. That a slow machine is found silent costs the connections through it, nothing else.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import os
 import time
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -90,7 +91,7 @@ def test_a_client_beside_the_machines_reaches_the_pods(cluster: LabCluster) -> N
     (address,) = cluster.until(lambda: addresses(cluster, "web"), WAIT_S)
     cluster.until(lambda: answers(address), WAIT_S, f"nobody answers at {address}")
     for own in cluster.until(lambda: addresses(cluster, "own"), WAIT_S):
-        cluster.until(lambda own=own: answers(own, 8081), WAIT_S, f"nobody answers at {own}")
+        cluster.until(partial(answers, own, 8081), WAIT_S, f"nobody answers at {own}")
 
 
 def test_another_node_takes_over_when_the_announcer_is_gone(cluster: LabCluster) -> None:

@@ -19,12 +19,14 @@ class Way:
         self.answers, self._clock = True, clock
 
     def beat(self, within_s: float) -> None:
+        """Answer, or let the time pass."""
         if not self.answers:
             self._clock.advance(within_s)
             raise NodeUnreachable("nothing")
 
     def end_beats(self) -> None:
-        return None
+        """Do nothing."""
+        return
 
 
 def test_a_node_that_misses_a_second_is_silent_and_is_back_after_a_calm_while() -> None:

@@ -127,8 +127,8 @@ def test_classes_of_others_are_left_alone():
 def test_the_announcer_stays_while_it_can_and_falls_to_another():
     before = {f"192.0.2.{number}": decide_announcer(f"192.0.2.{number}", WORLD.machines, None) for number in range(60)}
     assert {*before.values()} == {"n1", "n2", "n3"}
-    for state in ({"ready": False}, {"silent": True}):
-        less = [one._replace(**state) if one.name == "n2" else one for one in WORLD.machines]
+    for gone in (Machine("n2", "192.0.2.2", False, False), Machine("n2", "192.0.2.2", True, True)):  # noqa: FBT003
+        less = [gone if one.name == "n2" else one for one in WORLD.machines]
         after = {address: decide_announcer(address, less, None) for address in before}
         assert {address for address in before if before[address] != after[address]} == {
             address for address, name in before.items() if name == "n2"

@@ -1,0 +1,108 @@
+"""An editor of a namespace takes no address that is another Service's, a machine's or the API's.
+
+The attacks: name it as an external address, by each way to write; bring a status along, or write one; ask a load
+balancer for it; ask for a port that the machines use themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.network.load_balancers import (
+    Machine,
+    World,
+    by_age,
+    decide_addresses,
+    decide_outside,
+    read_balancing,
+)
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.config import Configuration
+from tests.attacks.people import editor_of
+from tests.integration.apiserver.conftest import Namespace
+from tests.support.apiserver import Answer
+
+NODE, SERVER, VICTIMS = "192.0.2.1", "192.0.2.10", "203.0.113.10"
+WORLD = World((Machine("n1", NODE, ready=True, silent=False),), frozenset({SERVER}))
+SETTINGS = {"default": "pool", "addresses": [VICTIMS, SERVER], "kept_ports": [22], "external_ips": True}
+BALANCING = read_balancing(Configuration({"load_balancer": SETTINGS}, "test"), ("10.244.0.0/16", "100.0.0.0/24"))
+APPLY = {"Content-Type": "application/apply-patch+yaml"}
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+class Mallory:
+    """Whoever may edit in one namespace, and nowhere else."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._server, self._client = namespace.server, editor_of(namespace)
+        self.path = f"/api/v1/namespaces/{namespace.name}/services"
+
+    def send(self, method: str, path: str, body: Any, headers: dict[str, str] | None = None) -> Answer:
+        """Ask as the editor."""
+        return self._server.request(method, path, body, client=self._client, headers=headers)
+
+    def create(self, name: str, status: JsonObject | None = None, **spec: Any) -> Answer:
+        """Create a Service."""
+        body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "status": status or {}}
+        return self.send("POST", self.path, {**body, "spec": {"ports": [{"port": 80}], **spec}})
+
+
+@pytest.fixture
+def mallory(namespace: Namespace) -> Mallory:
+    return Mallory(namespace)
+
+
+def test_no_way_to_write_names_an_external_address(mallory: Mallory) -> None:
+    assert mallory.create("direct", externalIPs=[VICTIMS]).code == 403
+    assert mallory.create("web").code == 201
+    patch = {"spec": {"externalIPs": [SERVER]}}
+    applied = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, **patch}
+    assert mallory.send("PATCH", f"{mallory.path}/web", patch, MERGE).code == 403
+    assert mallory.send("PATCH", f"{mallory.path}/web?fieldManager=m&force=true", applied, APPLY).code == 403
+    found = mallory.send("GET", f"{mallory.path}/web", None).json
+    assert mallory.send("PUT", f"{mallory.path}/web", {**found, "spec": {**found["spec"], **patch["spec"]}}).code == 403
+
+
+def test_nobody_brings_a_status_along_or_writes_one(mallory: Mallory) -> None:
+    forged = {"loadBalancer": {"ingress": [{"ip": VICTIMS}]}}
+    made = mallory.create("web", forged, type="LoadBalancer", loadBalancerClass="example.com/mine")
+    assert (made.code, made.json["status"]) == (201, {"loadBalancer": {}})
+    updated = mallory.send("PUT", f"{mallory.path}/web", {**made.json, "status": forged})
+    assert (updated.code, updated.json["status"]) == (200, {"loadBalancer": {}})
+    for method, headers in (("PUT", {}), ("PATCH", MERGE)):
+        written = mallory.send(method, f"{mallory.path}/web/status", {**made.json, "status": forged}, headers)
+        assert written.code == 403, method
+
+
+@pytest.mark.parametrize("asked", [VICTIMS, NODE, SERVER, "100.0.0.1", "10.244.0.5"])
+def test_no_load_balancer_gives_what_is_anothers(mallory: Mallory, asked: str) -> None:
+    made = mallory.create("web", type="LoadBalancer", loadBalancerIP=asked, loadBalancerClass="minik8s.io/pool").json
+    victim = {
+        "metadata": {"name": "web", "namespace": "bank", "creationTimestamp": "2999-01-01T00:00:00Z"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+        "status": {"loadBalancer": {"ingress": [{"ip": VICTIMS, "ipMode": "VIP"}]}},
+    }
+    given = decide_addresses(by_age([made, victim]), WORLD, lambda _: frozenset(), BALANCING)
+    assert given["bank/web"].addresses == [VICTIMS]
+    assert given[str(objects.key(made))].addresses == []
+
+
+def test_no_service_has_the_port_of_ssh(mallory: Mallory) -> None:
+    ports = [{"name": "web", "port": 81}, {"name": "ssh", "port": 22}]
+    made = mallory.create("ssh", type="LoadBalancer", loadBalancerClass="minik8s.io/nodes", ports=ports).json
+    given = decide_addresses([made], WORLD, lambda _: frozenset(), BALANCING)[str(objects.key(made))]
+    assert (given.addresses, given.reason) == ([], "PortKept")
+
+
+@pytest.mark.parametrize("address", [NODE, SERVER, VICTIMS, "100.0.0.1", "10.244.0.5", "127.0.0.1", "224.0.0.5"])
+def test_not_even_a_status_that_an_administrator_forges_takes_them(address: str) -> None:
+    forged = {
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"type": "LoadBalancer", "loadBalancerClass": "example.com/mine", "externalIPs": [address]},
+        "status": {"loadBalancer": {"ingress": [{"ip": address}]}},
+    }
+    outside = decide_outside(forged, WORLD, frozenset(), BALANCING)
+    assert (outside.addresses, outside.at_nodes, outside.refused) == ({}, False, (address,))
