@@ -193,6 +193,7 @@ class ShardService:
                 services.links,
                 everywhere,
                 self._policies_of,
+                self._policies.unenforced,
             ),
             self._references,
             self._tokens,

@@ -67,7 +67,7 @@ def _static() -> tuple[Rule, ...]:
             rule(f"{read} create", "", "nodes"),
             rule("create", "", "pods"),  # mirrors, see _pod_written
             rule(read, "", "dns"),
-            rule(read, "networking.k8s.io", "ingresses ingressclasses"),
+            rule(read, "networking.k8s.io", "ingresses ingressclasses networkpolicies"),
             rule(read, "minik8s.io", "hostgrants"),
             rule("get list create", "minik8s.io", "podcidrs"),
             rule(read, "storage.k8s.io", "csidrivers"),

@@ -43,7 +43,7 @@ class PolicyFeed:
         settings: of the installation.
         address_of: has a Pod's address by its UID, None for none.
         on_change: called when a node's section may have changed.
-        active: False where the reconciler may not read all Pods: a node's own.
+        active: False where the reconciler may not read all Pods: a node's own, which reads the policies alone.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class PolicyFeed:
     ) -> None:
         self._settings, self._address_of, self._on_change = settings, address_of, on_change
         self._active = active
-        self._policies = Informer(api, NETWORK_POLICY)
+        self._policies = Informer(api, NETWORK_POLICY, indexes={"namespace": objects.namespace})
         self._namespaces = Informer(api, NAMESPACE)
         self._pods = Informer(api, POD, field_selector=_BOUND, transform=_read_of)
         self._noting = threading.Lock()
@@ -70,20 +70,16 @@ class PolicyFeed:
 
     def start(self) -> None:
         """List and watch; returns at once."""
-        if self._active:
-            self._policies.add_handler(self._on_policy)
-            self._policies.start()
+        self._policies.add_handler(self._on_policy if self._active else self._on_foreign)
+        self._policies.start()
 
     def stop(self) -> None:
         """End the watches."""
-        if self._active:
-            for informer in (self._policies, self._namespaces, self._pods):
-                informer.stop()
+        for informer in (self._policies, self._namespaces, self._pods):
+            informer.stop()
 
     def wait_synced(self, timeout_s: float) -> bool:
         """Return whether everything that counts was listed once, waiting up to ``timeout_s`` for each kind."""
-        if not self._active:
-            return True
         others = (self._namespaces, self._pods)
         return self._policies.wait_synced(timeout_s) and (
             not self._begun or all(informer.wait_synced(timeout_s) for informer in others)
@@ -103,6 +99,18 @@ class PolicyFeed:
             keys = self._book.policies_on(node)
         found = (self.policy(Key(*key.split("/", 1))) for key in keys)
         return [one for one in found if one is not None]
+
+    def unenforced(self, pod: JsonObject) -> str:
+        """Return a NetworkPolicy that selects a Pod, where this reconciler may not read what to enforce it by."""
+        if self._active or not self._settings.policies_required or objects.spec(pod).get("hostNetwork"):
+            return ""
+        found = (_parsed(one) for one in self._policies.by_index("namespace", objects.namespace(pod)))
+        labels = objects.labels(pod)
+        return min((one.key for one in found if one is not None and one.selector.matches(labels)), default="")
+
+    def _on_foreign(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        if old is None or new is None or objects.spec(old) != objects.spec(new):
+            self._on_change()
 
     def known(self) -> PolicyState:
         """Return everything that policies are decided by, as things stand now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import NamedTuple
@@ -34,6 +34,7 @@ class Basis(NamedTuple):
     tokens: Mapping[str, Tokens] = {}
     """Tokens by the UID of their pod."""
     links: Links = no_links
+    unenforced: Callable[[JsonObject], str] = lambda _: ""
     realized: Mapping[str, Entries] = {}
     """What the node has had as declared (drifts.py), by section."""
     held: Mapping[str, AbstractSet[str]] = {}

@@ -81,6 +81,7 @@ def basis_of(shard: Shard, state: NodeState, node: JsonObject, pods: tuple[JsonO
         named=shard.objects.named(),
         tokens={uid: shard.tokens.of(uid) for uid in state.decisions},
         links=shard.objects.links,
+        unenforced=shard.objects.unenforced,
         realized=state.realized.known(),
         held={section: frozenset(found) for section, found in state.realized.held.items()},
         errors=dict(state.errors),

@@ -30,6 +30,10 @@ def _nothing(_node: JsonObject) -> Entries:
     return {}
 
 
+def _enforced(_pod: JsonObject) -> str:
+    return ""
+
+
 def _no_claims(_claim: JsonObject, _status: JsonObject, _node: str) -> None:
     return None
 
@@ -51,6 +55,8 @@ class Objects(NamedTuple):
     """Names and paths, the same on every node."""
     policies: Callable[[JsonObject], Entries] = _nothing
     """The section ``policies`` of a Node."""
+    unenforced: Callable[[JsonObject], str] = _enforced
+    """The NetworkPolicy that selects a pod of a node which enforces none, "" for none."""
 
 
 class Shard(NamedTuple):
@@ -94,6 +100,7 @@ def inputs_of(shard: Shard, state: NodeState, node: JsonObject, pod: JsonObject,
         drivers=shard.references.of(uid, "CSIDriver"),
         attachments=shard.references.of(uid, "VolumeAttachment"),
         neighbours=tuple(shard.objects.pods_of(state.name)) if is_asked(pod) else (),
+        unenforced=shard.objects.unenforced(pod),
         confirmed=found.entries if (found := state.confirmed()["containers"]) is not None else {},
     )
 

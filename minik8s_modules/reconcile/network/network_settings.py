@@ -31,7 +31,10 @@ def network_settings(configuration: Configuration, settings: Settings) -> Settin
     declared = _overlay(configuration)  # looked at whatever the driver: what is wrong is told at once
     overlay = declared if driver == "vxlan" else OverlaySettings()
     plugin = _plugin(configuration, driver)
-    return settings._replace(overlay=overlay, plugin=plugin, mtu=_mtu(configuration, overlay))
+    required = configuration.flag("network.policies_required", default=True)
+    return settings._replace(
+        overlay=overlay, plugin=plugin, mtu=_mtu(configuration, overlay), policies_required=required
+    )
 
 
 def _overlay(configuration: Configuration) -> OverlaySettings:

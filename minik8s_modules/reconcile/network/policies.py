@@ -31,7 +31,8 @@ def filter_entry(node: JsonObject, settings: Settings) -> FilterEntry | None:
     if not settings.plugin.driver and not objects.spec(node).get("podCIDR"):
         return None
     table = DEFAULT_TABLE if settings.bridge == DEFAULT_BRIDGE else f"{DEFAULT_TABLE}_{settings.bridge}"
-    return {"table": table, "bridge": settings.bridge, "driver": driver}
+    made: FilterEntry = {"table": table, "bridge": settings.bridge, "driver": driver}
+    return made if settings.policies_required else {**made, "required": False}
 
 
 def group_of(selector: Pods) -> str:

@@ -370,6 +370,7 @@ class Planner:
             if address or self._settings.plugin.driver
             else f"no free address on node {objects.name(basis.node)}",
             links=basis.links(objects.namespace(pod), found.services),
+            unenforced=basis.unenforced(pod),
             tokens=basis.tokens.get(uid) or Tokens(dict.fromkeys(token_needs(pod), _PLANNED_TOKEN)),
             beside=arriving_beside(pod, partial(there, basis, found), basis.decisions.__contains__),
             claims=claims,

@@ -27,7 +27,14 @@ from minik8s_modules.controllers.network.endpointslices import (
     is_mirrored,
 )
 from minik8s_modules.reconcile.feeds.ingress_feed import Overlay, SecretOf, Slices
-from minik8s_modules.reconcile.network.services import API_PORT, DATAPLANE, SERVICE_NAME, Balancers, service_ports
+from minik8s_modules.reconcile.network.services import (
+    API_PORT,
+    DATAPLANE,
+    NO_BALANCERS,
+    SERVICE_NAME,
+    Balancers,
+    service_ports,
+)
 from minik8s_modules.reconcile.planning.foretold_autoscalers import ForetoldScaling
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, never_ran
 from minik8s_modules.reconcile.pods.node_admission import by_age
@@ -84,7 +91,7 @@ class Cluster(NamedTuple):
     storage: tuple[JsonObject, ...] = ()
     policies: tuple[JsonObject, ...] = ()
     mesh: tuple[JsonObject, ...] = ()
-    balancers: Balancers = Balancers()
+    balancers: Balancers = NO_BALANCERS
 
 
 class Foreseen(NamedTuple):
@@ -254,7 +261,7 @@ def _taken(steps: Iterable[SliceStep], standing: Iterable[JsonObject]) -> list[J
     return [*after.values(), *new]
 
 
-def with_services(entries: Entries, seen: Foreseen, node: str, balancers: Balancers) -> Entries:
+def with_services(entries: Entries, seen: Foreseen, node: str, balancers: Balancers = NO_BALANCERS) -> Entries:
     """Return a node's section ``services`` with the Services of ``seen`` as they would be."""
     if not seen.services or DATAPLANE not in entries:
         return entries

@@ -71,7 +71,16 @@ def decide_sandbox(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: d
         if current is None:
             return Sandbox(None)
         return Sandbox(sandbox_entry(pod, current.attempt, seen, inputs), current.attempt)
-    return _imageless(inputs, now) or _new(pod, seen, inputs, now)
+    return _unenforced(pod, inputs) or _imageless(inputs, now) or _new(pod, seen, inputs, now)
+
+
+def _unenforced(pod: JsonObject, inputs: PodInputs) -> Sandbox | None:
+    """Return what to do with a pod that is to be isolated on a node that isolates nobody, None for any other."""
+    if not inputs.unenforced or objects.spec(pod).get("hostNetwork"):
+        return None
+    who = f"NetworkPolicy {inputs.unenforced} selects it, and node {objects.name(inputs.node)}, which reconciles itself"
+    message = f"PolicyNotEnforced: {who}, enforces none; delete it, or have it run on another node"
+    return Sandbox(None, message=message, events=_failed(message))
 
 
 def _imageless(inputs: PodInputs, now: datetime) -> Sandbox | None:

@@ -98,6 +98,8 @@ class Settings(NamedTuple):
     """The port of nodes that leads to API servers, which answer there for kubelets; 0: none."""
     balancing: Balancing = Balancing()
     """Who has which addresses from outside."""
+    policies_required: bool = True
+    """Whether a pod that NetworkPolicies isolate waits where its node cannot make their rules."""
     mesh: bool = False
     """Whether pods get sidecars by label, which plans foretell."""
     own_node: bool = False
@@ -195,6 +197,8 @@ class PodInputs(NamedTuple):
     """VolumeAttachments of those volumes to the pod's node, by name."""
     neighbours: tuple[JsonObject, ...] = ()
     """All of the node's pods where this one asks for other resources than it was given."""
+    unenforced: str = ""
+    """The NetworkPolicy that selects the pod, where its node enforces none; "" for none."""
     confirmed: Mapping[str, Entry] = {}
     """Entries the node confirmed to have, of its section ``containers``."""
 

@@ -118,6 +118,14 @@ class ScriptedLink:
         """Have none."""
         return ""
 
+    def beat(self, within_s: float) -> None:
+        """Is nothing that a watcher asks for."""
+        raise NotImplementedError
+
+    def end_beats(self) -> None:
+        """Is nothing that a watcher asks for."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Be gone."""
         self.broken = True

@@ -126,6 +126,7 @@ def inputs(short: Mapping[str, Any]) -> PodInputs:
         drivers=short.get("drivers", {}),
         attachments=short.get("attachments", {}),
         neighbours=tuple(short.get("neighbours", ())),
+        unenforced=short.get("unenforced", ""),
         confirmed={f"{UID}/{name}": entry for name, entry in short.get("confirmed", {}).items()},
     )
 

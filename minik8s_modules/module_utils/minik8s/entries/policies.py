@@ -1,11 +1,11 @@
 """Entries of the section ``policies``: ``filter``, one for each NetworkPolicy, and one for each Pod they tell of."""
 
-from typing import Any, Optional, TypedDict
+from typing import Annotated, Any, Optional, TypedDict
+
+from ..core.schema import Default
 
 
-class FilterEntry(TypedDict):
-    """How the node realizes NetworkPolicies."""
-
+class _RequiredFilter(TypedDict):
     table: str
     """Name of our table of nftables."""
     bridge: str
@@ -13,6 +13,13 @@ class FilterEntry(TypedDict):
     driver: str
     """Who attaches Pods. With V(bridge) and V(vxlan) policies hold; with any other the entry has the error
     C(PolicyNotEnforced)."""
+
+
+class FilterEntry(_RequiredFilter, total=False):
+    """How the node realizes NetworkPolicies."""
+
+    required: Annotated[bool, Default(True)]
+    """Whether a Pod that policies isolate waits where its rules cannot be made; else it starts without them."""
 
 
 class PolicyEntry(TypedDict):

@@ -35,6 +35,7 @@ from ..network.attachment import (
     observe_attachment,
     strays,
 )
+from ..network.isolation import check_isolated
 from ..network.netlink import Link, Netlink
 from . import host_ports
 from . import sandbox_parts as parts
@@ -159,6 +160,7 @@ class Sandboxes:
 
     def _create(self, context: Context, step: Step) -> None:
         entry = step.data
+        check_isolated(context.state_dir, step.key, entry)
         context.checkpoint("create sandbox")
         try:
             name = labels.sandbox_name(entry["pod"], entry["attempt"])
@@ -168,6 +170,7 @@ class Sandboxes:
         self._bring_up(context, created, step.key, entry)
 
     def _start(self, context: Context, step: Step) -> None:
+        check_isolated(context.state_dir, step.key, step.data[1])
         self._bring_up(context, step.data[0], step.key, step.data[1])
 
     def _bring_up(self, context: Context, container: str, key: str, entry: Mapping[str, Any]) -> None:

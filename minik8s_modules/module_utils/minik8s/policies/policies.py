@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ..core.faults import KeyFault
 from ..core.keyed_documents import Entries, Ledger
 from ..core.section import Context, Facets, Request, Step, as_text, differences
+from ..network.isolation import NOT_ENFORCED
 from ..services.services_host import bridge_rules_possible
 from ..services.services_plan import SHOWN, Rule, RulePlan, Words, leftovers_of, plan_rules, result
 from .policy_entries import DIRECTIONS, FILTER, POLICY, check_entry, is_key
@@ -21,7 +22,6 @@ from .policy_rules import CHAIN, SET, SWITCH, chain_name, is_element, place_of, 
 from .policy_table import PolicyTable
 
 DRIVERS = frozenset({"bridge", "vxlan"})
-NOT_ENFORCED = "PolicyNotEnforced"
 WORDS = Words(told, place_of)
 
 
@@ -91,7 +91,7 @@ class Pass:
         if not self._check:
             if self._ledger.dirty:
                 self._context.checkpoint("document policies")
-            self._ledger.commit(node=self._context.node, digest=declared.digest, known=known)
+            self._ledger.commit(node=self._context.node, digest=declared.digest, known=known, faults=self._faults())
         found = result(
             "policies",
             declared.digest,
@@ -101,6 +101,13 @@ class Pass:
             status=self._status(),
         )
         return {**found, **differences(self._before, self._after)} if self._check else found
+
+    def _faults(self) -> dict[str, str]:
+        """Return what is not realized, by key: sandboxes ask (network/isolation.py)."""
+        looked_at = {*self._declared.entries, *self._declared.previous, FILTER}
+        kept = {} if self._declared.whole else dict(self._ledger.extra().get("faults") or {})
+        kept = {key: text for key, text in kept.items() if key not in looked_at}
+        return kept | {key: str(fault) for key, fault in self._errors.items()}
 
     def _status(self) -> dict[str, Any]:
         declared = self._declared
