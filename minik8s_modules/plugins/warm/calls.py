@@ -1,8 +1,11 @@
-"""What runs module calls in a warm interpreter: the template of an archive, and the child it forks for each call.
+"""What runs module calls in a warm interpreter: the template of an archive, and the children it forks for calls.
 
-A *template* has imported what an archive (what AnsiballZ ships) holds; a *child* of it runs one call and dies with its
-caller. A template imports what its children had to import, so that the next child has it. Standard library only, Python
-3.8 and newer: it travels with `server.py`, which makes the first template and passes it connections.
+A *template* has imported what an archive (what AnsiballZ ships) holds; a *child* of it runs a call and dies with its
+caller. One that ran a module of ours to its end, and was left as it was before (`leftovers.py`), stays a few seconds
+for the next call: fork, pages copied and the end of a process are three quarters of a small call's CPU. Modules that
+are not ours have a child each. A template imports what its children had to import, so that the next child has it.
+Standard library only, Python 3.8 and newer: it travels with `server.py`, which makes the first template and passes it
+connections.
 """
 
 from __future__ import annotations
@@ -19,12 +22,19 @@ import socket
 import struct
 import sys
 import threading
+import time
 import traceback
 import zipfile
+
+from minik8s_modules.plugins.warm.leftovers import Before
 
 LENGTH = struct.Struct(">I")
 MODULE_UMASK = 0o022  # root's usual one, so that a module makes the same files without us
 LEARN_BYTES = 60000  # below a pipe's capacity, so that a child never blocks on it
+STAY_S = 3.0  # as long as a worker of the play: a Pod's next item comes within a second or two
+MOST_WAITING = 2  # the next call may come while the child of the one before looks at what was left
+MOST_CALLS = 200  # what grows unseen does not grow for long
+OURS = "minik8s_"  # modules called so; whoever wrote another counts on a process that ends
 
 
 def read_exact(connection: socket.socket, size: int) -> bytes:
@@ -44,37 +54,64 @@ def read_frame(connection: socket.socket) -> bytes:
 
 
 class Child:
-    """One call, in the process forked for it."""
+    """Runs calls, one after the other, in a process that was forked for the first of them."""
 
-    def __init__(self, connection: socket.socket, learn_fd: int) -> None:
-        self._connection, self._learn_fd = connection, learn_fd
+    def __init__(self, control: socket.socket, learn_fd: int) -> None:
+        self._control, self._learn_fd = control, learn_fd
 
-    def run(self) -> None:
-        """Run the module, answer, tell what it imported."""
-        request = json.loads(read_frame(self._connection))
-        os.umask(MODULE_UMASK)
+    def run(self, connection: socket.socket) -> None:
+        """Run the call of ``connection``, and each that the template passes while nothing is left behind."""
         os.setsid()
-        threading.Thread(target=self._die_with_caller, daemon=True).start()
         outputs = self._redirect()
-        before = set(sys.modules)
+        before = Before()
+        for left in reversed(range(MOST_CALLS)):
+            stays = self._serve(connection, outputs)
+            if new := before.imported():
+                os.write(self._learn_fd, json.dumps(sorted(new)).encode()[:LEARN_BYTES] + b"\n")
+            if not left or not stays or not before.holds_again():
+                return
+            connection.close()
+            self._control.sendall(b"i")
+            connection = self._next()
+
+    def _next(self) -> socket.socket:
+        _, extra, _, _ = self._control.recvmsg(1, socket.CMSG_SPACE(4))
+        if not extra:
+            os._exit(0)  # waited long enough, or the template has gone
+        return socket.socket(fileno=_descriptor(extra))
+
+    def _serve(self, connection: socket.socket, outputs: list[int]) -> bool:
+        """Answer one call; return whether its module is one that another may follow in this process."""
+        request = json.loads(read_frame(connection))
+        os.umask(MODULE_UMASK)
+        answered = threading.Event()
+        watch = threading.Thread(target=self._die_with_caller, args=(connection, answered), daemon=True)
+        watch.start()
         code = self._call(request)
         sys.stdout.flush()
         sys.stderr.flush()
-        self._answer(code, outputs)
-        new = [name for name in set(sys.modules) - before if not name.startswith("ansible.modules")]
-        if new:
-            os.write(self._learn_fd, json.dumps(sorted(new)).encode()[:LEARN_BYTES] + b"\n")
+        texts = [_taken(fd) for fd in outputs]
+        answered.set()
+        body = json.dumps({"code": code, "out": texts[0], "err": texts[1]}).encode()
+        connection.sendall(LENGTH.pack(len(body)) + body)
+        with contextlib.suppress(OSError):  # the caller has gone already
+            connection.shutdown(socket.SHUT_RDWR)  # what was sent arrives all the same; ends the watch
+        watch.join()
+        return code == 0 and not texts[1] and request["module"].rpartition(".")[2].startswith(OURS)
 
-    def _die_with_caller(self) -> None:
+    def _die_with_caller(self, connection: socket.socket, answered: threading.Event) -> None:
         """End the module and all it started when the caller goes away: timeout, cancel, crash."""
         with contextlib.suppress(OSError):
-            self._connection.recv(1)
-        os.killpg(0, signal.SIGKILL)
+            connection.recv(1)
+        if not answered.is_set():
+            os.killpg(0, signal.SIGKILL)
 
     def _redirect(self) -> list[int]:
         """Send output to memory (a full pipe would block the module), read input from nowhere."""
         outputs = [os.memfd_create(name) for name in ("out", "err")]
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
         for number, fd in enumerate(outputs, 1):
             os.dup2(fd, number)
         sys.stdout, sys.stderr = (
@@ -100,20 +137,39 @@ class Child:
             traceback.print_exc()
         return 1
 
-    def _answer(self, code: int, outputs: list[int]) -> None:
-        texts = []
-        for fd in outputs:
-            with os.fdopen(fd, "rb") as file:
-                file.seek(0)
-                texts.append(file.read().decode("utf-8", "surrogateescape"))
-        body = json.dumps({"code": code, "out": texts[0], "err": texts[1]}).encode()
-        self._connection.sendall(LENGTH.pack(len(body)) + body)
+
+def _taken(fd: int) -> str:
+    """Return what was written into memory, and make it empty for the next call."""
+    data = os.pread(fd, os.fstat(fd).st_size, 0)
+    os.ftruncate(fd, 0)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _descriptor(extra: list[tuple[int, int, bytes]]) -> int:
+    fds = array.array("i")
+    for _, _, piece in extra:
+        fds.frombytes(piece[: fds.itemsize])
+    return fds[0]
+
+
+class Worker:
+    """A child as its template sees it: it runs a call, or waits for one since ``idle_since``, or is to end."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.is_busy, self.idle_since = True, 0.0
+
+    @property
+    def waits(self) -> bool:
+        """Return whether it can be given a call."""
+        return self.idle_since > 0
 
 
 class Template:
     """The process that has an archive imported.
 
-    Over ``control`` it gets connections, and forks a child for each; and archives of other modules, and forks the
+    Over ``control`` it gets connections, which it passes to a child; and archives of other modules, and forks the
     template of that: the modules of one release share nearly all code, so a sibling has its imports at once.
     """
 
@@ -121,7 +177,7 @@ class Template:
         self._archive, self._control = archive, control
         sys.path.insert(0, archive)
         import_all(archive)
-        self._calls: set[int] = set()
+        self._workers: dict[int, Worker] = {}
         self._learn_fd, self._teach_fd = os.pipe()
         self._wake_fd, self._woken_fd = os.pipe()
         for fd in (self._wake_fd, self._woken_fd):
@@ -132,12 +188,12 @@ class Template:
     def serve(self) -> None:
         """Fork, learn and reap until the server has gone."""
         gc.freeze()  # what a collection does not walk through stays shared by all processes
-        selector = selectors.DefaultSelector()
-        selector.register(self._control, selectors.EVENT_READ, self._take)
-        selector.register(self._learn_fd, selectors.EVENT_READ, self._learn)
-        selector.register(self._wake_fd, selectors.EVENT_READ, self._reap)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._control, selectors.EVENT_READ, self._take)
+        self._selector.register(self._learn_fd, selectors.EVENT_READ, self._learn)
+        self._selector.register(self._wake_fd, selectors.EVENT_READ, self._reap)
         while True:
-            for key, _ in selector.select():
+            for key, _ in self._selector.select(self._send_away()):
                 key.data()
 
     def _take(self) -> None:
@@ -145,29 +201,82 @@ class Template:
         data, extra, _, _ = self._control.recvmsg(4096, socket.CMSG_SPACE(4))
         if not data:
             os._exit(0)
-        fds = array.array("i")
-        for _, _, piece in extra:
-            fds.frombytes(piece[: fds.itemsize])
-        with socket.socket(fileno=fds[0]) as passed:
+        with socket.socket(fileno=_descriptor(extra)) as passed:
             passed.settimeout(None)
+            if data == b"c" and self._pass_on(passed):
+                return
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             child = os.fork()
             if child == 0:
-                self._become(data, passed)
+                ours.close()
+                self._become(data, passed, theirs)
+            theirs.close()
             if data == b"c":
-                self._calls.add(child)
+                self._workers[child] = Worker(ours)
+                self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(child))
+            else:
+                ours.close()
 
-    def _become(self, data: bytes, passed: socket.socket) -> None:
+    def _pass_on(self, connection: socket.socket) -> bool:
+        """Have a child that waits run the call; returns whether there was one."""
+        message = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [connection.fileno()]))]
+        for worker in [one for one in self._workers.values() if one.waits]:
+            worker.idle_since = 0.0
+            with contextlib.suppress(OSError):  # it was killed
+                worker.control.sendmsg([b"c"], message)
+                worker.is_busy = True
+                return True
+        return False
+
+    def _hear(self, child: int) -> None:
+        """A child says that its call has ended and it waits; its end comes by the signal."""
+        worker = self._workers.get(child)
+        if worker is None:  # its end was seen before its last word
+            return
+        said = b""
+        with contextlib.suppress(OSError):
+            said = worker.control.recv(1)
+        if said:
+            worker.is_busy, worker.idle_since = False, time.monotonic()
+            self._control.sendall(b"d")
+            if sum(one.waits for one in self._workers.values()) > MOST_WAITING:
+                self._dismiss(worker)
+        else:
+            self._selector.unregister(worker.control)
+
+    def _send_away(self) -> float | None:
+        """End children that have waited for long; return the seconds until the next one has."""
+        now, left = time.monotonic(), None
+        for worker in [one for one in self._workers.values() if one.waits]:
+            rest = worker.idle_since + STAY_S - now
+            if rest <= 0:
+                self._dismiss(worker)
+            else:
+                left = rest if left is None else min(left, rest)
+        return left
+
+    def _dismiss(self, worker: Worker) -> None:
+        worker.idle_since = 0.0
+        with contextlib.suppress(OSError):  # it was killed
+            worker.control.shutdown(socket.SHUT_WR)
+
+    def _become(self, data: bytes, passed: socket.socket, control: socket.socket) -> None:
         try:
             gc.disable()  # a sibling never collects: it would copy the pages it shares
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._control.close()
+            self._selector.close()
             for fd in (self._learn_fd, self._wake_fd, self._woken_fd):
                 os.close(fd)
+            for worker in self._workers.values():
+                worker.control.close()
+            self._workers.clear()
             if data == b"c":
                 gc.enable()
-                Child(passed, self._teach_fd).run()
+                Child(control, self._teach_fd).run(passed)
             else:
+                control.close()
                 os.close(self._teach_fd)
                 sys.path.remove(self._archive)
                 keep_imports(self._archive, data[1:].decode())
@@ -182,12 +291,17 @@ class Template:
         gc.freeze()
 
     def _reap(self) -> None:
-        """Bury children; tell the server of each call that has ended (a sibling is no call)."""
+        """Bury children; tell the server of each call that has ended with one (a sibling is no call)."""
         os.read(self._wake_fd, 4096)
         with contextlib.suppress(ChildProcessError):
             while child := os.waitpid(-1, os.WNOHANG)[0]:
-                if child in self._calls:
-                    self._calls.discard(child)
+                worker = self._workers.pop(child, None)
+                if worker is None:
+                    continue
+                with contextlib.suppress(KeyError):  # it was heard already
+                    self._selector.unregister(worker.control)
+                worker.control.close()
+                if worker.is_busy:
                     self._control.sendall(b"d")
 
 

@@ -25,14 +25,12 @@ LENGTH = struct.Struct(">I")
 MAX_ANSWER_BYTES = 64 << 20
 CONNECT_TIMEOUT_S = 15.0  # for the first byte: an idle server answers in a millisecond
 PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
-SERVER, CALLS = Path(__file__).with_name("server.py"), Path(__file__).with_name("calls.py")
-_MODULE = "minik8s_modules.plugins.warm.calls"
-# on a node our package is not: calls.py becomes a module of its name, which server.py imports
+# on a node our package is not: each file becomes a module of its name, which those after it import
 _SHIPPED = """\
 import sys, types
-sys.modules[{name!r}] = calls = types.ModuleType({name!r})
-exec(compile({calls!r}, "calls.py", "exec"), calls.__dict__)
-exec(compile({server!r}, "server.py", "exec"), globals())
+for name, text in {modules!r}.items():
+    sys.modules[name] = module = types.ModuleType(name)
+    exec(compile(text, name.rpartition(".")[2] + ".py", "exec"), module.__dict__)
 """
 IDLE_S = 30.0  # after its last call, until the interpreter exits
 
@@ -56,7 +54,7 @@ class CallLost(OSError):
 def server_script(directory: str, idle_s: float = IDLE_S, python: str = PYTHON) -> bytes:
     """Return the Python source that starts a server below ``directory`` on the node, for the user who runs it."""
     settings = {"path": server_path(directory, python=python), "idle_s": idle_s}
-    return f"{_source()}main({settings!r})\n".encode()
+    return f"{_source()}module.main({settings!r})\n".encode()
 
 
 def server_path(directory: str, source: bytes | None = None, python: str = PYTHON) -> str:
@@ -66,8 +64,13 @@ def server_path(directory: str, source: bytes | None = None, python: str = PYTHO
 
 @functools.cache
 def _source() -> str:
-    texts = (path.read_text(encoding="utf-8") for path in (CALLS, SERVER))
-    return _SHIPPED.format(name=_MODULE, **dict(zip(("calls", "server"), texts, strict=True)))
+    return shipped("leftovers", "calls", "server")
+
+
+def shipped(*names: str) -> str:
+    """Return Python source that makes files of this folder modules where our package is not; ``module`` is the last."""
+    texts = {name: Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8") for name in names}
+    return _SHIPPED.format(modules={f"{__package__}.{name}": text for name, text in texts.items()})
 
 
 def call(path: str, payload: Payload) -> Result:

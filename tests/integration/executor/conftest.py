@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import tempfile
 import threading
@@ -25,6 +24,7 @@ from ansible_runner import Runner
 from minik8s_modules.reconcile.executor.runner import AnsibleRunner
 from minik8s_modules.reconcile.values.items import Outcome, SectionRequest, WorkItem
 from tests.support.etcd import free_port
+from tests.support.processes import peer_pid
 from tests.support.waiting import nap
 
 HERE = Path(__file__).parent
@@ -142,14 +142,6 @@ class Lab:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.home)
-
-
-def peer_pid(path: Path) -> int:
-    """Return who listens on the Unix socket ``path``, 0 if nobody does."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        if probe.connect_ex(str(path)):
-            return 0
-        return int(struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
 
 
 @pytest.fixture

@@ -34,8 +34,8 @@ def test_each_change_has_an_event_that_names_module_and_item(lab: Any) -> None:
     assert (outcome.status, outcome.message, outcome.node) == ("ok", "", "n0")
     assert outcome.sections["first"]["steps"] == [{"action": "write", "key": "a", "detail": ""}]
     assert [(event["event_data"]["task"], event["event_data"]["task_action"]) for event in lab.events] == [
-        ("first", "probe"),
-        ("second", "probe"),
+        ("first", "minik8s_probe"),
+        ("second", "minik8s_probe"),
     ]
     assert {event["event_data"]["res"]["minik8s_item"] for event in lab.events} == {outcome.id}
     assert "invocation" not in lab.events[0]["event_data"]["res"]

@@ -16,8 +16,9 @@ import pytest
 from minik8s_modules.plugins.warm import client
 from minik8s_modules.plugins.warm.payload import Payload
 from minik8s_modules.reconcile.planning.plain import render_document
+from tests.support.processes import peer_pid
 
-from .conftest import PROJECT, Lab, peer_pid
+from .conftest import PROJECT, Lab
 
 EVIL = "{{ lookup('pipe','id') }}"
 PLAYBOOK = "tests/integration/executor/sections.yml"

@@ -17,6 +17,7 @@ BASE = {
 }
 SIBLING = """
 import sys
+globals().update(vars(module))
 old, new = sys.argv[1:]
 sys.path.insert(0, old)
 import_all(old)
@@ -38,7 +39,7 @@ def sibling(tmp_path: Path, old: dict[str, str], new: dict[str, str]) -> list[st
         with zipfile.ZipFile(paths[-1], "w") as archive:
             for path, text in files.items():
                 archive.writestr(path, text)
-    source = client.CALLS.read_text() + SIBLING
+    source = client.shipped("leftovers", "calls") + SIBLING
     argv = ["/usr/bin/python3", "-I", "-S", "-", *paths]
     done = subprocess.run(argv, input=source, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -76,9 +77,10 @@ def test_a_file_that_cannot_be_imported_stops_nothing(tmp_path: Path, broken: st
 
 
 def test_a_name_that_cannot_be_imported_does_not_keep_the_others_from_being_learnt() -> None:
-    learn = '\nimport_names(["__mp_main__", "colorsys"])\nprint("colorsys" in sys.modules)'
+    learn = 'module.import_names(["__mp_main__", "colorsys"])\nprint("colorsys" in sys.modules)'
     argv = ["/usr/bin/python3", "-I", "-S", "-"]
-    done = subprocess.run(argv, input=client.CALLS.read_text() + learn, capture_output=True, text=True, check=False)
+    source = client.shipped("leftovers", "calls") + learn
+    done = subprocess.run(argv, input=source, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["True"], done.stderr
 
 
