@@ -2,8 +2,9 @@
 
 A section is sent in full while the node's set is not known, else as a delta against the digest the node last
 answered with. What changes nothing on the node by itself is not worth an item; it goes along with the next one: a
-container that ended and is to be kept, variables of Services, which a container that runs was given once, and a Service
-that has no endpoints yet, of which nftables has no rule.
+container that ended and is to be kept, and a Service that has no endpoints yet, of which nftables has no rule.
+Variables of Services, which a container that runs was given once, stay in its entry as they were given: whoever makes
+it again from the document has them.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ def delta(wanted: Entries, confirmed: Confirmed, again: AbstractSet[str]) -> Req
     if wanted is confirmed.entries and not again:
         return None
     upsert = {key: entry for key, entry in wanted.items() if not _same(confirmed.entries.get(key), entry)}
+    if given := {key: confirmed.entries[key] for key, entry in upsert.items() if _has_links(confirmed, key, entry)}:
+        wanted = {**wanted, **given}
+        upsert = {key: entry for key, entry in upsert.items() if key not in given}
     delete = sorted(key for key in confirmed.entries if key not in wanted)
     repeated = {key: wanted[key] for key in again if key in wanted}
     absent = sorted(key for key in again if key not in wanted and key not in delete)
@@ -68,12 +72,21 @@ def _same(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bool:
     return before is after or before == after
 
 
+def _has_links(confirmed: Confirmed, key: str, after: Mapping[str, Any]) -> bool:
+    """Return whether all that ``after`` lacks of what was confirmed are variables of Services."""
+    before = confirmed.entries.get(key)
+    return (
+        before is not None
+        and "links" in before
+        and "links" not in after
+        and before == {**after, "links": before["links"]}
+    )
+
+
 def _idle(before: Mapping[str, Any] | None, after: Mapping[str, Any], section: Entries) -> bool:
     """Return whether the node has nothing to do when ``before`` becomes ``after`` in ``section``."""
     if before is None and "endpoints" in after and not after["endpoints"] and not after.get("node_endpoints"):
         return section.get(DATAPLANE, {}).get("mode") == "nftables"
-    if before is not None and "links" not in after and {**before, "links": None} == {**after, "links": None}:
-        return True
     if before is None or after.get("state") != "kept" or after.get("stop") is not None or before.get("stop"):
         return False
     return all(before.get(name) == after.get(name) for name in _HELD)

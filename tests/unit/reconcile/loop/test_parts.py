@@ -159,6 +159,13 @@ def test_variables_of_services_that_were_given_once_are_worth_no_item():
     assert changes.delta({"a": entry()}, confirmed, frozenset()) is None
     assert changes.delta({"a": entry() | {"image": "other"}}, confirmed, frozenset()) is not None
     assert changes.delta({"a": told}, Confirmed("d", {"a": entry()}), frozenset()) is not None
+    beside = changes.delta({"a": entry(), "b": entry()}, confirmed, frozenset())
+    assert beside is not None
+    assert beside.options["upsert"] == {"b": entry()}
+    assert beside.entries["a"] == told, "whoever makes it again from the document has them"
+    looked_at = changes.delta({"a": entry()}, confirmed, frozenset({"a"}))
+    assert looked_at is not None
+    assert looked_at.options["upsert"] == {"a": told}
 
 
 @pytest.mark.parametrize(("mode", "worth"), [("nftables", False), ("ipvs", True)])
