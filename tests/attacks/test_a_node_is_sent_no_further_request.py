@@ -82,6 +82,39 @@ def test_what_is_no_plain_head_ends_the_stream(tunnels: Tunnels, told: bytes) ->
         assert client.recv(100) == b""
 
 
+@pytest.mark.parametrize("status", [b"301 Moved Permanently", b"302 Found", b"303 See Other", b"307 X", b"308 X"])
+def test_a_node_sends_no_client_elsewhere(tunnels: Tunnels, status: bytes) -> None:
+    told = b"HTTP/1.1 " + status + b"\r\nLocation: https://evil.test/\r\nContent-Length: 4\r\n\r\nevil"
+    with _answered(tunnels, told) as client:
+        answer = http.client.HTTPResponse(client)
+        answer.begin()
+        body = answer.read()
+        assert (answer.status, answer.headers["Location"]) == (502, None)
+        assert b"redirect" in body
+        assert b"evil" not in body
+
+
+def test_a_node_sets_nothing_in_a_browser(tunnels: Tunnels) -> None:
+    head = b"Set-Cookie: a=b\r\ncontent-type : text/html\r\nAccess-Control-Allow-Origin: *\r\nRefresh: 0;url=//evil\r\n"
+    with _answered(tunnels, OK + head + b"Content-Length: 2\r\n\r\nhi") as client:
+        answer = http.client.HTTPResponse(client)
+        answer.begin()
+        assert answer.read() == b"hi"
+        told = {name.lower(): value for name, value in answer.headers.items()}
+    assert told == {
+        "content-type": "text/plain",
+        "content-length": "2",
+        "x-content-type-options": "nosniff",
+        "connection": "close",
+    }
+
+
+def test_what_a_pod_answers_a_proxy_is_its_own() -> None:
+    told = b"HTTP/1.1 302 Found\r\nLocation: /there\r\nSet-Cookie: a=b\r\n\r\n"
+    head = AnswerHead(switches=False, of_node=False)
+    assert head.take(told) == told[:-2] + b"Connection: close\r\n\r\n"
+
+
 def test_a_stream_that_was_asked_for_goes_on() -> None:
     switched = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n\x81\x00"
     head = AnswerHead(switches=True)

@@ -48,6 +48,8 @@ class TunnelResponse(Response):
     ``first`` goes to the ``gateway`` (or kubelet) behind the request it has got, as fast as it is taken there.
     """
 
+    of_node = True
+
     def __init__(self, streams: Streams, gateway: socket.socket, holder: Holder, first: bytes = b"") -> None:
         super().__init__()
         self._holder = holder
@@ -58,9 +60,15 @@ class TunnelResponse(Response):
     def __call__(self, environ: dict[str, Any], start_response: WsgiStart) -> Any:  # noqa: ARG002 - WSGI
         """Hand over; StopIteration is how the server is told that there is nothing left to answer."""
         client, ahead = take_socket(environ)
-        head = AnswerHead(switches=bool(environ.get("HTTP_UPGRADE")))
+        head = AnswerHead(switches=bool(environ.get("HTTP_UPGRADE")), of_node=self.of_node)
         self._tunnels.join(client, self._gateway, self._holder, self._first + ahead, head)
         raise StopIteration
+
+
+class ProxyResponse(TunnelResponse):
+    """The answer of a Pod, which may lead where it wants to: ``streams/proxying.py`` has it lead through the proxy."""
+
+    of_node = False
 
 
 def answer(streams: Streams, backend: Backend, target: Target, request: Request, holder: Holder) -> Response:
@@ -135,7 +143,7 @@ def proxied(streams: Streams, backend: Backend, target: Target, request: Request
     head = proxying.forwarded(line, dict(request.headers), path, holder.address, len(body))
     url = gateways.endpoint_of(backend.cache, wanted.node)
     gateway = gateways.connect(streams.gateways, url, gateways.request_bytes(request.method, wanted, {}))
-    return TunnelResponse(streams, gateway, holder, head + body)
+    return ProxyResponse(streams, gateway, holder, head + body)
 
 
 def _place(backend: Backend, target: Target, wanted: Name) -> Place:
