@@ -111,7 +111,7 @@ class Application:
             Rbac(self._cache), [NodeAuthorizer(self._cache), NewcomerAuthorizer(self._cache), CollectingAuthorizer()]
         )
         tokens = _tokens(self._backend, configured)
-        own = Own(configured.advertise_address, configured.port, configured.kubelet_port)
+        own = Own(configured.advertise_address, configured.port, configured.kubelet_port, configured.service_cidr)
         kubelets = TlsKubelets(configured.reconciler_client, own) if configured.reconciler_client else None
         streams = Streams(self._tunnels, gateways, kubelets)
         priority = Priority(configured.threads, metrics)

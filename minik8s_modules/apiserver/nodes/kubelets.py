@@ -5,8 +5,9 @@ no gateway says in the node's Lease that it serves the node's streams. The conne
 certificate must be signed by the cluster's authority and be for the address, or for the node's name.
 
 A node writes its own address, so an address must not lead anywhere else: none of this machine or link (loopback,
-link-local), none that is no single machine's, and not this very server. Source: kubernetes
-``pkg/kubelet/client``, ``pkg/registry/core/node/strategy.go`` (``isProxyableHostname``).
+link-local), none that is no single machine's, none of a Service, and not this very server. Two nodes may have one
+address, as a virtual node on a machine that is a node: whose kubelet answers there, its certificate says. Source:
+kubernetes ``pkg/kubelet/client``, ``pkg/registry/core/node/strategy.go`` (``isProxyableHostname``).
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from minik8s_modules.store.cache import WatchCache
 
 _ADDRESSES = ("InternalIP", "ExternalIP")
 NODE_DOMAIN = ".node.minik8s.internal"
+_API_SERVER, _DAEMONS, _NODE_USER = "kube-apiserver", "minik8s-", "system:node:"
+"""Common names of what serves on the control plane (roles/pki/vars), and of nodes."""
 _LARGEST_PORT = 65535
 _LARGEST = 16 * 1024 * 1024
 ANSWER_S = 5.0
@@ -58,11 +61,19 @@ class Kubelet(NamedTuple):
 
 
 class Own(NamedTuple):
-    """What would lead back to API servers: this one's address and port, and the port that machines send on to them."""
+    """What would lead back to API servers.
+
+    Attributes:
+        address: of this one.
+        port: of this one.
+        kubelet_port: the port that machines send on to API servers.
+        services: the addresses of Services, of which the first is the API's.
+    """
 
     address: str = ""
     port: int = 0
     kubelet_port: int = 0
+    services: ipaddress.IPv4Network = ipaddress.IPv4Network("0.0.0.0/32")
 
 
 class Kubelets(Protocol):
@@ -125,16 +136,31 @@ class TlsKubelets:
 def check_names(certificate: Mapping[str, object], kubelet: Kubelet) -> None:
     """Raise ConnectionAbortedError unless the certificate is for the kubelet's address or node.
 
-    Python has checked that the cluster's authority signed it. Only alternative names count, and no wildcards.
+    Python has checked that the cluster's authority signed it. Only alternative names count, and no wildcards. A
+    certificate of the control plane is no node's, whatever the node is called (``kubernetes``) and wherever it says
+    that it is; one of another node is believed for this node's name alone, not for the address.
     """
+    user = _user(certificate)
     given = certificate.get("subjectAltName", ())
     names = {(str(kind), str(value)) for kind, value in given} if isinstance(given, tuple) else set()
-    wanted = {("IP Address", kubelet.address), ("DNS", kubelet.node), ("DNS", f"{kubelet.node}{NODE_DOMAIN}")}
+    wanted = {("DNS", kubelet.node), ("DNS", f"{kubelet.node}{NODE_DOMAIN}")}
+    if not user.startswith(_NODE_USER) or user == f"{_NODE_USER}{kubelet.node}":
+        wanted.add(("IP Address", kubelet.address))
+    if user == _API_SERVER or user.startswith(_DAEMONS):
+        raise ConnectionAbortedError(f"its certificate is of {user}, not of node {kubelet.node}")
     if not names & wanted:
         subjects = ", ".join(sorted(value for _, value in names)) or "nobody"
         raise ConnectionAbortedError(
             f"its certificate is for {subjects}; it must be for {kubelet.address} or {kubelet.node}"
         )
+
+
+def _user(certificate: Mapping[str, object]) -> str:
+    """Return the common name of the subject, "" without exactly one."""
+    subject = certificate.get("subject", ())
+    parts = [part for rdn in subject for part in rdn] if isinstance(subject, tuple) else []
+    called = [str(value) for kind, value in parts if kind == "commonName"]
+    return called[0] if len(called) == 1 else ""
 
 
 def kubelet_of(node: JsonObject, own: Own) -> Kubelet | None:
@@ -156,6 +182,8 @@ def kubelet_of(node: JsonObject, own: Own) -> Kubelet | None:
     why = non_special_ipv4(address) or _not_unicast(address)
     if (address, port) == (own.address, own.port):
         why = ["is this API server"]
+    elif not why and ipaddress.IPv4Address(address) in own.services:
+        why = ["is an address of Services"]
     if why:
         text = f"node {objects.name(node)} says that its kubelet is at {address}:{port}: {address} {'; '.join(why)}"
         raise ServiceUnavailable(f"error dialing backend: {text}")
@@ -194,10 +222,11 @@ class KubeletAnswer(NamedTuple):
 
 
 class TimedAnswer(io.RawIOBase):
-    """What a node answers, as http.client reads it; TimeoutError once it has taken ``ANSWER_S``."""
+    """What a node answers, as http.client reads it; TimeoutError once it has taken ``within_s``."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection, self._until_s = connection, time.monotonic() + ANSWER_S
+    def __init__(self, connection: socket.socket, within_s: float = ANSWER_S) -> None:
+        self._connection, self._within_s = connection, within_s
+        self._until_s = time.monotonic() + within_s
 
     def readable(self) -> bool:
         """Return True."""
@@ -207,7 +236,7 @@ class TimedAnswer(io.RawIOBase):
         """Read what is there."""
         left_s = self._until_s - time.monotonic()
         if left_s <= 0:
-            raise TimeoutError(f"its answer was not complete after {ANSWER_S:g} s")
+            raise TimeoutError(f"its answer was not complete after {self._within_s:g} s")
         self._connection.settimeout(left_s)
         return self._connection.recv_into(buffer)
 

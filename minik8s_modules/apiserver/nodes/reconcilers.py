@@ -25,8 +25,6 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlsplit
 
 import orjson
-import urllib3
-from urllib3.util import Timeout
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import LEASE
@@ -43,11 +41,13 @@ ENDPOINT = "minik8s.io/plan-endpoint"
 # below the deadline of a request (server.py), so that the answer still gets out
 ANSWER_S = 45.0
 LEAST_S = 5.0
+METRICS_S = 5.0
 CONNECT_S = 5.0
 _LARGEST_ANSWER = 16 << 20
 _LARGEST_METRICS = 1 << 20
 _MOST_MESSAGES = 1000
 _AT_ONCE = 16
+_PIECE = 64 << 10
 
 
 class Endpoint(NamedTuple):
@@ -79,62 +79,65 @@ class HttpsReconcilers:
 
     def ask(self, endpoint: Endpoint, question: JsonObject, within_s: float) -> JsonObject:
         """Return the reconciler's answer; see ``Reconcilers``."""
-        parts = urlsplit(endpoint.url)
-        named = f"{endpoint.node}.node.minik8s.internal" if endpoint.node else None
-        pool = urllib3.HTTPSConnectionPool(
-            parts.hostname or "",
-            parts.port,
-            cert_reqs="CERT_REQUIRED",
-            retries=False,
-            timeout=Timeout(connect=CONNECT_S, read=within_s),
-            assert_hostname=named,
-            server_hostname=named,
-            cert_file=str(self._files.cert),
-            key_file=str(self._files.key),
-            ca_certs=str(self._files.ca),
-        )
-        try:
-            response = pool.request(
-                "POST",
-                f"{parts.path.rstrip('/')}/plan",
-                body=orjson.dumps(question),
-                headers={"Content-Type": "application/json"},
-                preload_content=False,
-            )
-            data = response.read(_LARGEST_ANSWER + 1)
-        except urllib3.exceptions.HTTPError as error:
-            raise OSError(str(error)) from error
-        finally:
-            pool.close()
-        return _usable(response.status, data)
+        asked = _Request("POST", "plan", orjson.dumps(question))
+        return _usable(*self._answer(endpoint, asked, within_s, _LARGEST_ANSWER))
 
     def metrics(self, endpoint: Endpoint, node: str) -> str | None:
         """Return what the reconciler counted of a node; see ``Reconcilers``."""
-        status, data = self._get(endpoint, f"metrics/{quote(node, safe='')}")
+        asked = _Request("GET", f"metrics/{quote(node, safe='')}")
+        status, data = self._answer(endpoint, asked, METRICS_S, _LARGEST_METRICS)
         if status == 404:  # noqa: PLR2004 - the status
             return None
         _check(status, data, _LARGEST_METRICS)
         return data.decode()
 
-    def _get(self, endpoint: Endpoint, path: str) -> tuple[int, bytes]:
-        """Return the status and at most a byte more than ``_LARGEST_METRICS``: a node may dribble. Raises OSError."""
+    def _answer(self, endpoint: Endpoint, asked: _Request, within_s: float, largest: int) -> tuple[int, bytes]:
+        """Return the status and at most a byte more than ``largest``.
+
+        A node may take the question, and give the answer, a byte at a time: ``within_s`` is for both. Raises OSError.
+        """
         parts = urlsplit(endpoint.url)
         host = parts.hostname or ""
         context = ssl.create_default_context(cafile=str(self._files.ca))
         context.hostname_checks_common_name = False  # it names a user; a server's names are alternative names
         context.load_cert_chain(self._files.cert, self._files.key)
         named = f"{endpoint.node}.node.minik8s.internal" if endpoint.node else host
+        until_s = time.monotonic() + within_s
         with socket.create_connection((host, parts.port or 443), CONNECT_S) as plain:
             connection = context.wrap_socket(plain, server_hostname=named)
             try:
-                connection.sendall(f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-                answer = http.client.HTTPResponse(TimedAnswer(connection))  # type: ignore[arg-type]  # it asks for no more
+                _send(connection, asked.head(host, parts.path.rstrip("/")) + asked.body, until_s)
+                timed = TimedAnswer(connection, max(0.0, until_s - time.monotonic()))
+                answer = http.client.HTTPResponse(timed)  # type: ignore[arg-type]  # it asks for no more
                 answer.begin()
-                return answer.status, answer.read(_LARGEST_METRICS + 1)
+                return answer.status, answer.read(largest + 1)
             except http.client.HTTPException as error:
                 raise OSError(f"its answer is not HTTP: {error}") from error
             finally:
                 connection.close()
+
+
+class _Request(NamedTuple):
+    """What is asked of a reconciler."""
+
+    method: str
+    path: str
+    body: bytes = b""
+
+    def head(self, host: str, prefix: str) -> bytes:
+        """Return the request's head."""
+        lines = [f"{self.method} {prefix}/{self.path} HTTP/1.1", f"Host: {host}", "Connection: close"]
+        if self.body:
+            lines += ["Content-Type: application/json", f"Content-Length: {len(self.body)}"]
+        return "\r\n".join([*lines, "", ""]).encode()
+
+
+def _send(connection: socket.socket, data: bytes, until_s: float) -> None:
+    """Send all. Raises OSError: TimeoutError where it is not taken in time."""
+    rest = memoryview(data)
+    while rest:
+        connection.settimeout(max(0.001, until_s - time.monotonic()))
+        rest = rest[connection.send(rest[:_PIECE]) :]
 
 
 def _check(status: int, data: bytes, largest: int) -> None:

@@ -20,7 +20,7 @@ from minik8s_modules.api.access import certificate_requests
 from minik8s_modules.api.access.bootstrap_tokens import NAMESPACE, PREFIX
 from minik8s_modules.api.access.certificate_requests import RequestedCertificate
 from minik8s_modules.api.errors import Conflict, NotFound
-from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, NODE, SECRET, SUBJECT_ACCESS_REVIEW, Kind
+from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, LEASE, NODE, SECRET, SUBJECT_ACCESS_REVIEW, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.base.config import Configuration
@@ -44,6 +44,7 @@ from minik8s_modules.runtime.shell import Shell
 
 log = logging.getLogger(__name__)
 LEASE_NAME = "minik8s-certificates"
+LEASES = "kube-node-lease"
 # nobody who is old waits longer to be taken away; one look costs microseconds
 LOOK_EVERY = timedelta(minutes=10)
 
@@ -127,7 +128,8 @@ class CertificateController(Shell[str]):
             return None
         while True:
             secret = self._found(SECRET, f"{PREFIX}{token}", NAMESPACE)
-            step = newcomers.decide_newcomer(request, secret, self._node_of(request), self._clock.now())
+            node, lease = self._node_of(request)
+            step = newcomers.decide_newcomer(request, secret, node, lease, self._clock.now())
             match step:
                 case newcomers.Claim(claimed):
                     self._client.update(SECRET, claimed)  # a Conflict: another request was faster
@@ -137,8 +139,10 @@ class CertificateController(Shell[str]):
                 case newcomers.Admit():
                     return None
 
-    def _node_of(self, request: JsonObject) -> JsonObject | None:
-        return self._found(NODE, certificate_requests.node_of(_parsed(request).asked))
+    def _node_of(self, request: JsonObject) -> tuple[JsonObject | None, JsonObject | None]:
+        """Return the Node whose name is asked for, and its Lease."""
+        name = certificate_requests.node_of(_parsed(request).asked)
+        return self._found(NODE, name), self._found(LEASE, name, LEASES)
 
     def _found(self, kind: Kind, name: str, namespace: str = "") -> JsonObject | None:
         try:

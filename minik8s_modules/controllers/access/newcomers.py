@@ -1,23 +1,23 @@
 """Whether a newcomer's request is approved: its token is good for one certificate, and the name must be free. Pure.
 
 The signer claims the token for one request before it approves it, by a write on the Secret that fails when somebody
-else was faster; a signer that dies in between finds the claim and goes on. A name is taken while its Node is Ready: a
-second machine of that name would pull the node's pods over to itself. A node that lost its keys joins under its old
-name once it counts as down.
+else was faster; a signer that dies in between finds the claim and goes on. A name is taken while its Node is Ready or
+its Lease is renewed: a second machine of that name would pull the node's pods over to itself. A node that lost its
+keys, or was installed anew, joins under its old name once it counts as down; whoever has a token may do the same then.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.access import bootstrap_tokens
 from minik8s_modules.api.access.bootstrap_tokens import USED_AT, USED_BY, USER
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.base.clock import parse_rfc3339, rfc3339
 
 
 class Refuse(NamedTuple):
@@ -46,7 +46,7 @@ def token_id(request: JsonObject) -> str:
 
 
 def decide_newcomer(
-    request: JsonObject, secret: JsonObject | None, node: JsonObject | None, now: datetime
+    request: JsonObject, secret: JsonObject | None, node: JsonObject | None, lease: JsonObject | None, now: datetime
 ) -> Admit | Claim | Refuse:
     """Return what becomes of a newcomer's request.
 
@@ -54,6 +54,7 @@ def decide_newcomer(
         request: the CertificateSigningRequest.
         secret: its token's Secret, None when that is gone.
         node: the Node whose name it asks for, None when there is none.
+        lease: the Lease of that node, None when there is none.
         now: the time.
     """
     called = f"token {token_id(request)}"
@@ -67,11 +68,18 @@ def decide_newcomer(
     if owner:
         return Admit()
     ready = objects.condition(node or {}, "Ready") or {}
-    if node is not None and ready.get("status") == "True":
+    if node is not None and (ready.get("status") == "True" or _is_renewed(lease, now)):
         name = objects.name(node)
         text = f"node {name} is in the cluster and alive; choose another name, or remove that node first"
         return Refuse("NodeIsAlive", text)
     return Claim(_with(secret, {USED_BY: objects.uid(request), USED_AT: rfc3339(now)}))
+
+
+def _is_renewed(lease: JsonObject | None, now: datetime) -> bool:
+    """Return whether somebody holds the Lease now; one without a time is nobody's."""
+    held = objects.spec(lease or {})
+    renewed = held.get("renewTime")
+    return bool(renewed) and now < parse_rfc3339(renewed) + timedelta(seconds=held.get("leaseDurationSeconds") or 0)
 
 
 def _with(secret: JsonObject, values: Mapping[str, str]) -> JsonObject:

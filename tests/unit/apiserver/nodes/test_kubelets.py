@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from minik8s_modules.apiserver.nodes.kubelets import (
     request_bytes,
 )
 
-OWN = Own("192.0.2.1", 6443, 10250)
+OWN = Own("192.0.2.1", 6443, 10250, ipaddress.IPv4Network("100.0.0.0/24"))
 POD = {"metadata": {"namespace": "ns", "name": "web"}}
 
 
@@ -67,6 +68,8 @@ def test_a_machine_whose_port_leads_to_api_servers_has_no_kubelet() -> None:
         ("239.1.2.3", 10250),
         ("255.255.255.255", 10250),
         ("192.0.2.1", 6443),
+        ("100.0.0.1", 443),
+        ("100.0.0.77", 10250),
         ("::1", 10250),
         ("localhost", 10250),
         ("metadata.google.internal", 80),
@@ -106,6 +109,29 @@ def test_a_certificate_is_for_the_address_or_the_node(names: Any) -> None:
 def test_another_certificate_is_not_believed(certificate: Any) -> None:
     with pytest.raises(ConnectionAbortedError, match="it must be for"):
         check_names(certificate, FAR)
+
+
+def _of(common_name: str, *names: tuple[str, str]) -> dict[str, Any]:
+    return {"subject": ((("organizationName", "x"),), (("commonName", common_name),)), "subjectAltName": names}
+
+
+@pytest.mark.parametrize("user", ["kube-apiserver", "minik8s-reconciler", "minik8s-gateway"])
+def test_a_node_called_or_placed_like_the_control_plane_is_not_believed(user: str) -> None:
+    names = (("DNS", "kubernetes"), ("DNS", "localhost"), ("DNS", "cp1"), ("IP Address", "192.0.2.1"))
+    for node in ("kubernetes", "localhost", "cp1", "far"):
+        with pytest.raises(ConnectionAbortedError, match=f"is of {user}, not of node"):
+            check_names(_of(user, *names), Kubelet(node, "192.0.2.1", 6443))
+
+
+def test_another_nodes_certificate_is_not_believed_for_its_address() -> None:
+    with pytest.raises(ConnectionAbortedError, match="it must be for"):
+        check_names(_of("system:node:near", ("IP Address", FAR.address), ("DNS", "near")), FAR)
+    check_names(_of("system:node:near", ("DNS", "near"), ("DNS", "far")), FAR)
+
+
+@pytest.mark.parametrize("user", ["system:node:far", "far", "virtual-kubelet", "system:minik8s:virtual"])
+def test_a_nodes_own_certificate_and_one_that_people_made_are_believed(user: str) -> None:
+    check_names(_of(user, ("IP Address", FAR.address)), FAR)
 
 
 def test_what_is_asked() -> None:

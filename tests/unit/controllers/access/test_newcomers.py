@@ -33,33 +33,44 @@ def test_who_did_not_come_with_a_token_needs_none():
 
 
 def test_the_first_request_claims_the_token_and_is_admitted_whoever_dies_in_between():
-    claim = decide_newcomer(request(), SECRET, None, NOW)
+    claim = decide_newcomer(request(), SECRET, None, None, NOW)
     assert isinstance(claim, Claim)
     assert bootstrap_tokens.text_of(claim.secret, "used-by") == "u1"
-    assert decide_newcomer(request(), claim.secret, None, NOW) == Admit()
-    second = decide_newcomer(request("u2"), claim.secret, None, NOW)
+    assert decide_newcomer(request(), claim.secret, None, None, NOW) == Admit()
+    second = decide_newcomer(request("u2"), claim.secret, None, None, NOW)
     assert isinstance(second, Refuse)
     assert second.reason == "TokenUsed"
 
 
 def test_a_token_that_is_gone_or_over_admits_nobody():
     for secret, now in ((None, NOW), (SECRET, NOW + timedelta(hours=2))):
-        step = decide_newcomer(request(), secret, None, now)
+        step = decide_newcomer(request(), secret, None, None, now)
         assert isinstance(step, Refuse)
         assert step.reason == "TokenExpired"
 
 
 def test_a_name_is_taken_while_its_node_is_ready():
-    taken = decide_newcomer(request(), SECRET, ready("True"), NOW)
+    taken = decide_newcomer(request(), SECRET, ready("True"), None, NOW)
     assert isinstance(taken, Refuse)
     assert "node n1 is in the cluster and alive" in taken.message
-    assert isinstance(decide_newcomer(request(), SECRET, ready("Unknown"), NOW), Claim)
+    assert isinstance(decide_newcomer(request(), SECRET, ready("Unknown"), None, NOW), Claim)
+
+
+def test_a_name_is_taken_while_its_lease_is_renewed():
+    lease = {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 40}}
+    for node in (ready("False"), ready("Unknown"), {"metadata": {"name": "n1"}}):
+        for later_s, refused in ((39, True), (40, False)):
+            step = decide_newcomer(request(), SECRET, node, lease, NOW + timedelta(seconds=later_s))
+            assert isinstance(step, Refuse) == refused
+    for nobodys in ({"spec": {}}, {"spec": {"renewTime": None}}, None):
+        assert isinstance(decide_newcomer(request(), SECRET, ready("False"), nobodys, NOW), Claim)
+    assert isinstance(decide_newcomer(request(), SECRET, None, lease, NOW), Claim), "its Node was removed"
 
 
 def test_tokens_go_when_they_have_expired_or_their_certificate_was_fetched():
     assert decide_token(SECRET, NOW) == Keep(3600.0)
     assert decide_token(SECRET, NOW + timedelta(hours=1)) == Remove("it has expired")
-    claim = decide_newcomer(request(), SECRET, None, NOW)
+    claim = decide_newcomer(request(), SECRET, None, None, NOW)
     assert isinstance(claim, Claim)
     assert decide_token(claim.secret, NOW + timedelta(minutes=4)) == Keep(60.0)
     assert decide_token(claim.secret, NOW + timedelta(minutes=5)) == Remove("it was used")
