@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.kinds import NETWORK_POLICY, POD
 from minik8s_modules.api.network.network_policies import (
     Connection,
     Direction,
@@ -146,12 +146,15 @@ class ImaginedPolicies:
             looked += 1
             text = self._difference(source, target)
             if text and len(notes) < MOST_PAIRS:
-                about = (of(POD, *source.split("/", 1)), of(POD, *target.split("/", 1)))
+                # which ports there are tells what policies say
+                deciding = (of(NETWORK_POLICY, *each.split("/", 1)) for each in self._deciding(source, target))
+                about = (of(POD, *source.split("/", 1)), of(POD, *target.split("/", 1)), *deciding)
                 notes.append(Note(f"connections from Pod {source} to Pod {target}: {text}", about))
             elif text:
                 more += 1
         if more:
-            notes.append(Note(f"connections of {more} more pairs of Pods would change", (of(POD),)))
+            text = f"connections of {more} more pairs of Pods would change"
+            notes.append(Note(text, (of(POD), of(NETWORK_POLICY))))
         if looked > PAIRS_LOOKED_AT:
             notes.append(Note(f"connections were checked between {PAIRS_LOOKED_AT} pairs of Pods, not between all"))
         return notes
@@ -174,6 +177,12 @@ class ImaginedPolicies:
                     yield one, other
                     if other not in touched:
                         yield other, one
+
+    def _deciding(self, source: str, target: str) -> list[str]:
+        """Return the policies that isolate either end, before or after."""
+        ends: tuple[tuple[str, Direction], ...] = ((source, "egress"), (target, "ingress"))
+        sides = (self._before, self._after)
+        return sorted({one.key for side in sides for key, way in ends for one in side.policies(key, way)})
 
     def _difference(self, source: str, target: str) -> str:
         ports = self._before.ports(source, target) | self._after.ports(source, target)

@@ -47,6 +47,19 @@ def test_what_a_rule_more_opens_is_told_by_port():
     assert told(after, after) == []
 
 
+def test_ports_are_told_to_those_who_may_read_the_policies_that_name_them():
+    few = pods()[:2]
+    before = world([policy("old", ingress=[{"ports": [{"port": 7777}]}])], few)
+    after = world([policy("old"), policy("else", podSelector={"matchLabels": {"pod": "b"}}, ingress=[{}])], few)
+    (note,) = ImaginedPolicies(before, after, Settings()).notes()
+    assert "TCP 7777" in note.text
+    assert [(one.kind, one.namespace, one.name) for one in note.about] == [
+        ("Pod", "x", "b"),
+        ("Pod", "x", "a"),
+        ("NetworkPolicy", "x", "old"),
+    ]
+
+
 def test_labels_of_pods_and_namespaces_count():
     few = pods()[:4]
     rules = [{"from": [{"namespaceSelector": {"matchLabels": {"team": "a"}}}]}]
