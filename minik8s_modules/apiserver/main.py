@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from minik8s_modules.apiserver.access.bootstrap_tokens import NewcomerAuthorizer, bootstrap_user
+from minik8s_modules.apiserver.access.carriers import CarrierAuthorizer
 from minik8s_modules.apiserver.access.node_access import NodeAuthorizer
 from minik8s_modules.apiserver.access.priority import Priority
 from minik8s_modules.apiserver.access.tokens import TokenAuthenticator, Tokens
@@ -107,8 +108,11 @@ class Application:
         metrics.gauge("apiserver_watches", "Open watches.", ("resource",), self._watches)
         metrics.gauge("apiserver_streams", "Open streams.", (), lambda: {(): float(self._tunnels.count())})
         reconcilers = HttpsReconcilers(configured.reconciler_client) if configured.reconciler_client else None
+        rbac = Rbac(self._cache)
         access = Access(
-            Rbac(self._cache), [NodeAuthorizer(self._cache), NewcomerAuthorizer(self._cache), CollectingAuthorizer()]
+            rbac,
+            [NodeAuthorizer(self._cache), NewcomerAuthorizer(self._cache), CollectingAuthorizer()],
+            [CarrierAuthorizer(self._cache, rbac)],
         )
         tokens = _tokens(self._backend, configured)
         own = Own(configured.advertise_address, configured.port, configured.kubelet_port, configured.service_cidr)

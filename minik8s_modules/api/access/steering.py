@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.nodes.virtual_nodes import CARRIED_BY
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.interception import INBOUND_PORTS, OUTBOUND_PORTS, OUTBOUND_RANGES
 from minik8s_modules.api.pods.mirror_pods import HASH, MIRROR, SEEN, SOURCE
@@ -65,6 +66,8 @@ RULES: tuple[Rule, ...] = (
         "always",
         "how the object's own manifest is read; of a Namespace, those in it",
     ),
+    # the plugin VirtualNodes writes it and keeps it, as above
+    Rule(CARRIED_BY, _NODE, frozenset(), "creation", "who may tell of the node and its pods, and read what they name"),
     Rule("minik8s.io/replaces", _POD, _CONTROLLERS, "creation", "which pod of a removed node this one replaces"),
     Rule("minik8s.io/moved-pod", _REVISION, _CONTROLLERS, "always", "a pod is made of the object, by controllers"),
     Rule("minik8s.io/moved-from", _REVISION, _CONTROLLERS, "always", "the node whose pod is made again"),

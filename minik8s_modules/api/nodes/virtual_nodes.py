@@ -15,6 +15,8 @@ from minik8s_modules.api import objects
 
 TYPE = "type"
 TYPES = frozenset({"virtual-kubelet", "kwok"})
+CARRIED_BY = "minik8s.io/carried-by"
+"""Annotation of a Node whose registrant carries several: which user that is. API servers write it, and keep it."""
 
 
 def is_virtual(node: Mapping[str, Any]) -> bool:

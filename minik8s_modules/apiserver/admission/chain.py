@@ -20,6 +20,7 @@ from minik8s_modules.api.kinds import (
     DNS,
     INGRESS,
     NAMESPACE,
+    NODE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -29,7 +30,7 @@ from minik8s_modules.api.kinds import (
     SERVICE,
 )
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.apiserver.access import escalation, node_access
+from minik8s_modules.apiserver.access import carriers, escalation, node_access
 from minik8s_modules.apiserver.admission import (
     certificate_admission,
     pod_admission,
@@ -110,6 +111,7 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("DefaultStorageClass", "mutate", _CREATE, _CLAIMS, _ITSELF, storage_admission.default_class),
     Plugin("StorageObjectInUseProtection", "mutate", _CREATE, _STORAGE, _ITSELF, storage_admission.protect),
     Plugin("RuntimeClass", "mutate", _CREATE_UPDATE, _PODS, ("", "binding"), runtime_classes.runtime_class),
+    Plugin("VirtualNodes", "mutate", _CREATE_UPDATE, (NODE.id,), None, carriers.note_carrier),
     Plugin("CertificateRequester", "mutate", _CREATE, _SIGNING, _ITSELF, certificate_admission.requester),
     Plugin("Steering", "validate", _CREATE_UPDATE, None, None, steering_admission.check_setters),
     Plugin("LimitRanger", "validate", _CREATE, _PODS, _ITSELF, pod_admission.check_limits),

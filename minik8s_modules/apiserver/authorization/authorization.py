@@ -1,7 +1,8 @@
 """Who may do what: a chain of authorizers; the first that allows decides, and what none allows is refused.
 
 ``system:masters`` may do everything, whatever the roles say, so that nobody can lock himself out. After it come the
-authorizers, in order: nodes (node_access.py), then the roles in the cluster (policy.py). There are no negative rules.
+authorizers, in order: nodes (node_access.py), the roles in the cluster (policy.py), then those who carry virtual nodes
+(carriers.py). There are no negative rules.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ class Authorizer(Protocol):
 class Access:
     """The chain. ``rbac`` is also asked for rules: by escalation checks and rules reviews."""
 
-    def __init__(self, rbac: Rbac, before: Sequence[Authorizer] = ()) -> None:
+    def __init__(self, rbac: Rbac, before: Sequence[Authorizer] = (), after: Sequence[Authorizer] = ()) -> None:
         self.rbac = rbac
-        self._chain: tuple[Authorizer, ...] = (*before, rbac)
+        self._chain: tuple[Authorizer, ...] = (*before, rbac, *after)
 
     def why(self, user: User, asked: Attributes) -> str:
         """Return why ``user`` may do ``asked``; "" when he may not."""

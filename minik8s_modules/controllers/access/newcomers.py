@@ -78,7 +78,7 @@ def decide_newcomer(
 def _is_renewed(lease: JsonObject | None, now: datetime) -> bool:
     """Return whether somebody holds the Lease now; one without a time is nobody's."""
     held = objects.spec(lease or {})
-    renewed = held.get("renewTime")
+    renewed = str(held.get("renewTime") or "")
     return bool(renewed) and now < parse_rfc3339(renewed) + timedelta(seconds=held.get("leaseDurationSeconds") or 0)
 
 

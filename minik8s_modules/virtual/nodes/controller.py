@@ -20,6 +20,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound
 from minik8s_modules.api.kinds import LEASE, NODE
+from minik8s_modules.api.nodes.virtual_nodes import CARRIED_BY
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, rfc3339, rfc3339_micro
 from minik8s_modules.client.interface import Api
@@ -167,7 +168,9 @@ class NodeController:
 
     def _register(self, node: JsonObject) -> JsonObject:
         try:
-            made = self._client.create(NODE, node)
+            # whose it is only a server can say; it is asked to
+            noted = {**objects.annotations(node), CARRIED_BY: ""}
+            made = self._client.create(NODE, {**node, "metadata": {**objects.metadata(node), "annotations": noted}})
         except AlreadyExists:
             return self._client.get(NODE, objects.name(node))
         log.info("node %s is registered", objects.name(node))

@@ -62,7 +62,8 @@ def test_a_name_is_taken_while_its_lease_is_renewed():
         for later_s, refused in ((39, True), (40, False)):
             step = decide_newcomer(request(), SECRET, node, lease, NOW + timedelta(seconds=later_s))
             assert isinstance(step, Refuse) == refused
-    for nobodys in ({"spec": {}}, {"spec": {"renewTime": None}}, None):
+    unheld: list[dict[str, Any] | None] = [{"spec": {}}, {"spec": {"renewTime": None}}, None]
+    for nobodys in unheld:
         assert isinstance(decide_newcomer(request(), SECRET, ready("False"), nobodys, NOW), Claim)
     assert isinstance(decide_newcomer(request(), SECRET, None, lease, NOW), Claim), "its Node was removed"
 
