@@ -3,7 +3,7 @@
 The signer claims the token for one request before it approves it, by a write on the Secret that fails when somebody
 else was faster; a signer that dies in between finds the claim and goes on. A name is taken while its Node is Ready or
 its Lease is renewed: a second machine of that name would pull the node's pods over to itself. A node that lost its
-keys, or was installed anew, joins under its old name once it counts as down; whoever has a token may do the same then.
+keys, or was installed again, joins under its old name once it counts as down; whoever has a token may do the same then.
 """
 
 from __future__ import annotations

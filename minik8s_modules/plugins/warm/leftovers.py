@@ -3,7 +3,7 @@
 A module is written for a process of its own, which ends with it. What it may have left is looked for after each call:
 threads, programs, open files, imports, another environment, folder, namespace or way to take signals, values at the
 top of Ansible's and our modules. Values that were replaced are put back; whatever else differs ends the process, and
-the next call is forked anew. Standard library only, Python 3.8 and newer: it travels with `server.py`.
+the next call is forked again. Standard library only, Python 3.8 and newer: it travels with `server.py`.
 """
 
 from __future__ import annotations
