@@ -10,7 +10,8 @@ Reconciler to gateway::
 
 Gateway to reconciler::
 
-    {"op": "state", "node", "containers": [observation], "images": ["repo:tag", "sha256:…"]}   after hello or relist
+    {"op": "state", "node", "containers": [observation], "images": ["repo:tag", "sha256:…"], "took_s"}
+                                                      after hello or relist; seconds it took, none for one told again
     {"op": "event", "node", "action": "create|start|die|oom|destroy|update|pause", "id",
      "container": observation | null}
     {"op": "images", "node", "images"}
@@ -160,9 +161,10 @@ def encode(message: Mapping[str, Any]) -> bytes:
     return orjson.dumps(message) + b"\n"
 
 
-def state(node: str, containers: list[JsonObject], images: list[str]) -> JsonObject:
-    """Return all that is known of ``node``."""
-    return {"op": "state", "node": node, "containers": containers, "images": images}
+def state(node: str, containers: list[JsonObject], images: list[str], took_s: float | None = None) -> JsonObject:
+    """Return all that is known of ``node``; ``took_s`` is how long it took to list, None where it is told again."""
+    told = {"op": "state", "node": node, "containers": containers, "images": images}
+    return told if took_s is None else {**told, "took_s": took_s}
 
 
 def event(node: str, action: str, container_id: str, container: JsonObject | None) -> JsonObject:

@@ -271,10 +271,11 @@ class NodeWatcher:
 
     def _list(self, engine: NodeEngine) -> None:
         with self._lock:
+            begun_s = self._clock.monotonic()
             listed = [self._spoken(engine, each) for each in engine.containers()]
             seen = _Seen({each["id"]: each for each in listed}, engine.images())
             self._seen = seen
-            self._publish(self._state(seen))
+            self._publish(self._state(seen, self._clock.monotonic() - begun_s))
 
     def _on_event(self, engine: NodeEngine, event: DockerEvent) -> None:
         if event.time_ns:
@@ -328,5 +329,5 @@ class NodeWatcher:
                 log.info("%s is %s", self.name, "alive" if alive else "dead")
                 self._publish(messages.alive(self.name, alive=alive, message=silence))
 
-    def _state(self, seen: _Seen) -> JsonObject:
-        return messages.state(self.name, [*seen.containers.values()], seen.images)
+    def _state(self, seen: _Seen, took_s: float | None = None) -> JsonObject:
+        return messages.state(self.name, [*seen.containers.values()], seen.images, took_s)

@@ -32,7 +32,17 @@ from tests.benchmarks.deciding import autoscaling, claims, controllers, monitori
 from tests.benchmarks.figures import Figure, load
 from tests.benchmarks.machine import Run, python_s, run_now
 from tests.benchmarks.network import naming, overlay, policies, service_reach, services
-from tests.benchmarks.nodes import applying, executor, hundred_nodes, joining, lifecycle, pods, probes, remote_start
+from tests.benchmarks.nodes import (
+    applying,
+    executor,
+    hundred_nodes,
+    joining,
+    lifecycle,
+    mounting,
+    pods,
+    probes,
+    remote_start,
+)
 from tests.benchmarks.report import Row, compare, comparison, document, measured, read
 from tests.benchmarks.server import apiserver, asking, custom_kinds, expressions, failover, store, streams
 from tests.support.node import TestNode
@@ -110,6 +120,7 @@ GROUPS: Mapping[str, Group] = {
     "custom": lambda _: rows(custom_kinds.measure, "custom kinds: "),
     "controllers": lambda _: rows(controllers.measure),
     "claims": lambda _: rows(claims.measure),
+    "mounting": lambda _: rows(mounting.measure),
     "scheduling": lambda _: rows(scheduling.measure, "scheduling: "),
     "autoscaling": lambda _: rows(autoscaling.measure, "autoscaling: "),
     "monitoring": lambda _: rows(monitoring.measure, "monitoring: "),

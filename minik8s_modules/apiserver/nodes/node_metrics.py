@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 _NS = 1_000_000_000
 COUNTED = (
-    "kubelet_pod_start_duration_seconds", "kubelet_volume_stats", "csi_operations_seconds", "minik8s_reconciler_",
+    "kubelet_pod_start_duration_seconds", "kubelet_pleg_relist_duration_seconds", "kubelet_volume_stats",
+    "csi_operations_seconds", "minik8s_reconciler_",
 )  # fmt: skip
 """What names of families begin with that reconcilers count (reconcile/values/loop_metrics.py)."""
 

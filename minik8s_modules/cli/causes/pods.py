@@ -34,7 +34,7 @@ from minik8s_modules.api.pods.slurm import UNAVAILABLE as SLURM_UNAVAILABLE
 from minik8s_modules.api.quantities import parse
 from minik8s_modules.cli.causes.faults import Fault, deletion, kubectl, moment, unrecovered, why
 from minik8s_modules.cli.causes.storage.attaching import volume_holds
-from minik8s_modules.cli.causes.storage.claims import unbound
+from minik8s_modules.cli.causes.storage.claims import held_alone, unbound
 from minik8s_modules.cli.causes.surroundings import Around
 from minik8s_modules.scheduler.profiles.configuration import POLICIES
 
@@ -55,6 +55,7 @@ def pod_faults(pod: JsonObject, around: Around) -> Iterator[Fault]:
     yield from _node(pod, around)
     yield from _stuck(pod, around)
     yield from _unserved(pod)
+    yield from held_alone(pod, around)
     yield from _missing(pod, around)
     yield from volume_holds(pod, around)
     yield from _containers(pod, around)

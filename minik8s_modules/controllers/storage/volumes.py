@@ -21,7 +21,9 @@ _NO_SOURCE = (
     "it does not say what it stands on (nfs, hostPath, local), and no StorageClass of its class's name with a "
     "provisioner of minik8s does: no claim can have it"
 )
-_UNLIMITED = "its size is not enforced: pods may write more than that"
+_UNLIMITED = (
+    "its size is not enforced: pods may write more than that"  # the cluster knows of no limit of a server's own
+)
 _ALONE = (
     "node {} has a reconciler of its own, which deletes no folders of volumes: delete it there, and give the volume "
     "persistentVolumeReclaimPolicy: Retain"
@@ -59,9 +61,8 @@ def _of_claim(volume: JsonObject, claim: JsonObject) -> list[Step]:
         return []  # the claim's own decision comes next
     if named != objects.name(volume):
         return _superfluous(volume)
-    return _in_phase(
-        volume, "Bound", message=_UNLIMITED if claims.is_ours(volume) and not claims.is_limited(volume) else ""
-    )
+    limited = claims.is_limited(volume) if claims.is_ours(volume) else claims.source_of(volume) != "nfs"
+    return _in_phase(volume, "Bound", message="" if limited else _UNLIMITED)
 
 
 def _placed(volume: JsonObject, storage_class: JsonObject | None) -> list[Step]:

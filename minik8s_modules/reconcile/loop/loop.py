@@ -170,6 +170,8 @@ class Reconciler:
         with self._lock:
             before = state.alive
             state.dirty |= self._gateway_events.take(state, message)
+            if isinstance(message.get("took_s"), float):
+                self._metrics.of(state.name).on_relist(message["took_s"])
             back = state.alive and not before
         if back:
             # nothing is decided on what was seen before it fell silent: it may have lost its power

@@ -72,13 +72,19 @@ def action_of(context: PodContext, container: JsonObject, given: JsonObject) -> 
     if "httpGet" in given:
         http = given["httpGet"]
         headers = [[one["name"], one.get("value") or ""] for one in http.get("httpHeaders") or []]
-        where = {"host": http.get("host") or pod_address(context), "port": _port(container, http["port"])}
+        where = {"host": _host(context, http), "port": _port(container, http["port"])}
         return {"http": {**where, "path": http.get("path") or "/", "scheme": http.get("scheme"), "headers": headers}}
     if "grpc" in given:
         service = given["grpc"].get("service") or ""
         return {"grpc": {"host": pod_address(context), "port": given["grpc"]["port"], "service": service}}
     tcp = given["tcpSocket"]
-    return {"tcp": {"host": tcp.get("host") or pod_address(context), "port": _port(container, tcp["port"])}}
+    return {"tcp": {"host": _host(context, tcp), "port": _port(container, tcp["port"])}}
+
+
+def _host(context: PodContext, given: JsonObject) -> str:
+    """Return the address to ask: no names are looked up, and one is known everywhere."""
+    host = str(given.get("host") or pod_address(context))
+    return "127.0.0.1" if host == "localhost" else host
 
 
 def pod_address(context: PodContext) -> str:

@@ -35,6 +35,10 @@ class NodeLoopMetrics:
             "Seconds from the first sight of a Pod to the sight of it running.",
             buckets=_START_BUCKETS_S,
         )
+        self._relists = self.registry.histogram(
+            "kubelet_pleg_relist_duration_seconds",
+            "Seconds that listing the node's containers and images took, after a connection or a loss of events.",
+        )
         self._items = self.registry.counter(
             "minik8s_reconciler_items_total", "Items that Ansible worked on, by how they ended.", ("status",)
         )
@@ -89,6 +93,10 @@ class NodeLoopMetrics:
     def forget(self, uid: str) -> None:
         """Forget a Pod that is gone."""
         self._waiting.pop(uid, None)
+
+    def on_relist(self, took_s: float) -> None:
+        """The gateway listed all there is on the node."""
+        self._relists.observe(took_s)
 
     def on_sent(self, item: str, now_s: float) -> None:
         """An item was handed to Ansible; a node works on one at a time."""

@@ -8,6 +8,7 @@ on the server. Then faults: the server is away, a machine dies while it has the 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -22,7 +23,7 @@ from tests.support.clusters.labcluster import LabCluster
 SERVER, OTHER = "control1", "worker1"
 EXPORT = "/srv/minik8s"
 SHOP = f"{EXPORT}/shop"
-WAIT_S = 400
+WAIT_S, AWAY_S = 400, 60
 
 
 @pytest.fixture(scope="module")
@@ -152,18 +153,70 @@ def test_pods_go_on_after_the_server_was_away(cluster: LabCluster) -> None:
     cluster.inside("patient", "sh", "-c", writer)
     wait(cluster, lambda: cluster.on(SERVER, ["cat", f"{SHOP}/count"]).strip())
     cluster.on(SERVER, ["systemctl", "stop", "nfs-server"], timeout_s=120)
+    begun = time.monotonic()
     try:
         stopped = int(cluster.on(SERVER, ["cat", f"{SHOP}/count"]).strip() or 0)
         cluster.apply(pod("held", OTHER))  # cannot start, and holds up nobody
         cluster.apply(pod("free", OTHER, {"emptyDir": {}}))
         wait(cluster, lambda: cluster.ready("free"), "a pod without the volume starts beside the silent server")
         assert not cluster.ready("held")
+        wait(cluster, lambda: time.monotonic() > begun + AWAY_S, "a minute has passed")
     finally:
         cluster.on(SERVER, ["systemctl", "start", "nfs-server"], timeout_s=120)
     wait(cluster, lambda: int(cluster.on(SERVER, ["cat", f"{SHOP}/count"]).strip() or 0) > stopped + 1, "it goes on")
     wait(cluster, lambda: cluster.ready("held"))
     for name in ("patient", "held", "free"):
         gone(cluster, name)
+
+
+def test_a_folder_that_the_server_has_forgotten_is_mounted_again(cluster: LabCluster) -> None:
+    """Its handle is stale: the folder is deleted and made anew behind the mount."""
+    place = f"{EXPORT}/replaced"
+    cluster.on(SERVER, ["install", "-d", "-m", "0777", place])
+    source = {"nfs": {"server": cluster.address(SERVER), "path": place}}
+    cluster.apply(pod("before", OTHER, source))
+    wait(cluster, lambda: cluster.ready("before"))
+    cluster.on(SERVER, ["sh", "-c", f"rm -r {place} && install -d -m 0777 {place} && echo new >{place}/file"])
+    cluster.apply(pod("after", OTHER, source))
+    wait(cluster, lambda: cluster.ready("after"), "a Pod that comes then has the new folder")
+    assert cluster.inside("after", "cat", "/data/file") == "new\n"
+    (uid,) = [cluster.get("pod", "before")["metadata"]["uid"]]
+    script = f"for m in $(grep -o '/[^ ]*{uid}[^ ]*' /proc/self/mountinfo); do cat $m/file; done 2>/dev/null || true"
+    wait(cluster, lambda: cluster.on(OTHER, ["sh", "-c", script]) == "new\n", "the stale mount is made again")
+    for name in ("before", "after"):
+        gone(cluster, name)
+
+
+SMALL = """
+set -e
+truncate --size 24M /small.img
+mkfs.ext4 -q -m 0 /small.img
+mkdir -p /srv/small
+mount -o loop /small.img /srv/small
+chmod 0777 /srv/small
+echo '/srv/small *(rw,sync,no_subtree_check)' >/etc/exports.d/small.exports
+exportfs -ra
+"""
+
+
+def test_a_full_disk_of_the_server_is_told_and_takes_nothing_away(cluster: LabCluster) -> None:
+    cluster.on(SERVER, ["sh", "-c", SMALL])
+    try:
+        source = {"nfs": {"server": cluster.address(SERVER), "path": "/srv/small"}}
+        cluster.apply(pod("filler", OTHER, source))
+        wait(cluster, lambda: cluster.ready("filler"))
+        fill = (
+            "echo kept >/data/kept; dd if=/dev/zero of=/data/much bs=1M count=64; sync; cat /data/kept; rm /data/much"
+        )
+        told = cluster.inside("filler", "sh", "-c", f"{{ {fill}; }} 2>&1")
+        assert "No space left on device" in told
+        assert "kept" in told.splitlines()
+        assert cluster.inside("filler", "sh", "-c", "echo again >/data/again && cat /data/again") == "again\n"
+        gone(cluster, "filler")
+        wait(cluster, lambda: not mounted(cluster, OTHER), "the mount is taken away")
+    finally:
+        undo = "rm -f /etc/exports.d/small.exports; exportfs -ra; exportfs -f; umount /srv/small; rm /small.img"
+        cluster.on(SERVER, ["sh", "-c", undo])
 
 
 def boot(cluster: LabCluster) -> str:

@@ -1,10 +1,12 @@
-"""Upstream's CSI programs and manifests in a cluster of lab machines: csi-driver-host-path with the sidecars it ships.
+"""Upstream's CSI programs and manifests in a cluster of lab machines: drivers with the sidecars they ship.
 
-The sidecars are built from the Go module proxy (``gotools.py``). The driver and node-driver-registrar are not served
-there: MINIK8S_CSI_SOURCES names a folder with a checkout of each, under their repositories' names, with its vendored
-modules.
-Of the driver's own manifest two containers are left out, whose programs are not built: the liveness probe and the
-health monitor.
+The sidecars are built from the Go module proxy (``gotools.py``). Drivers, node-driver-registrar and livenessprobe are
+not served there: MINIK8S_CSI_SOURCES names a folder with a checkout of each, under their repositories' names, with its
+vendored modules. An image of upstream's name is the program of that name, whatever version its tag says.
+
+``deploy`` brings csi-driver-host-path as one Pod, of whose manifest two containers are left out: the liveness probe and
+the health monitor. ``deploy_nfs`` and ``deploy_distributed`` bring csi-driver-nfs, and csi-driver-host-path with a
+provisioner on each node, by their manifests as they are.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,14 @@ from tests.support.gotools import ENVIRONMENT, QUICK, TOOLS, go, module_path, to
 _LINKED = "-ldflags=-s -w -X main.version=checkout"  # drivers refuse to be without a version
 DRIVER = "hostpath.csi.k8s.io"
 VARIABLE = "MINIK8S_CSI_SOURCES"
-_CHECKOUTS = {"hostpathplugin": "csi-driver-host-path", "csi-node-driver-registrar": "node-driver-registrar"}
-_SIDECARS = ("csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter", "snapshot-controller")
+NFS_DRIVER = "nfs.csi.k8s.io"
+_CHECKOUTS = {
+    "hostpathplugin": "csi-driver-host-path",
+    "csi-node-driver-registrar": "node-driver-registrar",
+    "nfsplugin": "csi-driver-nfs",
+    "livenessprobe": "livenessprobe",
+}
+_HOSTPATH = ("hostpathplugin", "csi-node-driver-registrar")
 _RIGHTS = {
     "csi-provisioner": "deploy/kubernetes/rbac.yaml",
     "csi-attacher": "deploy/kubernetes/rbac.yaml",
@@ -42,17 +50,18 @@ _LEFT_OUT = frozenset({"liveness-probe", "csi-external-health-monitor-controller
 _HELPERS = ("/usr/bin/findmnt", "/bin/mount", "/bin/umount", "/sbin/losetup", "/sbin/blockdev", "/sbin/fsfreeze")
 
 
-def sources() -> Path | None:
-    """Return the folder with the checkouts, None where there is none."""
+def sources(*programs: str) -> Path | None:
+    """Return the folder with the checkouts of programs (of csi-driver-host-path by default), None without them."""
     named = os.environ.get(VARIABLE, "")
     found = Path(named) if named else None
-    return found if found and all((found / name / "go.mod").is_file() for name in _CHECKOUTS.values()) else None
+    wanted = [_CHECKOUTS[name] for name in programs or _HOSTPATH]
+    return found if found and all((found / name / "go.mod").is_file() for name in wanted) else None
 
 
 def _program(name: str) -> Path:
     """Return a program; builds it the first time (ten minutes for all of them), one of a checkout every time."""
-    checkout = sources()
-    if name not in _CHECKOUTS or checkout is None:
+    checkout = sources(name) if name in _CHECKOUTS else None
+    if checkout is None:
         return tool(name)
     target = CACHE / f"{name}-checkout"
     with locked(target):
@@ -117,19 +126,21 @@ def _docker(*words: str) -> None:
     subprocess.run(["docker", "-H", HOST_SOCKET, *words], check=True, capture_output=True)
 
 
-def _build_base(tag: str) -> None:
-    """Make the image that all of them are, with every program and the driver's helpers."""
+def _build_base(tag: str, programs: Iterable[str], trees: Iterable[Path] = ()) -> None:
+    """Make the image that all of them are, with every program, the drivers' helpers and other files."""
+    names = sorted(programs)
     with tempfile.TemporaryDirectory(prefix="csi-image-") as folder:
         work = Path(folder)
-        for name in (*_CHECKOUTS, *_SIDECARS):
+        for name in names:
             shutil.copy2(_program(name), work / name)
         tree = work / "tree"
+        for other in trees:
+            shutil.copytree(other, tree, symlinks=True, dirs_exist_ok=True)
         for helper in _HELPERS:
             for path in (helper, *_libraries(helper)):
                 (tree / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, tree / path.lstrip("/"))
-        names = " ".join((*_CHECKOUTS, *_SIDECARS))
-        text = f"FROM minik8s/busybox:1\nCOPY tree/ /\nCOPY {names} /bin/\n"
+        text = f"FROM minik8s/busybox:1\nCOPY tree/ /\nCOPY {' '.join(names)} /bin/\n"
         (work / "Dockerfile").write_text(text, encoding="utf-8")
         _docker("build", "--quiet", "--tag", tag, str(work))
 
@@ -139,11 +150,11 @@ def _libraries(program: str) -> list[str]:
     return [word for word in words if word.startswith("/")]
 
 
-def bring_images(cluster: LabCluster, images: dict[str, str]) -> None:
-    """Make an image of each name that is its program, and load them on the nodes."""
+def bring_images(cluster: LabCluster, images: dict[str, str], trees: Iterable[Path] = ()) -> None:
+    """Make an image of each name that is its program, and load them on the nodes; ``trees`` are files they have."""
     base = "minik8s-test/csi:1"
     archive = cluster.lab.folder / "share" / "csi.tar"
-    _build_base(base)
+    _build_base(base, {*images.values()}, trees)
     try:
         for image, program in images.items():
             with tempfile.TemporaryDirectory(prefix="csi-image-") as folder:
@@ -165,8 +176,51 @@ def deploy(cluster: LabCluster) -> None:
     for obj in workloads:
         for container in _containers(obj):
             container["imagePullPolicy"] = "IfNotPresent"
+    _apply(cluster, found)
+
+
+def _apply(cluster: LabCluster, found: list[JsonObject]) -> None:
     kinds = [obj for obj in found if obj["kind"] == "CustomResourceDefinition"]
     cluster.apply(*kinds)
     for obj in kinds:
         cluster.kubectl("wait", "--for=condition=Established", f"crd/{obj['metadata']['name']}", "--timeout=60s")
     cluster.apply(*(obj for obj in found if obj not in kinds))
+
+
+def _as_it_is(cluster: LabCluster, found: list[JsonObject], trees: Iterable[Path] = ()) -> None:
+    bring_images(cluster, dict(_image_of(one) for obj in found for one in _containers(obj)), trees)
+    _apply(cluster, found)
+
+
+# its csi-snapshotter wants the kinds of snapshots, whether or not there is a controller of them
+_NFS_FILES = ("crd-csi-snapshot", "rbac-csi-nfs", "csi-nfs-driverinfo", "csi-nfs-controller", "csi-nfs-node")
+# what mount -t nfs runs and reads, as the machine's nfs-common has it
+_NFS_HELPERS = """
+set -e
+rm -rf /mnt/host/nfs-tree && mkdir /mnt/host/nfs-tree
+programs="/sbin/mount.nfs /sbin/mount.nfs4 /sbin/umount.nfs /sbin/umount.nfs4 /bin/mount /bin/umount"
+libraries=$(ldd /sbin/mount.nfs /bin/mount /bin/umount | grep -o '/[^ ]*' | grep -v ':$' | sort -u)
+cp --parents --dereference $programs $libraries /etc/netconfig /etc/protocols /etc/services /mnt/host/nfs-tree
+"""
+
+
+def deploy_nfs(cluster: LabCluster, machine: str) -> None:
+    """Bring csi-driver-nfs by its manifests as they are, with the programs that mount NFS of a machine of the lab."""
+    folder = (sources("nfsplugin") or Path()) / _CHECKOUTS["nfsplugin"] / "deploy"
+    cluster.on(machine, ["sh", "-c", _NFS_HELPERS])
+    tree = cluster.lab.folder / "share" / "nfs-tree"
+    try:
+        _as_it_is(cluster, [one for name in _NFS_FILES for one in _documents(folder / f"{name}.yaml")], [tree])
+    finally:
+        shutil.rmtree(tree)
+
+
+def deploy_distributed(cluster: LabCluster) -> None:
+    """Bring csi-driver-host-path with a provisioner on each node, which says how much room is there."""
+    module = TOOLS["csi-provisioner"]
+    rights = module_path(module.module, module.version) / _RIGHTS["csi-provisioner"]
+    folder = (sources() or Path()) / _CHECKOUTS["hostpathplugin"] / "deploy" / "kubernetes-distributed" / "hostpath"
+    names = ("driverinfo", "plugin", "storageclass-fast", "storageclass-slow")
+    _as_it_is(
+        cluster, [*_documents(rights), *(d for n in names for d in _documents(folder / f"csi-hostpath-{n}.yaml"))]
+    )

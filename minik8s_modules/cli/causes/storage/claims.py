@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.pod_claims import claims_of
 from minik8s_modules.api.pods.pod_references import Reference, references
 from minik8s_modules.api.storage import claims, matching
 from minik8s_modules.cli.causes.faults import Fault, deletion, kubectl, unrecovered
@@ -18,6 +19,7 @@ from minik8s_modules.cli.causes.storage.attaching import claim_holds, on_no_node
 from minik8s_modules.cli.causes.surroundings import Around
 
 _NAMED = 5
+_ONE_POD = "ReadWriteOncePod"
 
 
 def claim_faults(claim: JsonObject, around: Around) -> Iterator[Fault]:
@@ -32,6 +34,23 @@ def claim_faults(claim: JsonObject, around: Around) -> Iterator[Fault]:
     for_whom = f", and pods wait for it: {', '.join(waiting[:_NAMED])}{more}" if waiting else ""
     lead = kubectl(objects.namespace(claim), "describe", PERSISTENT_VOLUME_CLAIM.singular_name, objects.name(claim))
     yield Fault(f"{reason}{for_whom}", lead)
+
+
+def held_alone(pod: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield which pod has a claim that one pod at a time may have, for a pod that has no node yet."""
+    if objects.spec(pod).get("nodeName") or objects.status(pod).get("phase") not in {None, "Pending"}:
+        return
+    space = objects.namespace(pod)
+    for name in claims_of(pod):
+        claim = around.get(PERSISTENT_VOLUME_CLAIM, name, space) or {}
+        if _ONE_POD not in (objects.spec(claim).get("accessModes") or ()):
+            continue
+        for holder in around.of_namespace(POD, space):
+            ended = objects.status(holder).get("phase") in {"Succeeded", "Failed"}
+            if name in claims_of(holder) and objects.spec(holder).get("nodeName") and not ended:
+                who = objects.name(holder)
+                text = f"PersistentVolumeClaim {name} is for one pod at a time ({_ONE_POD}), and pod {who} has it"
+                yield Fault(text, kubectl(space, "get", POD.singular_name, who))
 
 
 def _bound_faults(claim: JsonObject, around: Around) -> Iterator[Fault]:
