@@ -1,9 +1,8 @@
 """The loop of one shard: watches objects and nodes, decides, has Ansible realize, writes what came of it.
 
-Handlers (informers, gateway, runner) only note what changed and queue the node. ``_sync(node)`` decides
-about the pods that changed, claims addresses, asks for pulls, and hands the runner one item at most: the
-sections that differ from what the node confirmed. Whatever fails comes back by a timer; nothing polls.
-Memory is a cache: after a start every node is observed fully.
+Handlers (informers, gateway, runner) only note what changed and queue the node. ``_sync(node)`` decides about the pods
+that changed, claims addresses, asks for pulls, and hands the runner one item at most: the sections that differ from
+what the node confirmed. Whatever fails comes back by a timer; nothing polls. After a start each node is observed fully.
 """
 
 from __future__ import annotations
@@ -170,8 +169,7 @@ class Reconciler:
         with self._lock:
             before = state.alive
             state.dirty |= self._gateway_events.take(state, message)
-            if isinstance(message.get("took_s"), float):
-                self._metrics.of(state.name).on_relist(message["took_s"])
+            self._metrics.of(state.name).on_told(message)
             back = state.alive and not before
         if back:
             # nothing is decided on what was seen before it fell silent: it may have lost its power

@@ -94,9 +94,10 @@ class NodeLoopMetrics:
         """Forget a Pod that is gone."""
         self._waiting.pop(uid, None)
 
-    def on_relist(self, took_s: float) -> None:
-        """The gateway listed all there is on the node."""
-        self._relists.observe(took_s)
+    def on_told(self, message: Mapping[str, Any]) -> None:
+        """The gateway told something of the node, maybe all there is, listed anew."""
+        if isinstance(message.get("took_s"), float):
+            self._relists.observe(message["took_s"])
 
     def on_sent(self, item: str, now_s: float) -> None:
         """An item was handed to Ansible; a node works on one at a time."""

@@ -41,7 +41,8 @@ def test_what_was_not_seen_waiting_or_never_ran_is_no_start() -> None:
 
 def test_listings_of_a_node_are_timed_as_kubelets_tell_them() -> None:
     metrics = NodeLoopMetrics()
-    metrics.on_relist(0.25)
+    metrics.on_told({"op": "state", "took_s": 0.25})
+    metrics.on_told({"op": "state"})  # told again
     assert lines(metrics, "kubelet_pleg_relist_duration_seconds_sum") == [
         "kubelet_pleg_relist_duration_seconds_sum 0.25"
     ]
