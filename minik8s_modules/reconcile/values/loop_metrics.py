@@ -95,7 +95,7 @@ class NodeLoopMetrics:
         self._waiting.pop(uid, None)
 
     def on_told(self, message: Mapping[str, Any]) -> None:
-        """The gateway told something of the node, maybe all there is, listed anew."""
+        """The gateway told something of the node, maybe all there is, listed again."""
         if isinstance(message.get("took_s"), float):
             self._relists.observe(message["took_s"])
 
