@@ -60,6 +60,7 @@ ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integratio
 # (machines/resilience). Others stand for the rest: integration/installation for certificates, daemons and preflight,
 # integration/naming for a resolv.conf that is given back, tests/cis for rights of users and files.
 NIGHTLY = [
+    "integration/ansible/test_ansible_pods.py",
     "integration/apiserver/test_fuzz.py",
     "integration/apiserver/extensions/test_sample_apiserver.py",
     "integration/control/test_upstream_workloads.py",

@@ -18,6 +18,7 @@ Factory = Callable[[InitConfig], Provider]
 
 # module and attribute: what nobody asks for is not imported
 IN_TREE: dict[str, tuple[str, str]] = {
+    "ansible": ("minik8s_modules.virtual.providers.ansible_runs.provider", "make"),
     "mock": ("minik8s_modules.virtual.providers.mock", "make"),
     "simulated": ("minik8s_modules.virtual.providers.simulated", "make"),
     "slurm": ("minik8s_modules.virtual.providers.slurm.provider", "make"),

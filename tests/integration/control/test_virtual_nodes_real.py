@@ -19,7 +19,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, LEASE, NODE, POD, SECRET
+from minik8s_modules.api.kinds import CONFIG_MAP, DEPLOYMENT, EVENT, JOB, LEASE, NODE, POD, SECRET
 from minik8s_modules.api.objects import JsonObject
 from tests.integration.control.conftest import Cluster, Daemon, pod
 from tests.support.etcd import free_port
@@ -257,3 +257,34 @@ def test_simulated_nodes_take_a_deployment(cluster: Cluster, virtual: Daemon, sp
         until(lambda: not cluster.admin.list(POD, space).items, 180)
     finally:
         daemon.stop()
+
+
+def test_a_job_runs_a_role_of_ansible(cluster: Cluster, daemon: Daemon, scheduler: Daemon, tmp_path: Path) -> None:
+    """The provider ``ansible`` over the whole way: a Job's Pod is a run, once that is good and once that fails."""
+    tasks = tmp_path / "roles" / "greeting" / "tasks" / "main.yml"
+    tasks.parent.mkdir(parents=True)
+    good = {"ansible.builtin.assert": {"that": ["minik8s_pod.env.GREETING == 'hello'"]}}
+    tasks.write_text(yaml.safe_dump([{"name": "The greeting is right", **good}]))
+    host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"web": {"hosts": {"one": host}}}))
+    config = {"inventory": str(tmp_path / "hosts.yml"), "group": "web", "roles": str(tmp_path / "roles")}
+    row = {"name": "web", "provider": "ansible", "config": config}
+    virtual = _configure(cluster, "ansible", [row], state_dir=str(tmp_path / "state")).start()
+    space = cluster.namespace()
+    try:
+        for name, greeting in (("good", "hello"), ("bad", "bye")):
+            container = {"name": "run", "image": "minik8s/host", "env": [{"name": "GREETING", "value": greeting}]}
+            spec = {
+                "restartPolicy": "Never",
+                "nodeSelector": {"ansible.minik8s.io/group": "web"},
+                "tolerations": TOLERATED,
+                "containers": [container],
+            }
+            template = {"metadata": {"annotations": {"ansible.minik8s.io/role": "greeting"}}, "spec": spec}
+            job = {"metadata": {"name": name, "namespace": space}, "spec": {"backoffLimit": 0, "template": template}}
+            cluster.admin.create(JOB, job)
+        until(lambda: (objects.condition(cluster.admin.get(JOB, "good", space), "Complete") or {}).get("status"), 300)
+        until(lambda: (objects.condition(cluster.admin.get(JOB, "bad", space), "Failed") or {}).get("status"), 300)
+    finally:
+        virtual.stop()
+        cluster.admin.delete(NODE, "web")
