@@ -212,9 +212,11 @@ class PlannedObjects:
 
 
 def _for_reconcilers(target: Target, step: PlannedObject) -> PlannedObject:
-    """Return a step without what reconcilers need not know: no node has anything of a custom kind."""
-    custom = target.kind.custom is not None or target.kind == CUSTOM_RESOURCE_DEFINITION
-    return step._replace(operation=None) if custom else step
+    """Return a step without what reconcilers need not know: no node has anything of a definition.
+
+    Of custom kinds they look at those whose deciders a package offers (``controllers/simulation/extended.py``).
+    """
+    return step._replace(operation=None) if target.kind == CUSTOM_RESOURCE_DEFINITION else step
 
 
 def _target_of(obj: JsonObject, kinds: Registry) -> Target:

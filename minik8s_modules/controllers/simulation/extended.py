@@ -20,6 +20,7 @@ from typing import Any
 
 from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.kinds import KINDS, Kind
+from minik8s_modules.api.objects import JsonObject
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,15 @@ def extended() -> Mapping[Kind, Any]:
 def known_kinds() -> Registry:
     """Return the kinds that deciders know: those that are built in, and those of packages."""
     return _found(_stamp())[1]
+
+
+def is_decided(obj: JsonObject) -> bool:
+    """Return whether anybody here knows what an object leads to: no node has anything of other custom kinds.
+
+    They must not get further, since a Service of somebody's own group is none of ours.
+    """
+    version = str(obj.get("apiVersion") or "")
+    return not version or known_kinds().by_api_version(version, str(obj.get("kind"))) is not None
 
 
 def _stamp() -> int:

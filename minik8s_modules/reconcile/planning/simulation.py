@@ -20,6 +20,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import static_uid
 from minik8s_modules.api.pods.sidecars import injection
 from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.controllers.simulation.extended import is_decided
 from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid
 from minik8s_modules.reconcile.feeds.plan_subjects import MESH_KINDS, About, Note, of, of_pod, rows
 from minik8s_modules.reconcile.feeds.references import references
@@ -100,12 +101,10 @@ def parse_question(body: Any) -> Question:
     """
     if not isinstance(body, Mapping) or not isinstance(body.get("objects", []), list):
         raise ValueError('a plan is {"objects": [{"operation", "object"}], "nodes": [names]}')  # noqa: TRY004
-    return Question(
-        tuple(_operation(index, one) for index, one in enumerate(body.get("objects") or [])),
-        _names("nodes", body.get("nodes") or ([body["node"]] if body.get("node") else [])),
-        _names("others", body.get("others") or []),
-        body.get("foretold"),
-    )
+    every = [_operation(index, one) for index, one in enumerate(body.get("objects") or [])]
+    asked = tuple(each for each in every if is_decided(each.object))
+    nodes = body.get("nodes") or ([body["node"]] if body.get("node") else [])
+    return Question(asked, _names("nodes", nodes), _names("others", body.get("others") or []), body.get("foretold"))
 
 
 def _names(field: str, found: Any) -> frozenset[str]:

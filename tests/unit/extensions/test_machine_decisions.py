@@ -17,6 +17,7 @@ from minik8s_modules.controllers.core.steps import Again, Create, Delete, Patch,
 from minik8s_modules.controllers.simulation import extended
 from minik8s_modules.controllers.simulation.simulated_cluster import World
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled
+from minik8s_modules.reconcile.planning.simulation import parse_question
 from minik8s_virtual_machines import simulation
 from minik8s_virtual_machines.api.defaults import with_defaults
 from minik8s_virtual_machines.api.kinds import REPLICA_SET, VM, VM_FINALIZER, VMI, VMI_FINALIZER
@@ -383,3 +384,10 @@ def test_deciders_that_cannot_be_loaded_are_left_out(monkeypatch: pytest.MonkeyP
         assert extended.extended() == {}
     finally:
         extended._found.cache_clear()
+
+
+def test_objects_of_other_custom_kinds_are_none_of_ours() -> None:
+    knative = {"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": {"name": "a"}}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}
+    asked = parse_question({"objects": [{"operation": "create", "object": each} for each in (knative, service)]})
+    assert [each.object for each in asked.operations] == [service]
