@@ -252,7 +252,7 @@ VIRTUAL_SERVICE = Kind(
     "", "v1", "VirtualService", "virtualservices", f"{_ORIGINAL}VirtualService",
     short_names=("vs",), subresources=("status",),
 )  # fmt: skip
-SUBSET = Kind("", "v1", "Subset", "subsets", f"{_ORIGINAL}Subset")
+SUBSET = Kind("", "v1", "Subset", "subsets", f"{_ORIGINAL}Subset", subresources=("status",))
 ROLLING_UPDATE = Kind(
     "", "v1", "RollingUpdate", "rollingupdates", f"{_ORIGINAL}RollingUpdate",
     short_names=("ru",), subresources=("status",),

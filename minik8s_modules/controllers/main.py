@@ -37,6 +37,7 @@ from minik8s_modules.controllers.network.endpointslices import EndpointSliceCont
 from minik8s_modules.controllers.network.gateways import GatewayController
 from minik8s_modules.controllers.network.ingresses import RouteController
 from minik8s_modules.controllers.network.load_balancers import LoadBalancerController
+from minik8s_modules.controllers.network.subsets import SubsetController
 from minik8s_modules.controllers.nodes.condition_taints import ConditionTaintController
 from minik8s_modules.controllers.nodes.departures import DepartureController, ReturnController
 from minik8s_modules.controllers.nodes.nodes import NodeController
@@ -110,6 +111,7 @@ def controllers(
         RouteController(context),
         GatewayController(context),
         LoadBalancerController(context, balancing),
+        SubsetController(context),
         NodeController(client, recorder),
         SilentNodeController(context),
         TaintController(context),

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.network.subsets import pods_of
 from minik8s_modules.api.network.url_patterns import pattern_fault
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.mesh.shares import pod_weights
@@ -132,7 +133,7 @@ class _Namespace:
     def __init__(self, declared: Declared) -> None:
         self._declared = declared
         self._services = {objects.name(each): each for each in declared.services if _has_address(each)}
-        self._subsets = {objects.name(each): objects.spec(each).get("pods") or [] for each in declared.subsets}
+        self._subsets = {objects.name(each): pods_of(each) for each in declared.subsets}
         self._slices: dict[str, list[JsonObject]] = defaultdict(list)
         for each in declared.slices:
             self._slices[objects.labels(each).get(SERVICE_NAME, "")].append(each)

@@ -79,6 +79,8 @@ RULES: tuple[Rule, ...] = (
     Rule(INBOUND_PORTS, _POD, _ANYBODY, "always", "whose connections to the pod pass its sidecar by"),
     Rule(OUTBOUND_PORTS, _POD, _ANYBODY, "always", "which of the pod's connections pass its sidecar by"),
     Rule(OUTBOUND_RANGES, _POD, _ANYBODY, "always", "which of the pod's connections pass its sidecar by"),
+    # who changes it has the controllers apply what a Gateway runs as once more
+    Rule("minik8s.io/gateway-digest", None, _ANYBODY, "always", "whether a part of a Gateway is applied again"),
     # on pods and their templates it is free to whoever may write them
     Rule("minik8s.io/drift", _NODE, _STEWARDS, "always", "whether what somebody changed on the node is put right"),
     Rule("minik8s.io/observe", _NODE, _STEWARDS, "always", "the whole node is observed now"),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
+from minik8s_modules.api.network.subsets import pods_of
 from minik8s_modules.api.objects import JsonObject, condition, name, spec, status
 from minik8s_modules.api.tables.cells import AGE, NAME, NONE, Column, age, columns
 
@@ -44,7 +45,7 @@ _SHOWN = 80
 
 
 def _subset(obj: JsonObject, now: datetime) -> list[Any]:
-    return [name(obj), ",".join(map(str, spec(obj).get("pods") or [])) or NONE, age(obj, now)]
+    return [name(obj), ",".join(pods_of(obj)) or NONE, age(obj, now)]
 
 
 def _rolling_update(obj: JsonObject, now: datetime) -> list[Any]:

@@ -10,6 +10,7 @@ from minik8s_modules.api.network.url_patterns import pattern_fault
 from minik8s_modules.api.objects import JsonObject, namespace, spec
 from minik8s_modules.api.pods.slurm import SOURCE_BYTES, SUFFIXES
 from minik8s_modules.api.validation import check, requests
+from minik8s_modules.api.validation.meta import validate_labels
 from minik8s_modules.api.validation.pods.pods import validate_pod
 
 MOST_SUBSETS = 100
@@ -89,7 +90,8 @@ validate_virtual_service = check.of_spec(
     *requests.ROWS,
 )
 validate_subset = check.of_spec(
-    ("pods", check.every(check.each(_NAME), lambda at, pods: cause.duplicates(at, pods or ())))
+    ("pods", check.every(check.each(_NAME), lambda at, pods: cause.duplicates(at, pods or ()))),
+    ("labels", validate_labels),
 )
 
 

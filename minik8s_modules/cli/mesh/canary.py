@@ -22,6 +22,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict
 from minik8s_modules.api.kinds import SUBSET, VIRTUAL_SERVICE
+from minik8s_modules.api.network.subsets import pods_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.cli import output
@@ -147,7 +148,7 @@ class Leading:
         if not {one["name"] for one in self.before if one.get("weight") is not None} - {to}:
             text = f"VirtualService {objects.name(self._virtual)} has no other Subset than {to}"
             raise UsageError(f"{text}: name those of all versions")
-        self.pods = frozenset(objects.spec(client.get(SUBSET, to, namespace)).get("pods") or ())
+        self.pods = frozenset(pods_of(client.get(SUBSET, to, namespace)))
         if not self.pods:
             raise UsageError(f"Subset {to} has no Pods")
 

@@ -8,6 +8,7 @@ import re2
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, SUBSET
+from minik8s_modules.api.network.subsets import pods_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.calls import Line
 from minik8s_modules.cli.mesh.looking import leading, matching, names_by_address, plain
@@ -94,6 +95,6 @@ def subsets_by_pod(subsets: Sequence[JsonObject]) -> dict[str, list[str]]:
     """Return the Subsets that name each Pod."""
     found: dict[str, list[str]] = {}
     for each in sorted(subsets, key=objects.name):
-        for pod in objects.spec(each).get("pods") or ():
+        for pod in pods_of(each):
             found.setdefault(pod, []).append(objects.name(each))
     return found

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, SERVICE, SUBSET, VIRTUAL_SERVICE
+from minik8s_modules.api.network.subsets import with_pods
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import has_sidecar
 from minik8s_modules.mesh.mapping import Branch, Declared, Mapped, Port, Verdict, decide_mapping
@@ -29,8 +30,9 @@ def mesh_notes(question: Question, seen: Foreseen, cluster: Cluster) -> list[Not
 
 
 def _of_namespace(space: str, question: Question, seen: Foreseen, cluster: Cluster) -> Iterator[Note]:
-    before = _within(space, cluster.mesh)
-    after = _changed(space, before, question)
+    pods = [pod for pod in cluster.pods if objects.namespace(pod) == space]
+    before = _with_pods(_within(space, cluster.mesh), pods)
+    after = _with_pods(_changed(space, before, question), pods)
     if not any(each["kind"] == VIRTUAL_SERVICE.kind for each in (*before, *after)):
         return
     services = {str(objects.key(one)): one for one in cluster.services if objects.namespace(one) == space}
@@ -41,7 +43,7 @@ def _of_namespace(space: str, question: Question, seen: Foreseen, cluster: Clust
         then, {key: seen.slices[key] if key in seen.slices else cluster.slices(key) for key in then}, after
     )
     about = (of(VIRTUAL_SERVICE, space), of(SUBSET, space), of(SERVICE, space), of(POD, space))
-    number = sum(has_sidecar(objects.spec(pod)) for pod in cluster.pods if objects.namespace(pod) == space)
+    number = sum(has_sidecar(objects.spec(pod)) for pod in pods)
     whose = f"{number} sidecar{'s' if number != 1 else ''} of namespace {space}"
     for place in sorted({*now.split_by, *planned.split_by}):
         old, new = now.ports.get(place), planned.ports.get(place)
@@ -60,6 +62,11 @@ _NO_PORT = Port("", "", 0, ())
 
 def _within(space: str, found: Iterable[JsonObject]) -> list[JsonObject]:
     return [each for each in found if objects.namespace(each) == space]
+
+
+def _with_pods(found: Iterable[JsonObject], pods: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return them, Subsets with the Pods that there are of their labels, as the controllers name them."""
+    return [with_pods(each, pods) if each["kind"] == SUBSET.kind else each for each in found]
 
 
 def _changed(space: str, before: Iterable[JsonObject], question: Question) -> list[JsonObject]:

@@ -19,6 +19,7 @@ NO_METADATA = {
     "minik8s.io/nfs": "a provisioner's name, in StorageClasses",
     "minik8s.io/v1": "an API version",
     "minik8s.io/ingress": "the name of a controller in IngressClasses",
+    "minik8s.io/gateway-controller": "the name of a controller in GatewayClasses",
     "minik8s.io/content": "a label of images",
     "minik8s.io/prober": "a label of images",
     "minik8s.io/audit-error": "an annotation of audit events",
