@@ -57,8 +57,8 @@ def test_a_namespace_holds_one_event_of_an_ingress_that_fails_again_and_again(na
     try:
         for _ in range(3):
             for errors in (*[refused(tmp_path, REFUSED["no-certificate"]) for _ in range(4)], ""):
-                told = {"shop.test": {"message": str(KeyFault("RefusedByNginx", errors))}} if errors else {}
-                section = {"errors": told, "status": {"shop.test": {}}}
+                fields = {"shop.test": {"message": str(KeyFault("RefusedByNginx", errors))}} if errors else {}
+                section = {"errors": fields, "status": {"shop.test": {}}}
                 event_writer.on_outcome(Outcome("i", "n1", "ok", {"ingress": section}, ""))
                 while recorder.write_one():
                     pass
@@ -69,7 +69,7 @@ def test_a_namespace_holds_one_event_of_an_ingress_that_fails_again_and_again(na
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "message"),
     [
         (
             'Conflict. The container name "/web" is already in use by container "{id}".',
@@ -94,11 +94,11 @@ def test_a_namespace_holds_one_event_of_an_ingress_that_fails_again_and_again(na
         ),
     ],
 )
-def test_what_programs_say_loses_what_is_new_each_time_and_keeps_the_cause(said: str, told: str):
+def test_what_programs_say_loses_what_is_new_each_time_and_keeps_the_cause(said: str, message: str):
     for number in (1, 2):
         text = said.format(id=f"{number}a" * 32, pid=1000 + number, port=40000 + number, second=f"0{number}")
-        assert str(KeyFault("X", text)) == told
-        assert str(KeyFault("X", str(DockerError(500, text)))) == told
+        assert str(KeyFault("X", text)) == message
+        assert str(KeyFault("X", str(DockerError(500, text)))) == message
 
 
 @pytest.mark.parametrize(

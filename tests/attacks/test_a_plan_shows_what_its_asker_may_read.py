@@ -134,8 +134,8 @@ def test_with_plans_alone_one_sees_counts(rights: Rights):
     }
     assert status["messages"] == ["node n3 does not answer; what would change there is not known"]
     assert status["hidden"] == {"messages": 4, "order": 2}
-    told = json.dumps(status)
-    assert not [word for word in ("bank", "ledger", "uid-", "own/web", "rates", "facet", "detail") if word in told]
+    reported = json.dumps(status)
+    assert not [word for word in ("bank", "ledger", "uid-", "own/web", "rates", "facet", "detail") if word in reported]
 
 
 def test_ones_own_namespace_is_shown(rights: Rights):
@@ -183,8 +183,8 @@ def test_a_right_to_a_name_shows_that_name(rights: Rights):
     ],
 )
 def test_what_metrics_say_needs_the_right_to_all_of_their_group(rights: Rights, granted: Any, shown: int):
-    told = drift(rights, user(rights, **granted))["messages"]
-    assert sum("the queue of bank" in text for text in told) == shown
+    message = drift(rights, user(rights, **granted))["messages"]
+    assert sum("the queue of bank" in text for text in message) == shown
 
 
 def test_what_is_of_machines_needs_rights_to_nodes(rights: Rights):

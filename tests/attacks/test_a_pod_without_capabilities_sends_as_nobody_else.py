@@ -54,8 +54,8 @@ def machine() -> Iterator[Policed]:
 def attempt(machine: Policed, pod: str, program: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a Pod as nobody, without capabilities."""
     inside = f"nsenter --net=/proc/$(cat {machine.folder}/pods/{pod})/ns/net {NOBODY} {PYTHON} -"
-    told = program.format(friend=ADDRESSES["x-b"], server=ADDRESSES["x-a"])
-    return subprocess.run(["sh", "-c", inside], input=told, capture_output=True, text=True, check=False, timeout=60)
+    text = program.format(friend=ADDRESSES["x-b"], server=ADDRESSES["x-a"])
+    return subprocess.run(["sh", "-c", inside], input=text, capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.mark.parametrize("program", ATTEMPTS.values(), ids=ATTEMPTS)

@@ -62,8 +62,8 @@ def test_the_pilot_says_who_has_acknowledged_and_asks_for_nothing(namespace: Nam
     server, pilot = namespace.server, namespace.server.identity(PILOT)
     stored = server.request("GET", path(namespace), client=pilot)
     assert stored.code == 200, stored.body
-    told = {**stored.json, "status": {"phase": "Pending", "acknowledged": ["a"]}}
-    assert server.request("PUT", path(namespace, "/status"), told, client=pilot).code == 200
+    fields = {**stored.json, "status": {"phase": "Pending", "acknowledged": ["a"]}}
+    assert server.request("PUT", path(namespace, "/status"), fields, client=pilot).code == 200
     changed = {"spec": {"state": "Undone"}}
     for method, where, body in (
         ("PATCH", path(namespace), changed),

@@ -34,9 +34,9 @@ __all__ = ["jobs", "slurm"]
 def test_last_words_are_the_job_s_own(jobs: Jobs, slurm: Slurm, trick: str) -> None:
     slurm.run(["sh", "-c", "echo of-somebody-else > /home/student/secret; chmod 644 /home/student/secret"])
     uid = new_uid()
-    told = entry(f"#!/bin/sh\n{trick}\nexit 1\n")
-    jobs.run({uid: told})
-    found = jobs.ended({uid: told}, uid)
+    result = entry(f"#!/bin/sh\n{trick}\nexit 1\n")
+    jobs.run({uid: result})
+    found = jobs.ended({uid: result}, uid)
     assert found["state"] == "FAILED"
     assert "of-somebody-else" not in str(found)
 
@@ -45,9 +45,9 @@ def test_a_deleted_folder_takes_nothing_of_others_along(jobs: Jobs, slurm: Slurm
     slurm.run(["sh", "-c", "mkdir -p /home/student/data && echo kept > /home/student/data/file"])
     slurm.run(["chown", "-R", "student", "/home/student/data"])
     uid = new_uid()
-    told = entry("#!/bin/sh\nln -s /home/student/data link; cd ..; mv work aside; ln -s /home/student/data work\n")
-    jobs.run({uid: told})
-    jobs.ended({uid: told}, uid)
+    result = entry("#!/bin/sh\nln -s /home/student/data link; cd ..; mv work aside; ln -s /home/student/data work\n")
+    jobs.run({uid: result})
+    jobs.ended({uid: result}, uid)
     jobs.run({})
     assert slurm.run(["cat", "/home/student/data/file"]) == "kept\n"
     assert uid not in slurm.run(["ls", f"{jobs.folder}/jobs"])
@@ -55,9 +55,9 @@ def test_a_deleted_folder_takes_nothing_of_others_along(jobs: Jobs, slurm: Slurm
 
 def test_a_program_that_says_it_ended_well_is_not_believed_before_slurm(jobs: Jobs) -> None:
     uid = new_uid()
-    told = entry("#!/bin/sh\necho 0 > ../ended\nkill -9 $PPID\nsleep 5\n")
-    jobs.run({uid: told})
-    assert jobs.ended({uid: told}, uid)["state"] != "COMPLETED"
+    result = entry("#!/bin/sh\necho 0 > ../ended\nkill -9 $PPID\nsleep 5\n")
+    jobs.run({uid: result})
+    assert jobs.ended({uid: result}, uid)["state"] != "COMPLETED"
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_an_annotation_writes_no_file_elsewhere() -> None:
         asked(pod, "batch", NoResources())
 
 
-@pytest.mark.parametrize("told", ["9" * 5000, "-1", "1e3", "256", "\N{SUPERSCRIPT TWO}", ""])
-def test_what_is_no_exit_code_breaks_no_pass(told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("message", ["9" * 5000, "-1", "1e3", "256", "\N{SUPERSCRIPT TWO}", ""])
+def test_what_is_no_exit_code_breaks_no_pass(message: str, tmp_path: Path) -> None:
     folder = Path(folders.job_dir(str(tmp_path), "uid"))
     folder.mkdir(parents=True)
-    (folder / "ended").write_text(told)
+    (folder / "ended").write_text(message)
     assert folders.exit_code(str(tmp_path), "uid") is None
 
 

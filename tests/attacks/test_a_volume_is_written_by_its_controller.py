@@ -47,8 +47,8 @@ def test_by_a_status_it_writes_the_status_alone(server: ApiServerProcess, volume
         "spec": {"claimRef": {"name": "c"}},
         "status": {"reason": "FolderDeleted"},
     }
-    told = server.request("PATCH", f"{volume}/status", body, client=reconciler, headers=MERGE)
-    assert told.code == 200, told.body
+    answer = server.request("PATCH", f"{volume}/status", body, client=reconciler, headers=MERGE)
+    assert answer.code == 200, answer.body
     found = server.request("GET", volume).json
     assert found["status"]["reason"] == "FolderDeleted"
     assert found["metadata"]["finalizers"][0] == "minik8s.io/volume-folder"
@@ -66,8 +66,8 @@ def test_of_a_claim_it_says_its_size_and_leads_it_nowhere(server: ApiServerProce
     for method in ("PATCH", "PUT", "DELETE"):
         answer = server.request(method, f"{claims}/mine", thief, client=reconciler, headers=MERGE)
         assert answer.code == 403, answer.body
-    told = server.request("PATCH", f"{claims}/mine/status", thief, client=reconciler, headers=MERGE)
-    assert told.code == 200, told.body
+    response = server.request("PATCH", f"{claims}/mine/status", thief, client=reconciler, headers=MERGE)
+    assert response.code == 200, response.body
     found = server.request("GET", f"{claims}/mine").json
     assert found["status"]["capacity"] == {"storage": "1Gi"}
     assert "volumeName" not in found["spec"]

@@ -119,8 +119,8 @@ def test_monitoring_gets_them_until_its_right_ends(metrics: Metrics, server: Api
 def test_nothing_is_told_without_tls(metrics: Metrics):
     with socket.create_connection(("127.0.0.1", metrics.port), timeout=60) as plain:
         plain.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        told = b"".join(iter(lambda: plain.recv(4096), b""))
-    assert b"HTTP" not in told
+        text = b"".join(iter(lambda: plain.recv(4096), b""))
+    assert b"HTTP" not in text
 
 
 def test_a_silent_peer_delays_nobody(metrics: Metrics):

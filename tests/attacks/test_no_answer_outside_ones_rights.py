@@ -146,20 +146,20 @@ class Game:
         binding = {"metadata": {"name": name}, "subjects": [subject], "roleRef": ref}
         self.made(f"{inside}/{'rolebindings' if rule.scope else 'clusterrolebindings'}", binding)
 
-    def play(self, asker: Asker, case: Case, told: str) -> Opened | None:
+    def play(self, asker: Asker, case: Case, message: str) -> Opened | None:
         """Ask, and check the answer; a watch that has begun is checked later."""
         if case.verb == "watch":
-            return self._watch(asker, case, told)
+            return self._watch(asker, case, message)
         form = self.dice.choice(FORMS)
         if self._tokens and case.verb == "list" and self.dice.random() < 0.1:
             case = case._replace(exact=False)
             foreign = f"&limit=2&continue={quote(self.dice.choice(self._tokens))}"
             answer = self._ask(asker, case, form, foreign)
-            self._sound(asker, case, names_of(answer.json) if answer.code == OK else frozenset(), told)
+            self._sound(asker, case, names_of(answer.json) if answer.code == OK else frozenset(), message)
             return None
         paged = case.verb == "list" and self.dice.random() < 0.3
         answer, seen = self._pages(asker, case, form) if paged else self._whole(asker, case, form)
-        self._judge(asker, case, answer.code, seen, f"{told}: {answer.body[:300]!r}")
+        self._judge(asker, case, answer.code, seen, f"{message}: {answer.body[:300]!r}")
         return None
 
     def _ask(self, asker: Asker, case: Case, form: str, more: str = "") -> Answer:
@@ -187,12 +187,12 @@ class Game:
             self._tokens.append(found["metadata"]["continue"])
             token = f"&limit=2&continue={quote(self._tokens[-1])}"
 
-    def _watch(self, asker: Asker, case: Case, told: str) -> Opened | None:
+    def _watch(self, asker: Asker, case: Case, message: str) -> Opened | None:
         headers = {**impersonating(asker), **accepting(self.dice.choice(FORMS))}
         watch = ApiWatch(self.server, f"{query_of(case)}&timeoutSeconds=3", headers)
         if watch.response.status == OK:
-            return Opened(asker, case, watch, told)
-        self._judge(asker, case, watch.response.status, frozenset(), told)
+            return Opened(asker, case, watch, message)
+        self._judge(asker, case, watch.response.status, frozenset(), message)
         watch.close()
         return None
 
@@ -211,30 +211,30 @@ class Game:
         opened.watch.close()
         self._judge(opened.asker, opened.case, OK, frozenset(seen), opened.told)
 
-    def _judge(self, asker: Asker, case: Case, code: int, seen: Seen, told: str) -> None:
-        self._sound(asker, case, seen, told)
+    def _judge(self, asker: Asker, case: Case, code: int, seen: Seen, message: str) -> None:
+        self._sound(asker, case, seen, message)
         if not case.exact:
             return
         if not asker.may(case, self.world):
-            assert code == FORBIDDEN, told
+            assert code == FORBIDDEN, message
         elif not case.readable:
-            assert code == BAD, told
+            assert code == BAD, message
         elif case.verb == "get" and Place(case.resource.partition("/")[0], case.namespace, case.name) not in self.world:
-            assert code == 404, told
+            assert code == 404, message
         else:
             wanted = {(one.namespace, one.name) for one, known in self.world.items() if case.selects(one, known)}
             ours = {one for one in seen if one in self._ours(case)}
-            assert (code, ours) == (OK, wanted), told
+            assert (code, ours) == (OK, wanted), message
 
     def _ours(self, case: Case) -> set[tuple[str, str]]:
         plural = case.resource.partition("/")[0]
         return {(one.namespace, one.name) for one in self.world if one.resource == plural}
 
-    def _sound(self, asker: Asker, case: Case, seen: Seen, told: str) -> None:
+    def _sound(self, asker: Asker, case: Case, seen: Seen, message: str) -> None:
         outside = [one for one in seen if not asker.holds(case.verb, Place(case.resource, *one), self.world)]
-        assert not outside, f"{told}: shows {outside}"
+        assert not outside, f"{message}: shows {outside}"
 
-    def review(self, asker: Asker, case: Case, told: str) -> None:
+    def review(self, asker: Asker, case: Case, message: str) -> None:
         """Check that reviews say what requests are answered: the administrator's of the user, and the user's own."""
         plural, _, sub = case.resource.partition("/")
         attributes = {"verb": case.verb, "group": GROUPS[plural], "resource": plural, "subresource": sub}
@@ -245,7 +245,7 @@ class Game:
         own = self.send("POST", f"{path}/selfsubjectaccessreviews", {"spec": spec}, impersonating(asker))
         other = {**spec, "user": asker.name, "groups": [*asker.groups, "system:authenticated"]}
         answers = [own, self.send("POST", f"{path}/subjectaccessreviews", {"spec": other})]
-        assert [one.json["status"]["allowed"] for one in answers] == [allowed, allowed], f"{told}: {answers}"
+        assert [one.json["status"]["allowed"] for one in answers] == [allowed, allowed], f"{message}: {answers}"
 
     def close(self) -> None:
         """Take everything away."""
@@ -311,10 +311,10 @@ def test_no_answer_is_outside_ones_rights(game: Game):
         for number in range(first, min(first + A_ROUND, CASES)):
             asker = game.dice.choice(askers)
             case = random_case(game.dice, game.spaces, game.nodes, asker)
-            told = f"MINIK8S_RIGHTS_SEED={SEED}, case {number}: {asker} asks {case}"
+            text = f"MINIK8S_RIGHTS_SEED={SEED}, case {number}: {asker} asks {case}"
             if case.exact and game.dice.random() < 0.2:
-                game.review(asker, case, told)
-            opened.append(game.play(asker, case, told))
+                game.review(asker, case, text)
+            opened.append(game.play(asker, case, text))
         game.touch()
         for each in filter(None, opened):
             game.read(each)

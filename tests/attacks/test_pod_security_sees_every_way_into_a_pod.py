@@ -145,8 +145,8 @@ def test_whoever_writes_templates_is_told(namespace: Namespace, editor: Certific
     elif way == "update":
         path = namespace.path("rollingupdates")
         body["spec"] = {"serviceRef": "web", "port": 80, "minimumAlive": 1, "interval": 1, "newPodSpec": spec}
-    told = warnings_of(namespace, path, body)
-    assert any(r"would violate PodSecurity \"baseline:latest\": privileged" in each for each in told), told
+    warnings = warnings_of(namespace, path, body)
+    assert any(r"would violate PodSecurity \"baseline:latest\": privileged" in each for each in warnings), warnings
 
 
 def warnings_of(namespace: Namespace, path: str, body: JsonObject) -> list[str]:

@@ -62,11 +62,11 @@ def lie(monkeypatch: pytest.MonkeyPatch, pid: int, times: int = 1) -> list[str]:
     inspect, asked = Docker.inspect, list[str]()
 
     def stale(docker: Docker, container: str) -> dict[str, Any] | None:
-        told = inspect(docker, container)
+        result = inspect(docker, container)
         asked.append(container)
-        if told is not None and len(asked) <= times:  # it was its process when Docker was asked
-            told["State"]["Pid"] = pid
-        return told
+        if result is not None and len(asked) <= times:  # it was its process when Docker was asked
+            result["State"]["Pid"] = pid
+        return result
 
     monkeypatch.setattr(Docker, "inspect", stale)
     return asked

@@ -124,9 +124,9 @@ def test_the_proxy_names_one_user(world: World) -> None:
 def test_a_machine_names_nothing_outside_its_namespace(world: World, source: dict[str, Any]) -> None:
     reaching = machine("reaching")
     reaching["spec"]["template"]["spec"]["volumes"] = [{"name": "root", **source}]
-    told = world.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(reaching), check=False)
-    assert told.returncode != 0
-    assert "spec.template.spec.volumes[0]" in told.stderr
+    done = world.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(reaching), check=False)
+    assert done.returncode != 0
+    assert "spec.template.spec.volumes[0]" in done.stderr
     assert not world.vm("reaching")
 
 

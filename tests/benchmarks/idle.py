@@ -129,16 +129,16 @@ def watch(window_s: float) -> Account:
 
 def figures_of(account: Account, window_s: float, timer_s: float) -> list[Figure]:
     """Return the rows of one window."""
-    told = f"{PODS} pods, {window_s:g} s"
+    text = f"{PODS} pods, {window_s:g} s"
     spent = {part: cpu_s / window_s * 100 for part, cpu_s in account.cpu_s().items()}
     spent["the node's timer"] = timer_s / TIMER_EVERY_S * 100
     observations = math.ceil(window_s / OBSERVATION_AT_LEAST_S)
     return [
-        Figure("idle: CPU of ours", _ours(spent), "% of a core", BAR_CPU_PERCENT, f"{told}: {_listed(spent, 2)}"),
-        Figure("idle: PSS of ours", _ours(account.pss_mb), "MB", BAR_PSS_MB, f"{told}: {_listed(account.pss_mb, 0)}"),
-        Figure("idle: items sent (full observations only)", account.items, "", observations, told),
-        *(Figure(f"idle: CPU of {one}", spent.get(one, 0.0), "% of a core", None, told) for one in BESIDE),
-        *(Figure(f"idle: PSS of {one}", account.pss_mb.get(one, 0.0), "MB", None, told) for one in BESIDE),
+        Figure("idle: CPU of ours", _ours(spent), "% of a core", BAR_CPU_PERCENT, f"{text}: {_listed(spent, 2)}"),
+        Figure("idle: PSS of ours", _ours(account.pss_mb), "MB", BAR_PSS_MB, f"{text}: {_listed(account.pss_mb, 0)}"),
+        Figure("idle: items sent (full observations only)", account.items, "", observations, text),
+        *(Figure(f"idle: CPU of {one}", spent.get(one, 0.0), "% of a core", None, text) for one in BESIDE),
+        *(Figure(f"idle: PSS of {one}", account.pss_mb.get(one, 0.0), "MB", None, text) for one in BESIDE),
     ]
 
 

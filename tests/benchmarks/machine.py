@@ -99,7 +99,7 @@ def facts() -> str:
     docker = subprocess.run(
         ["docker", "version", "--format", "{{.Server.Version}}"], capture_output=True, text=True, check=False
     )
-    told = {
+    fields = {
         "cores": f"{os.cpu_count()}",
         "kernel": platform.release(),
         "Docker": docker.stdout.strip(),
@@ -107,7 +107,7 @@ def facts() -> str:
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "load at the start": f"{os.getloadavg()[0]:.1f}",
     }
-    return " · ".join(f"{name} {value}" for name, value in told.items())
+    return " · ".join(f"{name} {value}" for name, value in fields.items())
 
 
 if __name__ == "__main__":

@@ -100,10 +100,10 @@ def _beside(work: Work, ours: Mapping[str, str], peers: Mapping[str, str]) -> li
     costs = [(_driven(work, ours, work.requests), _driven(work, peers, work.requests)) for _ in range(ROUNDS)]
     mine, theirs = (Cost(*map(sum, zip(*side, strict=True))) for side in zip(*costs, strict=True))
     what = work.what if work.clients == 16 else f"{work.what} by {work.clients}"
-    told = f"{TOLD}, {work.clients} clients"
+    text = f"{TOLD}, {work.clients} clients"
     return [
-        Figure(f"{what} beside kube-apiserver, time", mine.time_s / theirs.time_s, "x", work.time, told),
-        Figure(f"{what} beside kube-apiserver, CPU", mine.cpu_s / theirs.cpu_s, "x", work.cpu, told),
+        Figure(f"{what} beside kube-apiserver, time", mine.time_s / theirs.time_s, "x", work.time, text),
+        Figure(f"{what} beside kube-apiserver, CPU", mine.cpu_s / theirs.cpu_s, "x", work.cpu, text),
     ]
 
 
@@ -161,8 +161,8 @@ def _applied(server: ApiServerProcess, directory: Path) -> Figure:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
         spent.append(time.monotonic() - began)
         assert done.stdout.count(" created") == APPLIED, done.stderr[-2000:]
-    told = f"{TOLD}; {spent[0]:.1f} s for {APPLIED:,} new objects"
-    return Figure("kubectl apply beside kube-apiserver, time", spent[0] / spent[1], "x", APPLY_BAR, told)
+    text = f"{TOLD}; {spent[0]:.1f} s for {APPLIED:,} new objects"
+    return Figure("kubectl apply beside kube-apiserver, time", spent[0] / spent[1], "x", APPLY_BAR, text)
 
 
 def cost(line: str) -> Cost:

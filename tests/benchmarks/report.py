@@ -96,8 +96,8 @@ def read(text: str) -> dict[str, Measured]:
         if cells[:1] in (["bar"], ["figure"]):
             columns = cells
         elif cells and len(cells) == len(columns) and (value := _CELL.match(cells[columns.index("value")])):
-            told = dict(zip(columns, cells, strict=True))
-            factor = told.get("factor", "").removesuffix(" s")
+            fields = dict(zip(columns, cells, strict=True))
+            factor = fields.get("factor", "").removesuffix(" s")
             found[cells[0]] = Measured(float(value[1]), value[2] or "", float(factor or 0))
     return found
 

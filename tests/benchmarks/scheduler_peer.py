@@ -95,10 +95,10 @@ def measure(nodes: int = NODES, names: Collection[str] = ()) -> Iterator[Figure]
             continue
         case = read(folder / one.file / "performance-config.yaml", one.case, one.workload, sizes(one, nodes / NODES))
         theirs, mine = _run(case, _peer), _run(case, ours)
-        told = f"{mine.rate:.0f} beside {theirs.rate:.0f} pods/s, {mine.overall:.0f} beside {theirs.overall:.0f} with "
-        told += f"what the first one took; CPU of the scheduler {mine.cpu_ms:.1f} beside {theirs.cpu_ms:.1f} ms a pod; "
-        told += f"{case.name}, {sizes(one, nodes / NODES)}"
-        yield Figure(f"{one.case} beside kube-scheduler, time", ratio(mine, theirs), "x", 1 / one.least, told)
+        text = f"{mine.rate:.0f} beside {theirs.rate:.0f} pods/s, {mine.overall:.0f} beside {theirs.overall:.0f} with "
+        text += f"what the first one took; CPU of the scheduler {mine.cpu_ms:.1f} beside {theirs.cpu_ms:.1f} ms a pod; "
+        text += f"{case.name}, {sizes(one, nodes / NODES)}"
+        yield Figure(f"{one.case} beside kube-scheduler, time", ratio(mine, theirs), "x", 1 / one.least, text)
 
 
 def ratio(mine: Ran, theirs: Ran) -> float:

@@ -63,8 +63,8 @@ def main(numbers: list[str]) -> int:
             verdict = ask(control, environment)
             counted[verdict.word] += 1
             failed |= not verdict.good
-            told = textwrap.shorten(verdict.told, 160, placeholder=" …")
-            sys.stdout.write(f"{control.number:<7}{verdict.word:<16}{control.title}\n{'':<23}{told}\n")
+            explained = textwrap.shorten(verdict.told, 160, placeholder=" …")
+            sys.stdout.write(f"{control.number:<7}{verdict.word:<16}{control.title}\n{'':<23}{explained}\n")
             sys.stdout.flush()
     finally:
         subprocess.run(

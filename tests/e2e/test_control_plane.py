@@ -91,11 +91,11 @@ def test_a_pod_that_fits_nowhere_says_why(server: ApiServerProcess):
     pods = "/api/v1/namespaces/default/pods"
     assert server.request("POST", pods, {"metadata": {"name": "huge"}, "spec": spec}).code == 201
 
-    def told() -> bool:
+    def is_reported() -> bool:
         conditions = server.request("GET", f"{pods}/huge").json["status"].get("conditions") or []
         return any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)
 
-    _eventually(told)
+    _eventually(is_reported)
     events = "/api/v1/namespaces/default/events?fieldSelector=reason%3DFailedScheduling"
     _eventually(lambda: bool(server.request("GET", events).json["items"]))
 

@@ -120,17 +120,17 @@ def test_describe_tells_an_object_with_its_events(kubectl: Kubectl):
         "type": "Warning",
     }
     kubectl("create", "-f", "-", stdin=json.dumps(event))
-    told = kubectl("describe", "pod", "web")
-    assert "minik8s/busybox:1" in told
-    assert "no node fits" in told
+    done = kubectl("describe", "pod", "web")
+    assert "minik8s/busybox:1" in done
+    assert "no node fits" in done
     for kind in ("ns", "svc", "cm", "secrets", "endpoints", "sa", "leases"):
         kubectl("describe", kind)
 
 
 def test_edit_stores_what_the_editor_leaves(kubectl: Kubectl):
     kubectl("apply", "-f", "-", stdin=POD)
-    told = kubectl("edit", "pod", "web", env={"KUBE_EDITOR": "sed -i s/minik8s.busybox:1/edited:2/"})
-    assert told == "pod/web edited\n"
+    done = kubectl("edit", "pod", "web", env={"KUBE_EDITOR": "sed -i s/minik8s.busybox:1/edited:2/"})
+    assert done == "pod/web edited\n"
     assert kubectl.json("pod", "web")["spec"]["containers"][0]["image"] == "edited:2"
 
 
@@ -285,8 +285,8 @@ def test_server_side_apply_shares_conflicts_and_takes_over(kubectl: Kubectl):
     kubectl("apply", "--server-side", "-f", "-", stdin=POD)
     assert kubectl.json("pod", "web")["metadata"]["resourceVersion"] == version
     other = POD.replace("app: web", "app: other")
-    told = kubectl.fails("apply", "--server-side", "--field-manager=me", "-f", "-", stdin=other)
-    assert 'Apply failed with 1 conflict: conflict with "kubectl": .metadata.labels.app' in told
+    done = kubectl.fails("apply", "--server-side", "--field-manager=me", "-f", "-", stdin=other)
+    assert 'Apply failed with 1 conflict: conflict with "kubectl": .metadata.labels.app' in done
     forced = ("apply", "--server-side", "--field-manager=me", "--force-conflicts", "-f", "-")
     assert kubectl(*forced, "--dry-run=server", stdin=other) == "pod/web serverside-applied (server dry run)\n"
     assert kubectl.json("pod", "web")["metadata"]["labels"] == {"app": "web"}

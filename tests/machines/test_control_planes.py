@@ -147,7 +147,7 @@ def test_machines_come_and_go_while_one_of_three_is_dead(cluster: LabCluster):
         cluster.until(lambda: cluster.address(dead) not in servers(cluster, other), TAKEN_OVER_S)
         added = nodes.command("node", "add", f"root@{cluster.address(SPARE)}", "--name", SPARE)
         assert f"{dead} of the control plane did not answer" in " ".join(added.split())
-        assert {name for name, told in recap(added).items() if told["unreachable"] or told["failed"]} == set()
+        assert {name for name, each in recap(added).items() if each["unreachable"] or each["failed"]} == set()
         assert is_true(json.loads(cluster.kubectl("get", "node", SPARE, "-o", "json", control=other)), "Ready")
         nodes.list(SPARE, listed=True)
         removed = nodes.command("node", "remove", SPARE)

@@ -163,8 +163,8 @@ def listed(cluster: LabCluster, name: str, node_port: int, *pods: str) -> str:
     host = address(cluster, name)
     for machine in (NODE, PEER):
         for place in ((host, 800), (cluster.address(machine), node_port)):
-            told = f"{machine} has no such ends at {place}"
-            wait(cluster, functools.partial(lists, cluster, place, machine, pods), told)
+            text = f"{machine} has no such ends at {place}"
+            wait(cluster, functools.partial(lists, cluster, place, machine, pods), text)
     return host
 
 

@@ -67,9 +67,9 @@ def test_each_shard_runs_its_nodes_and_one_plan_shows_all(cluster: LabCluster) -
     cluster.apply(pod("here", HERE), pod("there", THERE))
     cluster.until(lambda: cluster.ready("here") and cluster.ready("there"))
     assert cluster.inside("there", "hostname").strip() == "there", "streams go through the shard's own gateway"
-    told = planned(cluster, "here", "there")
-    assert HERE in told, told
-    assert THERE in told, told
+    result = planned(cluster, "here", "there")
+    assert HERE in result, result
+    assert THERE in result, result
 
 
 def test_a_shard_whose_reconciler_is_gone_waits_and_the_other_goes_on(cluster: LabCluster) -> None:

@@ -52,10 +52,10 @@ def main() -> None:
     for what, make in THINGS.items():
         begun = time.monotonic()
         try:
-            told = str(make())
+            result = str(make())
         except Exception as error:  # noqa: BLE001  # whatever it is, the test that needs the thing meets it as well
-            told = f"{type(error).__name__}: {error}"
-        print(f"{time.monotonic() - begun:6.1f} s  {what}: {told}", flush=True)
+            result = f"{type(error).__name__}: {error}"
+        print(f"{time.monotonic() - begun:6.1f} s  {what}: {result}", flush=True)
 
 
 if __name__ == "__main__":

@@ -202,8 +202,8 @@ class ApiServerProcess:
             check=False,
             env={**os.environ, "HOME": str(self.directory), **(env or {})},
         )
-        told = f"kubectl {' '.join(arguments)}: {done.stderr}{done.stdout}\n{self.log.read_text()[-3000:]}"
-        assert not check or done.returncode == 0, told
+        text = f"kubectl {' '.join(arguments)}: {done.stderr}{done.stdout}\n{self.log.read_text()[-3000:]}"
+        assert not check or done.returncode == 0, text
         return done
 
 

@@ -169,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
     def note(self) -> None:
         parts = urlsplit(self.path)
         peer = self.connection.getpeercert() or {}
-        told = {
+        fields = {
             "method": self.command,
             "path": parts.path,
             "query": parts.query,
@@ -177,7 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
             "peer": [value for pairs in peer.get("subject", ()) for _, value in pairs],
         }
         with self.lock, self.log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps(fields) + "\n")
 
     def do_POST(self) -> None:
         self.note()

@@ -52,8 +52,8 @@ class Guests(Mock):
             for each in known["status"]["conditions"]:
                 if each["type"] in {"Ready", "ContainersReady"}:
                     each["status"] = "False"
-            told = copy.deepcopy(known)
-        self._tell(told)
+            result = copy.deepcopy(known)
+        self._tell(result)
 
     def run_in_container(self, namespace: str, pod: str, container: str, command: list[str], streams: AttachIO) -> int:
         """Answer as ``vmctl`` does."""
@@ -107,8 +107,8 @@ class Guests(Mock):
             for each in known["status"]["conditions"]:
                 if each["type"] in {"Ready", "ContainersReady"}:
                     each["status"] = "False"
-            told = copy.deepcopy(known)
-        self._tell(told)
+            result = copy.deepcopy(known)
+        self._tell(result)
 
 
 def make(config: InitConfig) -> Guests:

@@ -169,8 +169,8 @@ class World:
             self.virtctl_argv(*arguments, kubeconfig=kubeconfig),
             capture_output=True, text=True, timeout=120, check=False, input=stdin,
         )  # fmt: skip
-        told = f"virtctl {' '.join(arguments)}: {done.stdout}{done.stderr}\n{self.daemon.log.read_text()[-3000:]}"
-        assert not check or done.returncode == 0, told
+        text = f"virtctl {' '.join(arguments)}: {done.stdout}{done.stderr}\n{self.daemon.log.read_text()[-3000:]}"
+        assert not check or done.returncode == 0, text
         return done
 
     def virtctl_argv(self, *arguments: str, kubeconfig: Path | None = None) -> list[str]:
@@ -227,8 +227,8 @@ class World:
         try:
             found: str = until(lambda: (now := self.printable(name)) in statuses and now, 90)
         except AssertionError as error:
-            told = f"{name} is {self.printable(name)}, not {statuses}: {self.vm(name)}\n{self.vmi(name)}"
-            raise AssertionError(f"{told}\n{self.pods(name)}\n{self.daemon.log.read_text()[-3000:]}") from error
+            text = f"{name} is {self.printable(name)}, not {statuses}: {self.vm(name)}\n{self.vmi(name)}"
+            raise AssertionError(f"{text}\n{self.pods(name)}\n{self.daemon.log.read_text()[-3000:]}") from error
         return found
 
 

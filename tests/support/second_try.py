@@ -78,8 +78,8 @@ class SecondTry:
         """Tell how the first tries failed."""
         for report in terminalreporter.stats.get("rerun", ()):
             terminalreporter.section(f"first try of {report.nodeid}", "-")
-            told = [line for line in report.longreprtext.splitlines() if line.startswith((">", "E "))]
-            terminalreporter.write_line("\n".join(told[:_TOLD_LINES]))
+            listed = [line for line in report.longreprtext.splitlines() if line.startswith((">", "E "))]
+            terminalreporter.write_line("\n".join(listed[:_TOLD_LINES]))
 
     def _to_replay(self, item: pytest.Item) -> Sequence[pytest.Item]:
         module = item.nodeid.partition("::")[0]

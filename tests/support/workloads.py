@@ -39,50 +39,50 @@ def template(app: str = "web", image: str = "web:1", **meta: Any) -> JsonObject:
     return {"metadata": {"labels": labels, **meta}, "spec": {"containers": [{"name": "app", "image": image}]}}
 
 
-def workload(kind: Kind, told: JsonObject, name: str = "web") -> JsonObject:
+def workload(kind: Kind, fields: JsonObject, name: str = "web") -> JsonObject:
     """Return a workload: ``annotations``, ``status``, ``deleting``, ``image``, ``generation``; the rest is its spec."""
-    told = dict(told)
+    fields = dict(fields)
     meta = {
         "name": name,
         "namespace": SPACE,
         "uid": f"uid-{name}",
-        "creationTimestamp": ago(told.pop("age", 1000)),
-        "generation": told.pop("generation", 1),
-        "annotations": told.pop("annotations", {}),
+        "creationTimestamp": ago(fields.pop("age", 1000)),
+        "generation": fields.pop("generation", 1),
+        "annotations": fields.pop("annotations", {}),
     }
-    if told.pop("deleting", False):
+    if fields.pop("deleting", False):
         meta["deletionTimestamp"] = ago(1)
-    status = told.pop("status", {})
-    made = template(image=told.pop("image", "web:1"), **told.pop("template", {}))
-    spec = {"selector": {"matchLabels": {"app": "web"}}, "template": made, **told}
+    status = fields.pop("status", {})
+    made = template(image=fields.pop("image", "web:1"), **fields.pop("template", {}))
+    spec = {"selector": {"matchLabels": {"app": "web"}}, "template": made, **fields}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": spec, "status": status}
 
 
-def pod(told: JsonObject, owner_kind: Kind, owner: JsonObject) -> JsonObject:
+def pod(fields: JsonObject, owner_kind: Kind, owner: JsonObject) -> JsonObject:
     """Return a pod: ``name, node, phase, ready`` (seconds ago), ``age, cost, restarts, owner, labels, deleting``."""
-    name = told["name"]
+    name = fields["name"]
     meta: JsonObject = {
         "name": name,
         "namespace": SPACE,
-        "uid": told.get("uid", f"uid-{name}"),
-        "labels": told.get("labels", {"app": "web"}),
-        "creationTimestamp": ago(told.get("age", 100)),
+        "uid": fields.get("uid", f"uid-{name}"),
+        "labels": fields.get("labels", {"app": "web"}),
+        "creationTimestamp": ago(fields.get("age", 100)),
     }
-    if "cost" in told:
-        meta["annotations"] = {"controller.kubernetes.io/pod-deletion-cost": str(told["cost"])}
-    if told.get("deleting"):
+    if "cost" in fields:
+        meta["annotations"] = {"controller.kubernetes.io/pod-deletion-cost": str(fields["cost"])}
+    if fields.get("deleting"):
         meta["deletionTimestamp"] = ago(1)
-    if told.get("owner", "self") == "self":
+    if fields.get("owner", "self") == "self":
         meta["ownerReferences"] = [controller_reference(owner_kind, owner)]
-    elif told["owner"] != "none":
-        other = {"metadata": {"name": told["owner"], "uid": f"uid-{told['owner']}"}}
+    elif fields["owner"] != "none":
+        other = {"metadata": {"name": fields["owner"], "uid": f"uid-{fields['owner']}"}}
         meta["ownerReferences"] = [controller_reference(owner_kind, other)]
-    status: JsonObject = {"phase": told.get("phase", "Running")}
-    if "ready" in told:
-        status["conditions"] = [{"type": "Ready", "status": "True", "lastTransitionTime": ago(told["ready"])}]
-    if "restarts" in told:
-        status["containerStatuses"] = [{"name": "app", "restartCount": told["restarts"]}]
-    spec = {"nodeName": told.get("node", "n1")} if told.get("node", "n1") else {}
+    status: JsonObject = {"phase": fields.get("phase", "Running")}
+    if "ready" in fields:
+        status["conditions"] = [{"type": "Ready", "status": "True", "lastTransitionTime": ago(fields["ready"])}]
+    if "restarts" in fields:
+        status["containerStatuses"] = [{"name": "app", "restartCount": fields["restarts"]}]
+    spec = {"nodeName": fields.get("node", "n1")} if fields.get("node", "n1") else {}
     return {"apiVersion": "v1", "kind": POD.kind, "metadata": meta, "spec": spec, "status": status}
 
 

@@ -295,8 +295,8 @@ def test_what_cannot_be_read_ends_the_conversation_and_nothing_else(streaming: S
         attacker = Attacker(streaming)
         attacker.socket.send(data)
         with suppress(ConnectionResetError):
-            told = attacker.socket.recv(1 << 18)
-            assert not told or b"error" in told
+            result = attacker.socket.recv(1 << 18)
+            assert not result or b"error" in result
     ours, theirs = socket.socketpair()
     OPEN.append(ours)
     attacker = Attacker(streaming)

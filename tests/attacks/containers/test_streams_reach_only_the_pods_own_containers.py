@@ -50,23 +50,23 @@ def forged(streaming: Streaming, victim: JsonObject) -> JsonObject:
 
 def test_a_command_does_not_run_in_another_pod(streaming: Streaming, victim: JsonObject, forged: JsonObject):
     assert streaming.kubectl("exec", "victim", "--", "echo", "here").stdout == "here\n"
-    told = streaming.kubectl("exec", forged["metadata"]["name"], "--", "echo", "here", check=False)
-    assert told.returncode != 0
-    assert "here" not in told.stdout
-    assert "container not found" in told.stderr
+    done = streaming.kubectl("exec", forged["metadata"]["name"], "--", "echo", "here", check=False)
+    assert done.returncode != 0
+    assert "here" not in done.stdout
+    assert "container not found" in done.stderr
 
 
 def test_nothing_attaches_to_another_pod(streaming: Streaming, victim: JsonObject, forged: JsonObject):
-    told = streaming.kubectl("attach", forged["metadata"]["name"], check=False)
-    assert told.returncode != 0
-    assert "container not found" in told.stderr
+    done = streaming.kubectl("attach", forged["metadata"]["name"], check=False)
+    assert done.returncode != 0
+    assert "container not found" in done.stderr
 
 
 def test_the_log_of_another_pod_stays_unread(streaming: Streaming, victim: JsonObject, forged: JsonObject):
     assert SECRET in streaming.kubectl("logs", "victim").stdout
-    told = streaming.kubectl("logs", forged["metadata"]["name"], check=False)
-    assert told.returncode != 0
-    assert SECRET not in told.stdout
+    done = streaming.kubectl("logs", forged["metadata"]["name"], check=False)
+    assert done.returncode != 0
+    assert SECRET not in done.stdout
 
 
 def test_no_port_of_another_pod_is_reached(streaming: Streaming, victim: JsonObject, forged: JsonObject):
@@ -135,8 +135,8 @@ def test_neither_a_status_nor_an_endpoint_tells_a_proxy_where_to_go(
     assert (len(paths) == 1) == (whose in {"127.0.0.1", "169.254.169.254"})
     for path in paths:
         answer = streaming.server.request("GET", f"/api/v1/namespaces/default/{path}/proxy/")
-        told = (answer.code, answer.json["message"])
-        assert told == (503, "error trying to reach service: connection refused")
+        message = (answer.code, answer.json["message"])
+        assert message == (503, "error trying to reach service: connection refused")
 
 
 def _asked(streaming: Streaming, uid: str, what: str, options: dict[str, str]) -> http.client.HTTPResponse:

@@ -93,14 +93,14 @@ def test_a_schema_that_explodes_is_refused(server: ApiServerProcess, schema):
 
 def test_text_that_looks_like_a_reference_breaks_no_document(server: ApiServerProcess):
     group = f"g{uuid.uuid4().hex[:8]}.example.com"
-    told = "#/components/schemas/none #/$defs/none"
+    text = "#/components/schemas/none #/$defs/none"
     field = {
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": True,
         "default": {"$ref": "x"},
-        "description": told,
+        "description": text,
     }
-    schema = {"type": "object", "description": told, "properties": {"$ref": {"type": "string"}, "a": field}}
+    schema = {"type": "object", "description": text, "properties": {"$ref": {"type": "string"}, "a": field}}
     path = f"{DEFINITIONS}/mines.{group}"
     assert server.request("POST", DEFINITIONS, definition(group, "mines", "Mine", schema)).code == 201
     try:

@@ -58,7 +58,7 @@ def wait_for(api: ApiServerProcess, reason: str, name: str = NAME) -> str:
 
 
 @pytest.mark.parametrize(
-    ("mode", "told"),
+    ("mode", "message"),
     [
         ("hang", ""),
         ("garbage", "malformed HTTP"),
@@ -67,11 +67,11 @@ def wait_for(api: ApiServerProcess, reason: str, name: str = NAME) -> str:
     ],
 )
 def test_an_extension_that_answers_nonsense_serves_nothing_and_hides_nobody(
-    api: ApiServerProcess, proxy: tuple[Authority, Certificate], tmp_path: Path, mode: str, told: str
+    api: ApiServerProcess, proxy: tuple[Authority, Certificate], tmp_path: Path, mode: str, message: str
 ) -> None:
     with Extension(tmp_path, proxy[0].ca, mode) as extension:
         install(api, extension)
-        assert told in wait_for(api, "FailedDiscoveryCheck")
+        assert message in wait_for(api, "FailedDiscoveryCheck")
         assert api.request("GET", FLUNDERS).json["message"] == "service unavailable"
         groups = {each["name"]: each for each in api.request("GET", "/apis").json["groups"]}
         assert [each["version"] for each in groups["apps"]["versions"]] == ["v1"]
@@ -227,5 +227,5 @@ def test_who_may_not_write_api_services_gets_nowhere(api: ApiServerProcess, exte
     assert api.request("POST", SERVICES, extension.api_service(version="v2"), client=pat).code == 403
     assert api.request("PATCH", f"{SERVICES}/{NAME}", {"spec": {}}, client=pat, headers=MERGE).code == 403
     assert api.request("GET", FLUNDERS, client=pat).code == 403
-    told = json.loads(api.request("GET", FLUNDERS, client=pat).body)["message"]
-    assert 'User "pat" cannot list resource "flunders" in API group "wardle.example.com" in the namespace' in told
+    message = json.loads(api.request("GET", FLUNDERS, client=pat).body)["message"]
+    assert 'User "pat" cannot list resource "flunders" in API group "wardle.example.com" in the namespace' in message

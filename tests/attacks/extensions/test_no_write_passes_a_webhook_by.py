@@ -135,8 +135,8 @@ def test_a_policy_holds_on_every_way(refused: Hooks, way: str) -> None:
     space = refused.namespace
     answer = space.server.request(method, place(space, path), body, headers=headers)
     assert answer.code == 403, answer.body
-    told = f"ValidatingAdmissionPolicy '{space.name}' with binding '{space.name}' denied request: never"
-    assert answer.json["message"].endswith(told)
+    text = f"ValidatingAdmissionPolicy '{space.name}' with binding '{space.name}' denied request: never"
+    assert answer.json["message"].endswith(text)
     assert space.get("new").code == 404
     assert "labels" not in space.get("there").json["metadata"]
 
@@ -147,8 +147,8 @@ def test_a_plan_is_shown_to_webhooks_as_a_dry_run(hooks: Hooks) -> None:
     gone = [{**CONFIG_MAP, "metadata": {"name": "there", "namespace": hooks.namespace.name}}]
     plan = {"spec": {"objects": objects, "deleted": gone}}
     rows = hooks.namespace.server.request("POST", "/apis/minik8s.io/v1/plans", plan).json["status"]["objects"]
-    told = 'admission webhook "deny.example.com" denied the request: not on a Friday'
-    assert [(row["action"], row["message"]) for row in rows] == [("refuse", told), ("refuse", told)]
+    text = 'admission webhook "deny.example.com" denied the request: not on a Friday'
+    assert [(row["action"], row["message"]) for row in rows] == [("refuse", text), ("refuse", text)]
     assert all(review["request"]["dryRun"] for review in hooks.server.reviews)
 
 
@@ -280,6 +280,6 @@ def test_no_credential_goes_to_a_webhook(hooks: Hooks) -> None:
     )
     review = {"spec": {"token": token}}
     assert hooks.namespace.server.request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review).code == 201
-    told = json.dumps([hooks.server.reviews, hooks.server.headers])
-    assert token not in told
-    assert "Authorization" not in told
+    text = json.dumps([hooks.server.reviews, hooks.server.headers])
+    assert token not in text
+    assert "Authorization" not in text

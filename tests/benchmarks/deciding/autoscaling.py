@@ -95,11 +95,11 @@ def measure() -> Iterator[Figure]:
             latest_s = max(latest_s, (shop.clock.now() - prepared.sampled).total_seconds())
     shop.end()
     assert objects.status(shop.api.get(HORIZONTAL_POD_AUTOSCALER, "h0", "shop"))["currentMetrics"]
-    told = (
+    text = (
         f"{PODS_EACH} pods each, {decided / MINUTES / 60:.0f} decisions a second, {used_s / decided * 1e6:.0f} us each"
     )
     share = used_s / (MINUTES * 60) * 100
-    yield Figure(f"{AUTOSCALERS} autoscalers: CPU of the controller", share, "% of a core", BAR_CORE_PERCENT, told)
+    yield Figure(f"{AUTOSCALERS} autoscalers: CPU of the controller", share, "% of a core", BAR_CORE_PERCENT, text)
     yield Figure(
         "from a sample to the decision on it, at most", latest_s, "s", BAR_LATENCY_S, f"a tick each {TICK_S:g} s"
     )

@@ -122,8 +122,8 @@ def replica_sets(bench: Bench) -> list[Figure]:
         cpu_s = bench.cpu_s()
         bench.client.patch(REPLICA_SET, "many", "default", {"spec": {"replicas": replicas}})
         took_s = bench.wait(lambda wanted=replicas: len(bench.active("many")) == wanted)  # type: ignore[misc]
-        told = f"{PODS / took_s:.0f} pods/s, controllers {(bench.cpu_s() - cpu_s) / PODS * 1e3:.2f} ms of CPU a pod"
-        figures.append(Figure(f"ReplicaSet 0 to {PODS}: {what}", took_s / PODS * 1e3, "ms a pod", BAR_MS, told))
+        text = f"{PODS / took_s:.0f} pods/s, controllers {(bench.cpu_s() - cpu_s) / PODS * 1e3:.2f} ms of CPU a pod"
+        figures.append(Figure(f"ReplicaSet 0 to {PODS}: {what}", took_s / PODS * 1e3, "ms a pod", BAR_MS, text))
     for pod in bench.pods.list():
         bench.client.delete(POD, objects.name(pod), "default", grace_s=0)
     return figures
@@ -143,8 +143,8 @@ def rollout(bench: Bench) -> list[Figure]:
     finally:
         node.stop()
     least_s = waves() * READY_S
-    told = f"{took_s:.1f} s for {waves()} waves of {READY_S:g} s, {bench.cpu_s() - cpu_s:.1f} s of CPU"
-    return [Figure(f"Deployment of {ROLLED} rolled", took_s / least_s, "x necessary", BAR_RATIO, told)]
+    text = f"{took_s:.1f} s for {waves()} waves of {READY_S:g} s, {bench.cpu_s() - cpu_s:.1f} s of CPU"
+    return [Figure(f"Deployment of {ROLLED} rolled", took_s / least_s, "x necessary", BAR_RATIO, text)]
 
 
 def _available(bench: Bench, name: str) -> int:
@@ -207,10 +207,10 @@ def idle(bench: Bench) -> list[Figure]:
     time.sleep(IDLE_S)
     percent = (bench.cpu_s() - cpu_s) / IDLE_S * 100
     pss_mb = psutil.Process(bench.process.pid).memory_full_info().pss / 1e6
-    told = f"{len(bench.pods.list())} pods, {IDLE_S:.0f} s"
+    text = f"{len(bench.pods.list())} pods, {IDLE_S:.0f} s"
     return [
-        Figure("controllers idle: CPU", percent, "% of a core", BAR_CPU, told),
-        Figure("controllers idle: PSS", pss_mb, "MB", BAR_PSS_MB, told),
+        Figure("controllers idle: CPU", percent, "% of a core", BAR_CPU, text),
+        Figure("controllers idle: PSS", pss_mb, "MB", BAR_PSS_MB, text),
     ]
 
 

@@ -70,8 +70,8 @@ def targets(folder: Path) -> Figure:
     informers.stop()
     assert sum(1 for _ in (folder / "pods").iterdir()) == TARGETS
     share = (TARGETS * same_s / COMPARE_S + CHANGES_A_SECOND * write_s) * 100
-    told = f"{CHANGES_A_SECOND} changes a second; {write_s * 1e6:.0f} us to write a file, {same_s * 1e6:.0f} to compare"
-    return Figure(f"{TARGETS} targets kept", share, "% of a core", BAR_PERCENT, told)
+    text = f"{CHANGES_A_SECOND} changes a second; {write_s * 1e6:.0f} us to write a file, {same_s * 1e6:.0f} to compare"
+    return Figure(f"{TARGETS} targets kept", share, "% of a core", BAR_PERCENT, text)
 
 
 def scrape() -> Figure:
@@ -98,9 +98,9 @@ def scrape() -> Figure:
         "n1", {"status": {"capacity": {"cpu": "4"}}}, usage, tuple(Measured(each, {"app": usage}) for each in pods)
     )
     lines_s = spent(lambda: [*cadvisor_lines(node), *resource_lines(node), *kubelet_lines("n1", pods, 1.0)])
-    told = f"{text.count(chr(10))} lines of objects {objects_s * 1e3:.1f} ms, of the node {lines_s * 1e3:.1f} ms"
+    message = f"{text.count(chr(10))} lines of objects {objects_s * 1e3:.1f} ms, of the node {lines_s * 1e3:.1f} ms"
     name = f"a scrape every {SCRAPE_S} s, of a node with {PODS_A_NODE} Pods"
-    return Figure(name, (objects_s + lines_s) / SCRAPE_S * 100, "% of a core", BAR_PERCENT, told)
+    return Figure(name, (objects_s + lines_s) / SCRAPE_S * 100, "% of a core", BAR_PERCENT, message)
 
 
 def measure() -> Iterator[Figure]:

@@ -219,8 +219,8 @@ def measure(wanted: Callable[[str], Any] = lambda _: True) -> Iterator[Figure]:
 
 
 def _figure(name: str, least: float, rate: float, cycles: list[float]) -> Figure:
-    told = f"{rate:.0f} pods/s, bar {least:g}" + (f"; the longest decision {cycles[-1]:.0f} ms" if cycles else "")
-    return Figure(name, 1000 / rate, "ms/pod", 1000 / least, told)
+    text = f"{rate:.0f} pods/s, bar {least:g}" + (f"; the longest decision {cycles[-1]:.0f} ms" if cycles else "")
+    return Figure(name, 1000 / rate, "ms/pod", 1000 / least, text)
 
 
 def main() -> None:

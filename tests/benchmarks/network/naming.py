@@ -63,8 +63,8 @@ def answers() -> Iterator[Figure]:
             coredns.timed(server, f"web-{number % SERVICES}.default.svc.cluster.local") for number in range(QUESTIONS)
         )
         at = {share: times[int(len(times) * share)] * 1000 for share in (0.5, 0.95, 0.99)}
-        told = f"median {at[0.5]:.2f}, 99 % {at[0.99]:.2f} ms, n={QUESTIONS}, {SERVICES:,} services"
-        yield Figure("DNS answers, 95 % within", at[0.95], "ms", ANSWER_MS, told)
+        text = f"median {at[0.5]:.2f}, 99 % {at[0.99]:.2f} ms, n={QUESTIONS}, {SERVICES:,} services"
+        yield Figure("DNS answers, 95 % within", at[0.95], "ms", ANSWER_MS, text)
         costs = [_pass(folder, _entries(server[1], SERVICES + 1 + number)) * 1000 for number in range(ROUNDS)]
         yield Figure("one name more among 1,000, CPU of the module", statistics.median(costs), "ms", None, "full pass")
 
@@ -82,8 +82,8 @@ def resolves() -> Iterator[Figure]:
             time.sleep(0.005)
         times.append(time.perf_counter() - begun)
         subprocess.run([*KUBECTL, "delete", "service", name, "--wait=false"], check=True, capture_output=True)
-    told = f"median {statistics.median(times):.2f} s, n={ROUNDS}, after kubectl has its answer"
-    yield Figure("a new service resolves after, worst", max(times), "s", RESOLVES_S, told)
+    text = f"median {statistics.median(times):.2f} s, n={ROUNDS}, after kubectl has its answer"
+    yield Figure("a new service resolves after, worst", max(times), "s", RESOLVES_S, text)
 
 
 def measure(*, installed: bool = True) -> Iterator[Figure]:

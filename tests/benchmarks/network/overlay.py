@@ -148,13 +148,13 @@ def measure() -> list[Figure]:
             found.append((spent[0], spent[1]))
     ratio = statistics.median(ours / hand for ours, hand in found)
     tool = "iperf3" if shutil.which("iperf3") else "one sender in Python"
-    told = f"n={ROUNDS} in turns, {tool}; least allowed is {LEAST:g} x of it; load {os.getloadavg()[0]:.1f}"
+    text = f"n={ROUNDS} in turns, {tool}; least allowed is {LEAST:g} x of it; load {os.getloadavg()[0]:.1f}"
     return [
         # bars are upper limits: by hand over ours, at most 1 / 0.95
-        Figure("VXLAN by hand over ours, pod to pod, p50 of ratios", 1 / ratio, "x", round(1 / LEAST, 4), told),
-        Figure("VXLAN pod to pod, ours over by hand", ratio, "x", None, told),
-        Figure("VXLAN pod to pod, ours", statistics.median(ours for ours, _ in found) / 1e9, "Gbit/s", None, told),
-        Figure("VXLAN pod to pod, by hand", statistics.median(hand for _, hand in found) / 1e9, "Gbit/s", None, told),
+        Figure("VXLAN by hand over ours, pod to pod, p50 of ratios", 1 / ratio, "x", round(1 / LEAST, 4), text),
+        Figure("VXLAN pod to pod, ours over by hand", ratio, "x", None, text),
+        Figure("VXLAN pod to pod, ours", statistics.median(ours for ours, _ in found) / 1e9, "Gbit/s", None, text),
+        Figure("VXLAN pod to pod, by hand", statistics.median(hand for _, hand in found) / 1e9, "Gbit/s", None, text),
     ]
 
 

@@ -67,13 +67,13 @@ def decided(machine: Machine) -> Iterator[Figure]:
     began = time.process_time()
     book = filled()
     entries = book.entries("n1", FILTER)
-    told = f"{len(json.dumps(entries)) // 1024} KiB"
-    yield Figure("1,000 over 2,000 Pods, the section made, CPU", time.process_time() - began, "s", COLD_S, told)
+    text = f"{len(json.dumps(entries)) // 1024} KiB"
+    yield Figure("1,000 over 2,000 Pods, the section made, CPU", time.process_time() - began, "s", COLD_S, text)
     began = time.perf_counter()
     result = machine.pass_(section="policies", entries=entries)
     assert not result["errors"], result
-    told = f"wall {time.perf_counter() - began:.2f} s with Python's start"
-    yield Figure("1,000 over 2,000 Pods, cold load on the node, CPU", result["cpu_s"], "s", COLD_S, told)
+    text = f"wall {time.perf_counter() - began:.2f} s with Python's start"
+    yield Figure("1,000 over 2,000 Pods, cold load on the node, CPU", result["cpu_s"], "s", COLD_S, text)
     whole = machine.pass_(section="policies", entries=entries)
     assert not whole["changed"]
     yield Figure("1,000 over 2,000 Pods, looked at as a whole, CPU", whole["cpu_s"], "s", COLD_S)
@@ -96,8 +96,8 @@ def one_more(machine: Machine, book: PolicyBook, entries: Any, digest: str) -> I
         sent.append(result["sent_bytes"])
         entries, digest = after, result["digest"]
     yield Figure("one Pod more, the section made, CPU", statistics.median(made_ms), "ms", ONE_MORE_MS, f"n={MORE}")
-    told = f"n={MORE}, {statistics.median(sent):.0f} bytes to the kernel"
-    yield Figure("one Pod more, realized on the node, CPU", statistics.median(passed_ms), "ms", ONE_MORE_MS, told)
+    text = f"n={MORE}, {statistics.median(sent):.0f} bytes to the kernel"
+    yield Figure("one Pod more, realized on the node, CPU", statistics.median(passed_ms), "ms", ONE_MORE_MS, text)
 
 
 def first_packet(machine: Machine) -> Figure:
@@ -124,8 +124,8 @@ def first_packet(machine: Machine) -> Figure:
             asked = {"address": PODS["pod2"], "port": 9090, "count": PACKETS, "from": "pod3"}
             times[name] += machine.call("first", **asked)
     few, many = (statistics.median(found) for found in times.values())
-    told = f"{many:.1f} us, {few:.1f} us without; n={ROUNDS * PACKETS}"
-    return Figure("first packet from Pod to Pod, ratio to none", many / few, "x", FIRST_PACKET, told)
+    text = f"{many:.1f} us, {few:.1f} us without; n={ROUNDS * PACKETS}"
+    return Figure("first packet from Pod to Pod, ratio to none", many / few, "x", FIRST_PACKET, text)
 
 
 def measure() -> Iterator[Figure]:

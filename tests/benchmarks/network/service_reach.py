@@ -149,7 +149,7 @@ def cpu_s(root: int) -> float:
     family, size = {root}, 0
     while size != len(family):
         size = len(family)
-        family |= {pid for pid, told in fields.items() if int(told[1]) in family}
+        family |= {pid for pid, each in fields.items() if int(each[1]) in family}
     # utime, stime, and those of children that were waited for
     return sum(int(ticks) for pid in family & fields.keys() for ticks in fields[pid][11:15]) / _TICKS
 
@@ -180,19 +180,19 @@ def measure() -> Iterator[Figure]:
         cluster.close()
         shutil.rmtree(folder, ignore_errors=True)
     yield from _figures(found, spent)
-    told = f"n={len(left)}, its watch to the first refusal; load {os.getloadavg()[0]:.1f}"
-    yield Figure("unready to out of the rules, p50", statistics.median(left), "ms", WITHDRAWN_MS, told)
-    yield Figure("unready to out of the rules, worst", max(left), "ms", WITHDRAWN_MS, told)
+    text = f"n={len(left)}, its watch to the first refusal; load {os.getloadavg()[0]:.1f}"
+    yield Figure("unready to out of the rules, p50", statistics.median(left), "ms", WITHDRAWN_MS, text)
+    yield Figure("unready to out of the rules, worst", max(left), "ms", WITHDRAWN_MS, text)
 
 
 def _figures(found: list[Delay], spent: dict[str, float]) -> Iterator[Figure]:
     whole = sorted(one.reached for one in found)
     slices = statistics.median(one.listed for one in found)
     rules = statistics.median(one.reached - one.listed for one in found)
-    told = f"n={len(found)}, slowest {whole[-1]:.0f} ms; load {os.getloadavg()[0]:.1f}"
-    yield Figure("ready to reachable through the service, p50", statistics.median(whole), "ms", P50_MS, told)
+    text = f"n={len(found)}, slowest {whole[-1]:.0f} ms; load {os.getloadavg()[0]:.1f}"
+    yield Figure("ready to reachable through the service, p50", statistics.median(whole), "ms", P50_MS, text)
     p99 = statistics.quantiles(whole, n=100, method="inclusive")[-1]
-    yield Figure("ready to reachable through the service, p99", p99, "ms", P99_MS, told)
+    yield Figure("ready to reachable through the service, p99", p99, "ms", P99_MS, text)
     yield Figure("of it until the slice lists the pod, p50", slices, "ms", None, "watch, decide, write, watch")
     yield Figure("of it until the node's rules have it, p50", rules, "ms", None, "watch, decide, Ansible, module")
     for name, each in sorted(spent.items()):

@@ -35,20 +35,20 @@ def cold(machine: Machine) -> Iterator[Figure]:
     for services, each, bar_s in COLD:
         machine.pass_(entries={})
         found = load(machine, services, each)
-        told = f"wall {found['wall_s']:.2f} s"
-        yield Figure(f"cold load of {services:,} x {each}, CPU", found["cpu_s"], "s", bar_s, told)
+        text = f"wall {found['wall_s']:.2f} s"
+        yield Figure(f"cold load of {services:,} x {each}, CPU", found["cpu_s"], "s", bar_s, text)
 
 
 def one_more(machine: Machine, services: int, bar_ms: float) -> Iterator[Figure]:
     """Yield the cost of one service more, and that its transaction does not grow."""
     found = load(machine, services, 2, more=9)["more"]
     cpu_ms = statistics.median(one["cpu_ms"] for one in found)
-    told = f"wall {statistics.median(one['wall_ms'] for one in found):.1f} ms, n={len(found)}"
-    yield Figure(f"one more among {services:,}, CPU", cpu_ms, "ms", bar_ms, told)
+    text = f"wall {statistics.median(one['wall_ms'] for one in found):.1f} ms, n={len(found)}"
+    yield Figure(f"one more among {services:,}, CPU", cpu_ms, "ms", bar_ms, text)
     few = load(machine, 10, 2, more=9)["more"]
     sizes = [statistics.median(one["sent"] for one in some) for some in (found, few)]
-    told = f"{sizes[0]:.0f} bytes among {services:,}, {sizes[1]:.0f} among 10"
-    yield Figure("what it sends to the kernel, ratio to 10 services", sizes[0] / sizes[1], "x", 1.0, told)
+    text = f"{sizes[0]:.0f} bytes among {services:,}, {sizes[1]:.0f} among 10"
+    yield Figure("what it sends to the kernel, ratio to 10 services", sizes[0] / sizes[1], "x", 1.0, text)
 
 
 def first_packet(machine: Machine) -> Figure:
@@ -60,8 +60,8 @@ def first_packet(machine: Machine) -> Figure:
             load(machine, services, 2)
             times[services] += machine.call("first", address=REAL["address"], port=53, count=PACKETS)
     few, all_of_them = (statistics.median(found) for found in times.values())
-    told = f"{all_of_them:.0f} us, {few:.0f} us at 10; n={ROUNDS * PACKETS}"
-    return Figure("first packet at 10,000, ratio to 10", all_of_them / few, "x", FIRST_PACKET, told)
+    text = f"{all_of_them:.0f} us, {few:.0f} us at 10; n={ROUNDS * PACKETS}"
+    return Figure("first packet at 10,000, ratio to 10", all_of_them / few, "x", FIRST_PACKET, text)
 
 
 def measure(*, lab: bool = True) -> Iterator[Figure]:

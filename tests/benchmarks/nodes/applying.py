@@ -53,7 +53,7 @@ def measure() -> list[Figure]:
 
 def _applied(server: ApiServerProcess, file: Path) -> Iterator[Figure]:
     (worker,) = psutil.Process(server.pid).children()
-    for told, options, verb in (
+    for each, options, verb in (
         ("new", (), "created"),
         ("unchanged", (), "unchanged"),
         ("server-side", ("--server-side", "--force-conflicts"), "serverside-applied"),
@@ -67,7 +67,7 @@ def _applied(server: ApiServerProcess, file: Path) -> Iterator[Figure]:
         cpu_s = after.user + after.system - before.user - before.system
         kubectl = f"{OBJECTS} objects by one kubectl apply"
         yield Figure(
-            f"{kubectl}, {told}", wall_s, "s", BAR_S, f"{cpu_s / OBJECTS * 1e3:.1f} ms of server CPU an object"
+            f"{kubectl}, {each}", wall_s, "s", BAR_S, f"{cpu_s / OBJECTS * 1e3:.1f} ms of server CPU an object"
         )
 
 

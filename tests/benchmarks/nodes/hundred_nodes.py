@@ -90,9 +90,9 @@ def executor() -> Iterator[Figure]:
     finally:
         lab.close()
     here_ms, there_ms = ((new - old) * 1000 / CHANGES / COUNT for new, old in zip(after, before, strict=True))
-    told = f"n={CHANGES}; load {os.getloadavg()[0]:.1f}"
+    text = f"n={CHANGES}; load {os.getloadavg()[0]:.1f}"
     of = f"executor alone, {COUNT} names of one local interpreter, a file each changed"
-    yield Figure(f"{of}: p50", statistics.median(spent), "s", REACHED_S, told)
+    yield Figure(f"{of}: p50", statistics.median(spent), "s", REACHED_S, text)
     yield Figure(f"{of}: CPU here, an item", here_ms, "ms", ITEM_CPU_MS, "runner, play, workers")
     yield Figure(f"{of}: CPU of the interpreter, an item", there_ms, "ms", None, "warm interpreter, modules")
 
@@ -259,13 +259,13 @@ def spent_in(cluster: Hundred, window_s: float) -> dict[str, float]:
 def _figures(rest: dict[str, float], observed: dict[str, float]) -> Iterator[Figure]:
     spread = {part: cpu / OBSERVED_EVERY_S * 100 for part, cpu in observed.items()}
     whole_percent = sum(value for shares in (rest, spread) for part, value in shares.items() if part != NODES)
-    told = f"window {WINDOW_S:g} s; load {os.getloadavg()[0]:.1f}"
+    text = f"window {WINDOW_S:g} s; load {os.getloadavg()[0]:.1f}"
     of = f"idle with {COUNT} network namespaces as nodes, no SSH, no Pods"
-    yield Figure(f"{of}: CPU", whole_percent, "% of a core", IDLE_PERCENT, told)
+    yield Figure(f"{of}: CPU", whole_percent, "% of a core", IDLE_PERCENT, text)
     for part in sorted(rest, key=lambda part: -(rest[part] + spread.get(part, 0.0))):
-        told = f"of it {spread.get(part, 0.0):.2f} by the observation every {OBSERVED_EVERY_S:g} s"
+        text = f"of it {spread.get(part, 0.0):.2f} by the observation every {OBSERVED_EVERY_S:g} s"
         value = rest[part] + spread.get(part, 0.0)
-        yield Figure(f"{of}: of it {part}", value, "% of a core", None, told)
+        yield Figure(f"{of}: of it {part}", value, "% of a core", None, text)
 
 
 def measure() -> Iterator[Figure]:

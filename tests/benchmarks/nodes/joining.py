@@ -21,14 +21,14 @@ def measure() -> list[Figure]:
     name = f"b{uuid.uuid4().hex[:7]}"
     with LabCluster(name, control=1, workers=2, spare=1, control_is_node=True, install=False) as cluster:
         first = cluster.install()
-        told = f"load {load():.1f}"
+        text = f"load {load():.1f}"
         again = cluster.play("site.yml")
         cluster.nodes = [*cluster.nodes, SPARE]
         cluster.write_inventory()
         added = cluster.play("node_add.yml", "-e", f"node={SPARE}")
         removed = cluster.play("node_remove.yml", "-e", f"node={SPARE}")
         return [
-            Figure("three lab nodes installed, warm cache", first.seconds, "s", INSTALL_S, told),
+            Figure("three lab nodes installed, warm cache", first.seconds, "s", INSTALL_S, text),
             Figure("installed again, nothing changed", again.seconds, "s", AGAIN_S, f"changed={again.changed}"),
             Figure("one lab node added, until it is Ready", added.seconds, "s", ADD_S, f"load {load():.1f}"),
             Figure("one lab node removed, its machine cleaned", removed.seconds, "s", None, f"load {load():.1f}"),

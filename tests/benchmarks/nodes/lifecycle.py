@@ -168,8 +168,8 @@ def measure_inits(watching: Watching) -> Iterator[Figure]:
         rounds = [(start_ms(watching), start_ms(watching, initContainers=inits), floor()) for _ in range(ROUNDS)]
     more = statistics.median(with_inits[0] - plain[0] for plain, with_inits, _ in rounds) - 2 * INIT_S * 1e3
     raw = statistics.median(row[2] for row in rounds)
-    told = f"n={ROUNDS}, against none; {raw:.0f} ms of it are Docker's own create and start"
-    yield Figure("2 init containers, over their run time", more, "ms", BAR_INITS_MS, told)
+    text = f"n={ROUNDS}, against none; {raw:.0f} ms of it are Docker's own create and start"
+    yield Figure("2 init containers, over their run time", more, "ms", BAR_INITS_MS, text)
     deleted = statistics.median(plain[1] for plain, _, _ in rounds)
     yield Figure("delete of a pod that exits on TERM → gone, p50", deleted, "ms", BAR_DELETE_MS, f"n={ROUNDS}")
 

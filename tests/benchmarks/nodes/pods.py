@@ -194,20 +194,20 @@ def singles(bench: Bench, node: TestNode, rounds: int = SINGLES) -> list[Figure]
     """Measure one pod at a time."""
     low, high = pairs(bench, node, 1, rounds)
     more = statistics.median(ours - raw for raw, ours in zip(low, high, strict=True))
-    told = f"n={rounds}"
+    text = f"n={rounds}"
     if bench.tokens:
         return [
-            Figure("pod with a token, create → Running, p50", statistics.median(high), "ms", None, told),
-            Figure("pod with a token, create → Running over the floor, p50", more, "ms", BAR_LAND_MS, told),
+            Figure("pod with a token, create → Running, p50", statistics.median(high), "ms", None, text),
+            Figure("pod with a token, create → Running over the floor, p50", more, "ms", BAR_LAND_MS, text),
         ]
     return [
-        Figure("pod create → Running, p50", statistics.median(high), "ms", None, told),
-        Figure("pod create → Running, minimum", min(high), "ms", None, told),
-        Figure("the Docker floor, p50", statistics.median(low), "ms", None, told),
-        Figure("the Docker floor, minimum", min(low), "ms", None, told),
-        Figure("minimum over the floor's minimum", min(high) - min(low), "ms", None, told),
-        Figure("pod create → Running over the floor, p50: limit", more, "ms", BAR_LAND_MS, told),
-        Figure("pod create → Running over the floor, p50: goal", more, "ms", BAR_WANTED_MS, told),
+        Figure("pod create → Running, p50", statistics.median(high), "ms", None, text),
+        Figure("pod create → Running, minimum", min(high), "ms", None, text),
+        Figure("the Docker floor, p50", statistics.median(low), "ms", None, text),
+        Figure("the Docker floor, minimum", min(low), "ms", None, text),
+        Figure("minimum over the floor's minimum", min(high) - min(low), "ms", None, text),
+        Figure("pod create → Running over the floor, p50: limit", more, "ms", BAR_LAND_MS, text),
+        Figure("pod create → Running over the floor, p50: goal", more, "ms", BAR_WANTED_MS, text),
     ]
 
 
@@ -215,11 +215,11 @@ def bursts(bench: Bench, node: TestNode, rounds: int = BURSTS) -> list[Figure]:
     """Measure thirty pods at once."""
     low, high = pairs(bench, node, BURST, rounds)
     ratio = statistics.median(ours / raw for raw, ours in zip(low, high, strict=True))
-    told = f"n={rounds}"
+    text = f"n={rounds}"
     return [
-        Figure(f"{BURST} pods at once, p50", statistics.median(high), "ms", None, told),
-        Figure(f"the Docker floor of {BURST}, {THREADS} threads, p50", statistics.median(low), "ms", None, told),
-        Figure(f"{BURST} pods at once over the floor, p50 of ratios", ratio, "x", BAR_BURST, told),
+        Figure(f"{BURST} pods at once, p50", statistics.median(high), "ms", None, text),
+        Figure(f"the Docker floor of {BURST}, {THREADS} threads, p50", statistics.median(low), "ms", None, text),
+        Figure(f"{BURST} pods at once over the floor, p50 of ratios", ratio, "x", BAR_BURST, text),
     ]
 
 

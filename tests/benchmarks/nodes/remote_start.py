@@ -54,11 +54,11 @@ def figures(api: ApiClient, nodes: Sequence[str]) -> Iterator[Figure]:
         order = (0, 1) if turn % 2 else (1, 0)
         took = {at: start_ms(api, nodes[at]) for at in order}
         found.append((took[0], took[1]))
-    told = f"n={ROUNDS} in turns; load {os.getloadavg()[0]:.1f}"
+    text = f"n={ROUNDS} in turns; load {os.getloadavg()[0]:.1f}"
     more = statistics.median(remote - local for local, remote in found)
-    yield Figure("pod start on a remote machine over the local one, p50", more, "ms", BAR_MS, told)
-    yield Figure("pod start on the local machine, p50", statistics.median(one for one, _ in found), "ms", None, told)
-    yield Figure("pod start on a remote machine, p50", statistics.median(one for _, one in found), "ms", None, told)
+    yield Figure("pod start on a remote machine over the local one, p50", more, "ms", BAR_MS, text)
+    yield Figure("pod start on the local machine, p50", statistics.median(one for one, _ in found), "ms", None, text)
+    yield Figure("pod start on a remote machine, p50", statistics.median(one for _, one in found), "ms", None, text)
 
 
 def measured_on(cluster: LabCluster, nodes: Sequence[str]) -> list[Figure]:

@@ -71,9 +71,9 @@ def run(cluster: Few, kubeconfig: Path, words: Sequence[str]) -> Taken:
 def figure(name: str, bar_s: float, found: Sequence[Taken]) -> Figure:
     """Return the median wall, with the CPU by part beside it."""
     cpu_s = {part: statistics.median(one.cpu_s[part] for one in found) for part in found[0].cpu_s}
-    told = ", ".join(f"{part} {value:.2f}" for part, value in cpu_s.items())
-    told = f"CPU {sum(cpu_s.values()):.2f} s: {told}; load {os.getloadavg()[0]:.1f}"
-    return Figure(name, statistics.median(one.wall_s for one in found), "s", bar_s, told)
+    text = ", ".join(f"{part} {value:.2f}" for part, value in cpu_s.items())
+    text = f"CPU {sum(cpu_s.values()):.2f} s: {text}; load {os.getloadavg()[0]:.1f}"
+    return Figure(name, statistics.median(one.wall_s for one in found), "s", bar_s, text)
 
 
 def measure() -> Iterator[Figure]:

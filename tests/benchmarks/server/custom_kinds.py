@@ -98,15 +98,15 @@ def ratios(server: ApiServerProcess) -> Iterator[Figure]:
     path = "/apis/g0.example.com/v1/namespaces/default/widgets"
     named = {"apiVersion": "g0.example.com/v1", "kind": "Widget", "spec": {"k": TEXT}}
     plain = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": TEXT}}
-    told = f"objects of 1.6 KB, {OBJECTS} of each kind in turn, {ROUNDS} rounds"
+    text = f"objects of 1.6 KB, {OBJECTS} of each kind in turn, {ROUNDS} rounds"
     creates, gets = [], []
     for turn in range(ROUNDS):
         spent = [created_s(server, where, body, turn) for where, body in ((path, named), (MAPS, plain))]
         creates.append(spent[0] / spent[1])
         read = [got_s(server, f"{where}/o-{turn}-1") for where in (path, MAPS)]
         gets.append(read[0] / read[1])
-    yield Figure("create of a custom object, CPU of a ConfigMap's", median(creates), "times", BAR_RATIO, told)
-    yield Figure("GET of a custom object, CPU of a ConfigMap's", median(gets), "times", BAR_RATIO, told)
+    yield Figure("create of a custom object, CPU of a ConfigMap's", median(creates), "times", BAR_RATIO, text)
+    yield Figure("GET of a custom object, CPU of a ConfigMap's", median(gets), "times", BAR_RATIO, text)
 
 
 def created_s(server: ApiServerProcess, path: str, body: dict[str, Any], turn: int) -> float:
@@ -177,8 +177,8 @@ def hooks(server: ApiServerProcess, folder: Path) -> Iterator[Figure]:
         within = writes_ms(server, secrets, "with")
         assert server.request("DELETE", f"{HOOKS}/bench").code == 200
         own = answered_ms(hook)
-    told = f"the write takes {within:.1f} ms, {without:.1f} ms without the webhook, which answers in {own:.1f} ms"
-    yield Figure("a webhook adds to its own answer", within - without - own, "ms", BAR_HOOK_MS, told)
+    text = f"the write takes {within:.1f} ms, {without:.1f} ms without the webhook, which answers in {own:.1f} ms"
+    yield Figure("a webhook adds to its own answer", within - without - own, "ms", BAR_HOOK_MS, text)
 
 
 def writes_ms(server: ApiServerProcess, path: str, name: str) -> float:
@@ -219,13 +219,13 @@ def many(server: ApiServerProcess, bare_s: float) -> Iterator[Figure]:
     for number in range(LARGE):
         assert server.request("POST", DEFINITIONS, definition(f"large{number}.example.com", fields)).code == 201
     until(lambda: all(established(server, f"large{number}.example.com") for number in (0, LARGE // 2, LARGE - 1)))
-    told = f"{LARGE} definitions of {size / 1e3:.0f} KB"
-    yield Figure("memory for definitions, PSS", pss_mb(server) - before, "MB", BAR_MEMORY_MB, told)
-    yield Figure("discovery", discovered_ms(server, ""), "ms", BAR_DISCOVERY_MS, f"/apis with {told}")
+    text = f"{LARGE} definitions of {size / 1e3:.0f} KB"
+    yield Figure("memory for definitions, PSS", pss_mb(server) - before, "MB", BAR_MEMORY_MB, text)
+    yield Figure("discovery", discovered_ms(server, ""), "ms", BAR_DISCOVERY_MS, f"/apis with {text}")
     aggregated = "application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList"
-    yield Figure("discovery, aggregated", discovered_ms(server, aggregated), "ms", BAR_DISCOVERY_MS, told)
+    yield Figure("discovery, aggregated", discovered_ms(server, aggregated), "ms", BAR_DISCOVERY_MS, text)
     server.stop()
-    yield Figure("start, more than without", started_s(server) - bare_s, "s", BAR_START_S, told)
+    yield Figure("start, more than without", started_s(server) - bare_s, "s", BAR_START_S, text)
 
 
 def discovered_ms(server: ApiServerProcess, accept: str) -> float:

@@ -26,8 +26,8 @@ UNITS = "systemctl list-units --plain --no-legend 'minik8s-*.service' | cut -d' 
 def holder(cluster: LabCluster) -> str:
     """Return the machine that leads."""
     path = "jsonpath={.spec.holderIdentity}"
-    told = cluster.kubectl("get", "lease", LEASE, "-n", "kube-system", "-o", path, control=cluster.control[0])
-    return told.partition("_")[0]
+    done = cluster.kubectl("get", "lease", LEASE, "-n", "kube-system", "-o", path, control=cluster.control[0])
+    return done.partition("_")[0]
 
 
 def prepare(cluster: LabCluster) -> None:
@@ -77,15 +77,15 @@ def measure() -> Iterator[Figure]:
     with LabCluster(f"b{uuid.uuid4().hex[:7]}", control=3, workers=1) as cluster:
         prepare(cluster)
         spent = [lost(cluster) for _ in range(LOSSES)]
-        told = f"n={LOSSES}, slowest {max(spent):.1f} s; load {load():.1f}"
+        text = f"n={LOSSES}, slowest {max(spent):.1f} s; load {load():.1f}"
         name = "leading machine of three loses power, until a new Pod is Ready, p50"
-        yield Figure(name, statistics.median(spent), "s", READY_S, told)
+        yield Figure(name, statistics.median(spent), "s", READY_S, text)
     with LabCluster(f"b{uuid.uuid4().hex[:7]}", control=1, workers=1) as cluster:
         prepare(cluster)
         spent = [restarted(cluster) for _ in range(LOSSES)]
-        told = f"n={LOSSES}, slowest {max(spent):.1f} s; etcd and all daemons; load {load():.1f}"
+        text = f"n={LOSSES}, slowest {max(spent):.1f} s; etcd and all daemons; load {load():.1f}"
         name = "a control plane of one machine restarted, until a new Pod is Ready, p50"
-        yield Figure(name, statistics.median(spent), "s", READY_S, told)
+        yield Figure(name, statistics.median(spent), "s", READY_S, text)
 
 
 def main() -> None:

@@ -59,8 +59,8 @@ def measure_commands(watching: Watching) -> Iterator[Figure]:
     container = container_id(watching, name)
     found = in_turn(kubectl(watching, "exec", name, "--", "true"), ["docker", "exec", container, "true"], EXECS)
     more = statistics.median(ours - docker for ours, docker in found)
-    told = f"n={EXECS}, of pairs; kubectl {statistics.median(pair[0] for pair in found):.0f} ms with its own start"
-    yield Figure("exec, over docker exec, p50", more, "ms", BAR_EXEC_MS, told)
+    text = f"n={EXECS}, of pairs; kubectl {statistics.median(pair[0] for pair in found):.0f} ms with its own start"
+    yield Figure("exec, over docker exec, p50", more, "ms", BAR_EXEC_MS, text)
     watching.remove(name)
 
 
@@ -72,8 +72,8 @@ def measure_logs(watching: Watching) -> Iterator[Figure]:
     container = container_id(watching, name)
     found = in_turn(kubectl(watching, "logs", "-f", name), ["docker", "logs", "-f", container], LOGS)
     best, docker = min(pair[0] for pair in found) / LOG_MB, min(pair[1] for pair in found) / LOG_MB
-    told = f"best of {LOGS}; lines of {LINE_BYTES} bytes, {1e3 / best:.0f} MB/s; docker logs -f {1e3 / docker:.0f}"
-    yield Figure("logs -f", best, "ms/MB", BAR_MS_A_MB, told)
+    text = f"best of {LOGS}; lines of {LINE_BYTES} bytes, {1e3 / best:.0f} MB/s; docker logs -f {1e3 / docker:.0f}"
+    yield Figure("logs -f", best, "ms/MB", BAR_MS_A_MB, text)
     ratio = statistics.median(ours / dockers for ours, dockers in found)
     yield Figure("logs -f: time to docker logs -f, p50", ratio, "x", None, f"n={LOGS}, of pairs")
     watching.remove(name)

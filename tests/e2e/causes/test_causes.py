@@ -79,11 +79,11 @@ def pods(cluster: Installed, namespace: str) -> None:
 def test_the_cause_is_told(cluster: Installed, namespace: str, name: str) -> None:
     cause, deadline = PODS[name][1], time.monotonic() + PATIENCE_S
     while True:
-        told = cluster.minik8s("describe", "pod", "-n", namespace, name).stdout
-        line = next((each for each in told.splitlines() if each.startswith("Cause:")), "")
+        done = cluster.minik8s("describe", "pod", "-n", namespace, name).stdout
+        line = next((each for each in done.splitlines() if each.startswith("Cause:")), "")
         if cause in line:
             return
-        assert time.monotonic() < deadline, told
+        assert time.monotonic() < deadline, done
         time.sleep(0.2)
 
 

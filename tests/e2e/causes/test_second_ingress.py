@@ -35,7 +35,7 @@ def test_the_second_ingress_is_told_whose_its_place_is(cluster: Installed, names
         ports = {"ports": [{"port": 80}], "selector": {"app": "web"}}
         cluster.admin.create(SERVICE, {"metadata": {"name": "web", "namespace": space}, "spec": ports})
         cluster.admin.create(INGRESS, _ingress(space, host))
-    told = f"HostConflict: host {host} path / is in use by Ingress {namespace}/site; namespaces share a host only where"
+    text = f"HostConflict: host {host} path / is in use by Ingress {namespace}/site; namespaces share a host only where"
 
     def why() -> str:
         return cluster.minik8s("why", "-n", other, "ingress", "site").stdout
@@ -43,9 +43,9 @@ def test_the_second_ingress_is_told_whose_its_place_is(cluster: Installed, names
     cluster.until(lambda: "HostConflict" in cluster.kubectl("-n", other, "describe", "ingress", "site").stdout, 60)
     columns = ("-o", "custom-columns=R:.reason,M:.message", "--no-headers")
     events = cluster.kubectl("-n", other, "get", "events", *columns).stdout
-    assert told in ": ".join(events.split(maxsplit=1))
-    assert told in why()
-    assert told in cluster.minik8s("get", "ingress", "-n", other, "--why").stdout
+    assert text in ": ".join(events.split(maxsplit=1))
+    assert text in why()
+    assert text in cluster.minik8s("get", "ingress", "-n", other, "--why").stdout
     assert "HostConflict" not in cluster.minik8s("why", "-n", namespace, "ingress", "site").stdout
     cluster.admin.delete(INGRESS, "site", namespace)
     cluster.until(lambda: "no endpoints" in why() and "HostConflict" not in why(), 60)

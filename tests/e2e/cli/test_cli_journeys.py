@@ -49,7 +49,7 @@ def test_a_refused_object_does_not_stop_the_others(cli: Cli):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("kind: Deployment\nmetadata: {name: x}\n", "v1 has no kind Deployment; there is Deployment of apps/v1"),
         ("metadata: {name: x}\n", "kind not set"),
@@ -57,9 +57,9 @@ def test_a_refused_object_does_not_stop_the_others(cli: Cli):
         ("a: [\n", "error"),
     ],
 )
-def test_a_manifest_that_is_none_is_explained(cli: Cli, text, told):
+def test_a_manifest_that_is_none_is_explained(cli: Cli, text, expected):
     done = cli("apply", "-f", cli.file("m.yml", text), code=1)
-    assert told in done.err, done.err
+    assert expected in done.err, done.err
     assert "m.yml" in done.err
 
 
@@ -115,8 +115,8 @@ def test_a_cause_is_told_in_a_line(cli: Cli):
     cli.server.request("PATCH", path, body, headers={"Content-Type": "application/merge-patch+json"})
     for why in (("why", "pod", "web"), ("get", "pod", "web", "--why"), ("why", "pods", "-l", "app=web")):
         assert cli(*why).lines[1][1:] == ["pod/web", "PodScheduled:", "Unschedulable:", "no", "node"]
-    told = cli("describe", "pod", "web").out
-    assert told.startswith("Cause:            PodScheduled: Unschedulable: no node\nName:             web\n")
+    done = cli("describe", "pod", "web").out
+    assert done.startswith("Cause:            PodScheduled: Unschedulable: no node\nName:             web\n")
     cli("create", "cm", "fine")
     assert cli("why", "cm", "fine", "--faults").out == "nothing is wrong\n"
     assert cli("why", "cm", "fine", "-n", "default", code=1).err.startswith("Error from server (NotFound)")
@@ -126,11 +126,11 @@ def test_a_cause_is_told_in_a_line(cli: Cli):
 
 def test_why_leads_on_and_says_what_it_does_not_know(cli: Cli):
     cli("create", "service", "clusterip", "web", "--tcp=80:80")
-    told = cli("why", "service/web").out
-    assert f"no pod of namespace {cli.namespace} has the labels app=web" in told
-    assert told.splitlines()[-2:] == ["", f"Next: kubectl -n {cli.namespace} get pods --show-labels"]
+    done = cli("why", "service/web").out
+    assert f"no pod of namespace {cli.namespace} has the labels app=web" in done
+    assert done.splitlines()[-2:] == ["", f"Next: kubectl -n {cli.namespace} get pods --show-labels"]
     assert "Next:" not in cli("get", "service/web", "--why").out
-    following = told.rpartition("Next: kubectl ")[2].split()
+    following = done.rpartition("Next: kubectl ")[2].split()
     assert cli(*following).err.startswith("No resources found")
     cli("create", "rolebinding", "readers", "--role=reader", "--serviceaccount=default:robot")
     assert (
@@ -140,13 +140,13 @@ def test_why_leads_on_and_says_what_it_does_not_know(cli: Cli):
     cli("create", "cm", "held")
     cli("patch", "cm", "held", "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/held"]}}')
     cli("delete", "cm", "held", "--wait=false")
-    told = cli("why", "cm/held").out
-    assert "is kept by its finalizers until the controllers that set them remove them: example.com/held" in told
-    cli(*shlex.split(told.rpartition("Next: kubectl ")[2]))
+    done = cli("why", "cm/held").out
+    assert "is kept by its finalizers until the controllers that set them remove them: example.com/held" in done
+    cli(*shlex.split(done.rpartition("Next: kubectl ")[2]))
     assert cli("get", "cm", "held", code=1).err.startswith("Error from server (NotFound)")
     closed = cli.file("closed", cli.kubeconfig.read_text().replace(cli.server.url, "https://127.0.0.1:1"))
-    told = cli("--kubeconfig", closed, "why", "pods", code=1).out
-    assert told.startswith("Cause:  the API server does not answer: ")
+    done = cli("--kubeconfig", closed, "why", "pods", code=1).out
+    assert done.startswith("Cause:  the API server does not answer: ")
 
 
 def test_every_command_that_why_leads_on_to_is_one_that_kubectl_knows(cli: Cli):
@@ -158,9 +158,9 @@ def test_every_command_that_why_leads_on_to_is_one_that_kubectl_knows(cli: Cli):
     asked = [lead.split(" ", 1)[1] for lead in known]
     assert len(asked) >= 15
     for lead in asked:
-        told = cli(*shlex.split(lead), code=None).err
-        assert "unknown" not in told, (lead, told)
-        assert "doesn't have a resource type" not in told, (lead, told)
+        done = cli(*shlex.split(lead), code=None).err
+        assert "unknown" not in done, (lead, done)
+        assert "doesn't have a resource type" not in done, (lead, done)
 
 
 def test_a_context_is_followed_before_and_after_the_command(cli: Cli):
@@ -196,10 +196,10 @@ def test_a_rollout_is_drawn_on_a_terminal_and_told_elsewhere(cli: Cli):
             shown += part
         assert process.wait(60) == 0
     os.close(ours)
-    told = shown.decode().replace("\r\n", "\n").splitlines()
-    assert "deployment/web" in told[0], told
-    assert "1/1 new pods available" in told[0]
-    assert told[-1] == over
+    text = shown.decode().replace("\r\n", "\n").splitlines()
+    assert "deployment/web" in text[0], text
+    assert "1/1 new pods available" in text[0]
+    assert text[-1] == over
 
 
 def _read(terminal: int) -> bytes:

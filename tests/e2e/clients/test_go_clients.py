@@ -89,7 +89,7 @@ def test_stern_follows_a_pod(running: Running):
         lines = [process.stdout.readline().split() for _ in range(3)]
     finally:
         process.terminate()  # SIGINT is ignored by what runs below a background job
-        _, told = process.communicate(timeout=60)
-    assert [line[:3] for line in lines] == [[running.pod, "app", "tick"]] * 3, told
+        _, result = process.communicate(timeout=60)
+    assert [line[:3] for line in lines] == [[running.pod, "app", "tick"]] * 3, result
     numbers = [int(line[3]) for line in lines]
     assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 2]

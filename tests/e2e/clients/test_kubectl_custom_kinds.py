@@ -66,8 +66,8 @@ def defined(server: ApiServerProcess) -> Iterator[None]:
     argv = ("wait", "--for=create", "crd/shops.example.org", "--timeout=30s")
     waits = subprocess.Popen(server.kubectl_argv(*argv), stdout=subprocess.PIPE, text=True)
     server.kubectl("create", "-f", "-", stdin=json.dumps(DEFINITION))
-    told, _ = waits.communicate(timeout=60)
-    assert "condition met" in told
+    result, _ = waits.communicate(timeout=60)
+    assert "condition met" in result
     server.kubectl("wait", "--for=condition=Established", "crd/shops.example.org", "--timeout=30s")
     yield
     server.kubectl("delete", "crd", "shops.example.org")
@@ -99,9 +99,9 @@ def port(name: str, number: int) -> dict[str, Any]:
 def test_they_are_found_and_explained(kubectl: Kubectl):
     listed = kubectl("api-resources", "--api-group=example.org", "--no-headers").split()
     assert listed == ["shops", "sh", "example.org/v1", "true", "Shop"]
-    told = kubectl("explain", "sh")
-    assert "KIND:       Shop" in told
-    assert "What is wished for." in told
+    done = kubectl("explain", "sh")
+    assert "KIND:       Shop" in done
+    assert "What is wished for." in done
     assert "Where it listens." in kubectl("explain", "shop.spec.ports.number")
     tree = kubectl("explain", "shop.spec", "--recursive")
     assert "  image\t<string> -required-" in tree
@@ -166,9 +166,9 @@ def test_apply_on_the_server_merges_lists_by_their_keys(kubectl: Kubectl):
     apply("two", shop(ports=[port("more", 2)], tags=["y"]))
     assert spec()["ports"] == [port("web", 1), port("more", 2)]
     assert spec()["tags"] == ["x", "y"]
-    told = apply("two", shop(ports=[port("more", 2), port("web", 9)]), fails=True)
-    assert 'conflict with "one"' in told
-    assert '.spec.ports[name="web"].number' in told
+    result = apply("two", shop(ports=[port("more", 2), port("web", 9)]), fails=True)
+    assert 'conflict with "one"' in result
+    assert '.spec.ports[name="web"].number' in result
     apply("two", shop(ports=[port("more", 2), port("web", 9)]), "--force-conflicts")
     apply("one", shop(ports=[]))
     assert sorted(one["name"] for one in spec()["ports"]) == ["more", "web"]
@@ -180,8 +180,8 @@ def test_changes_of_every_kind(kubectl: Kubectl):
     kubectl("patch", "shop", "a", "--type=merge", "-p", '{"spec":{"colour":"blue"}}')
     operations = [{"op": "test", "path": "/spec/colour", "value": "blue"}, {"op": "remove", "path": "/spec/colour"}]
     kubectl("patch", "shop", "a", "--type=json", "-p", json.dumps(operations))
-    told = kubectl("patch", "shop", "a", "-p", '{"spec":{"colour":"red"}}', fails=True)
-    assert "application/strategic-merge-patch+json is not supported by example.org/v1, Kind=Shop" in told
+    done = kubectl("patch", "shop", "a", "-p", '{"spec":{"colour":"red"}}', fails=True)
+    assert "application/strategic-merge-patch+json is not supported by example.org/v1, Kind=Shop" in done
     kubectl("scale", "shop/a", "--replicas=3")
     assert "ten are too many" in kubectl("scale", "shop/a", "--replicas=10", fails=True)
     kubectl("label", "shop", "a", "x=y")
@@ -200,10 +200,10 @@ def test_changes_of_every_kind(kubectl: Kubectl):
 
 
 def test_what_is_wrong_is_told(kubectl: Kubectl):
-    told = kubectl("create", "-f", "-", stdin=shop(color="red"), fails=True)
-    assert 'unknown field "spec.color"' in told
+    done = kubectl("create", "-f", "-", stdin=shop(color="red"), fails=True)
+    assert 'unknown field "spec.color"' in done
     assert "created" in kubectl("create", "--validate=warn", "-f", "-", stdin=shop(color="red"))
-    told = kubectl("create", "-f", "-", stdin=shop("b", colour="green"), fails=True)
-    assert 'spec.colour: Unsupported value: "green": supported values: "red", "blue"' in told
+    done = kubectl("create", "-f", "-", stdin=shop("b", colour="green"), fails=True)
+    assert 'spec.colour: Unsupported value: "green": supported values: "red", "blue"' in done
     assert "created (server dry run)" in kubectl("create", "--dry-run=server", "-f", "-", stdin=shop("c"))
     assert kubectl("auth", "can-i", "delete", "shops.example.org").strip() == "yes"

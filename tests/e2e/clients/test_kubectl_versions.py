@@ -96,9 +96,9 @@ def test_everything_that_create_makes(kubectl: Kubectl):
     for command, path, value in CREATED:
         host = f"{kubectl.namespace}.example"  # nobody else may have it
         words = command.replace("HOST", host).split()
-        told = kubectl("create", *words)
-        assert re.fullmatch(r"\S+/\w created\n", told), told
-        made.append(told.split()[0])
+        done = kubectl("create", *words)
+        assert re.fullmatch(r"\S+/\w created\n", done), done
+        made.append(done.split()[0])
         assert kubectl.value(path, made[-1]) == value.replace("HOST", host), command
     assert kubectl("describe", *made).count("Name:  ") >= len(made)
     assert kubectl("create", "job", "again", "--from=cronjob/x") == "job.batch/again created\n"
@@ -192,8 +192,8 @@ def test_prune_removes_what_left_the_file(kubectl: Kubectl):
     assert "configmap/a pruned" in kubectl("apply", "-f", second, "--prune", "-l", "set=a")
     alpha = {"KUBECTL_APPLYSET": "true"}
     kubectl("apply", "-f", first, "--prune", "--applyset=configmap/set", env=alpha)
-    told = kubectl("apply", "-f", second, "--prune", "--applyset=configmap/set", env=alpha)
-    assert "configmap/a pruned" in told
+    done = kubectl("apply", "-f", second, "--prune", "--applyset=configmap/set", env=alpha)
+    assert "configmap/a pruned" in done
 
 
 def test_a_replication_controller_is_scaled_exposed_and_described(kubectl: Kubectl):

@@ -92,10 +92,10 @@ def test_an_operator_made_with_kopf(server: ApiServerProcess, namespace: str, op
     deleted = server.request("DELETE", f"{path}/a").json
     assert "deletionTimestamp" in json.dumps(deleted)
     until(lambda: server.request("GET", f"{path}/a").code == 404, operator)
-    told = operator.read_text()
-    assert "deleted a" in told
-    assert "attended a" in told
-    assert "Traceback" not in told
+    message = operator.read_text()
+    assert "deleted a" in message
+    assert "attended a" in message
+    assert "Traceback" not in message
 
 
 def test_an_operator_with_a_kind_of_its_own(server: ApiServerProcess, namespace: str, tmp_path: Path):

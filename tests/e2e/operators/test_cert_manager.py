@@ -94,12 +94,12 @@ def test_an_authority_of_ones_own_issues(api: ApiServerProcess):
 
 def test_its_webhook_refuses_what_its_schema_lets_through(api: ApiServerProcess):
     wrong = json.dumps(kind(GROUP, "Issuer", "none", spec={}))
-    told = api.kubectl("create", "-f", "-", stdin=wrong, check=False).stderr
-    assert 'admission webhook "webhook.cert-manager.io" denied the request' in told
-    assert "at least one issuer must be configured" in told
+    done = api.kubectl("create", "-f", "-", stdin=wrong, check=False).stderr
+    assert 'admission webhook "webhook.cert-manager.io" denied the request' in done
+    assert "at least one issuer must be configured" in done
 
 
 def test_its_definitions_keep_fields_by_schema(api: ApiServerProcess):
     wrong = kind(GROUP, "Certificate", "w", spec={"secretName": "x", "issuerRef": {"name": "a"}, "dnsName": ["a.test"]})
-    told = api.kubectl("create", "-f", "-", stdin=json.dumps(wrong), check=False).stderr
-    assert 'unknown field "spec.dnsName"' in told
+    done = api.kubectl("create", "-f", "-", stdin=json.dumps(wrong), check=False).stderr
+    assert 'unknown field "spec.dnsName"' in done

@@ -63,8 +63,8 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def api_service(cluster: Installed) -> JsonObject:
     """The APIService; {} while it is made again."""
-    told = cluster.kubectl("get", "apiservice", API_SERVICE, "-o", "json", "--ignore-not-found").stdout
-    return dict(json.loads(told or "{}"))
+    done = cluster.kubectl("get", "apiservice", API_SERVICE, "-o", "json", "--ignore-not-found").stdout
+    return dict(json.loads(done or "{}"))
 
 
 def available(cluster: Installed) -> tuple[str, str]:

@@ -31,9 +31,9 @@ PATIENCE_S = 120.0
 @pytest.fixture(scope="module")
 def release() -> str:
     """The release of Prometheus: ``v2.53.3``."""
-    told = subprocess.run([str(prometheus()), "--version"], capture_output=True, text=True, check=True)
-    found = re.search(r"version (\d+\.\d+\.\d+)", told.stdout + told.stderr)
-    assert found, told
+    done = subprocess.run([str(prometheus()), "--version"], capture_output=True, text=True, check=True)
+    found = re.search(r"version (\d+\.\d+\.\d+)", done.stdout + done.stderr)
+    assert found, done
     return f"v{found[1]}"
 
 
@@ -108,8 +108,8 @@ def test_a_prometheus_and_a_monitor_scrape_pods(operator: Installed, namespace: 
     def ask(path: str) -> Any:
         """What Prometheus' API answers, by way of the API server."""
         at = f"/api/v1/namespaces/{namespace}/pods/prometheus-p-0:9090/proxy/api/v1/{path}"
-        told = operator.kubectl("get", "--raw", at, check=False).stdout
-        return json.loads(told)["data"] if told.startswith("{") else None
+        done = operator.kubectl("get", "--raw", at, check=False).stdout
+        return json.loads(done)["data"] if done.startswith("{") else None
 
     def value(expression: str) -> str:
         found = ask(f"query?query={urllib.parse.quote(expression)}")

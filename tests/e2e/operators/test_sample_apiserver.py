@@ -76,11 +76,11 @@ def test_its_objects_are_made_shown_watched_and_deleted(wardle: ApiServerProcess
         wardle.kubectl("apply", "--server-side", "-f", "-", stdin=flunder("c"))
         wardle.kubectl("label", "flunder", "b", "more=yes")
         wardle.kubectl("delete", "flunder", "a")
-        told = [watch.stdout.readline().split()[:2] for _ in range(5)]
+        rows = [watch.stdout.readline().split()[:2] for _ in range(5)]
     finally:
         watch.terminate()
         watch.communicate()
-    assert told == [["ADDED", "a"], ["ADDED", "b"], ["ADDED", "c"], ["MODIFIED", "b"], ["DELETED", "a"]]
+    assert rows == [["ADDED", "a"], ["ADDED", "b"], ["ADDED", "c"], ["MODIFIED", "b"], ["DELETED", "a"]]
     assert wardle.kubectl("get", "flunders", "-l", "more=yes", "-o", "name").stdout.split() == [
         "flunder.wardle.example.com/b"
     ]

@@ -54,8 +54,8 @@ def test_s10_a_burner_is_scaled_up_and_down(cluster: Installed, namespace: str):
     cluster.until(lambda: len(running(cluster, namespace)) == 1, PATIENCE_S, "the burner does not run")
     in_each(cluster, namespace, "touch /tmp/burn")
     cluster.until(lambda: len(running(cluster, namespace)) == 2, PATIENCE_S, "it was not scaled up")
-    told = cluster.kubectl("-n", namespace, "describe", "hpa", "burner").stdout
-    assert "New size: 2; reason: cpu resource utilization (percentage of request) above target" in told
+    done = cluster.kubectl("-n", namespace, "describe", "hpa", "burner").stdout
+    assert "New size: 2; reason: cpu resource utilization (percentage of request) above target" in done
     in_each(cluster, namespace, "rm -f /tmp/burn")
     cluster.until(lambda: replicas(cluster, namespace) == 1, PATIENCE_S, "it was not scaled down")
     shown = cluster.kubectl("-n", namespace, "get", "hpa", "--no-headers").stdout

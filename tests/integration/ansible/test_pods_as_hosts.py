@@ -63,11 +63,11 @@ def test_nodes_and_pods_are_hosts_grouped_by_what_they_are(
     for group in ("minik8s_pods", "namespace_default", "label_app_web", "label_tier_a_b", "tier_a_b", "on_pods"):
         assert found[group]["hosts"] == [pod], group
     assert set(found[f"node_{node.replace('-', '_')}"]["hosts"]) == {node, pod}
-    told = found["_meta"]["hostvars"]
-    assert told[node]["ansible_host"] == "192.0.2.9"
-    assert told[pod]["minik8s_annotations"] == {"note": TEMPLATE}
-    assert told[pod]["note_length"] == len(TEMPLATE)
-    assert (told[pod]["minik8s_container"], told[pod]["minik8s_containers"]) == ("app", ["app", "app1"])
+    result = found["_meta"]["hostvars"]
+    assert result[node]["ansible_host"] == "192.0.2.9"
+    assert result[pod]["minik8s_annotations"] == {"note": TEMPLATE}
+    assert result[pod]["note_length"] == len(TEMPLATE)
+    assert (result[pod]["minik8s_container"], result[pod]["minik8s_containers"]) == ("app", ["app", "app1"])
     # the second look is the cache's: a cluster that cannot be asked changes nothing
     assert listed(tmp_path, cluster, **{**constructed, "context": "none"})["minik8s_pods"]["hosts"] == [pod]
     assert list((tmp_path / "cache").iterdir())

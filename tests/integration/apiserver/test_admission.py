@@ -46,9 +46,9 @@ def test_a_warning_is_told_and_the_pod_kept(namespace: Namespace):
 def test_labels_of_namespaces_are_checked_and_pods_below_a_new_level_are_told(namespace: Namespace):
     assert "must be one of privileged, baseline, restricted" in labelled(namespace, enforce="strict").json["message"]
     make(namespace, pod("host", hostNetwork=True))
-    told = namespace.server.kubectl("label", "ns", namespace.name, f"{PREFIX}/enforce=baseline").stderr
-    assert f'existing pods in namespace "{namespace.name}" violate the new PodSecurity enforce level' in told
-    assert "host: host namespaces" in told
+    done = namespace.server.kubectl("label", "ns", namespace.name, f"{PREFIX}/enforce=baseline").stderr
+    assert f'existing pods in namespace "{namespace.name}" violate the new PodSecurity enforce level' in done
+    assert "host: host namespaces" in done
 
 
 def test_an_account_must_exist(namespace: Namespace):

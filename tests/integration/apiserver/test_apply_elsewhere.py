@@ -74,7 +74,7 @@ def test_replicas_given_up_through_the_scale_are_none(namespace: Namespace, work
 
 
 @pytest.mark.parametrize(
-    ("body", "query", "code", "told"),
+    ("body", "query", "code", "expected"),
     [
         (scale(1), {"manager": ""}, 422, "fieldManager: Required value"),
         (scale(-1), {}, 422, "spec.replicas: Invalid value: -1"),
@@ -86,11 +86,11 @@ def test_replicas_given_up_through_the_scale_are_none(namespace: Namespace, work
         (scale("many"), {}, 400, "cannot unmarshal string"),
     ],
 )
-def test_a_scale_that_cannot_be_applied_is_told(namespace: Namespace, workload: str, body, query, code, told):
+def test_a_scale_that_cannot_be_applied_is_told(namespace: Namespace, workload: str, body, query, code, expected):
     before = namespace.server.request("GET", workload).body
     answer = apply(namespace, f"{workload}/scale", body, **query)
     assert answer.code == code, answer.body
-    assert told in answer.json["message"]
+    assert expected in answer.json["message"]
     assert namespace.server.request("GET", workload).body == before
 
 

@@ -36,8 +36,8 @@ def test_a_pod_gets_what_its_runtime_class_says(namespace: Namespace) -> None:
     merge = {"Content-Type": "application/merge-patch+json"}
     patched = namespace.server.request("PATCH", path, patch, headers=merge).json
     assert patched["metadata"]["annotations"] == {"minik8s.io/runtime-handler": "runsc", "a": "b"}
-    told = make(namespace, pod("other", runtimeClassName=namespace.name, nodeSelector={"vm": "no"})).json["message"]
-    assert "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no" in told
+    message = make(namespace, pod("other", runtimeClassName=namespace.name, nodeSelector={"vm": "no"})).json["message"]
+    assert "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no" in message
     changed = namespace.server.request("PATCH", f"{CLASSES}/{namespace.name}", {"handler": "runc"}, headers=merge)
     assert "field is immutable" in changed.json["message"]
     shown = namespace.server.kubectl("get", "runtimeclass", namespace.name).stdout

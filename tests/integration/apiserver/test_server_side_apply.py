@@ -98,7 +98,7 @@ def test_many_appliers_at_once_all_get_through(namespace: Namespace):
 
 
 @pytest.mark.parametrize(
-    ("body", "query", "code", "told"),
+    ("body", "query", "code", "expected"),
     [
         ({}, {"manager": ""}, 422, "fieldManager: Required value: is required for apply patch"),
         ({"kind": "Pod"}, {}, 400, "does not match the expected kind"),
@@ -112,9 +112,9 @@ def test_many_appliers_at_once_all_get_through(namespace: Namespace):
         ({}, {"force": "perhaps"}, 400, "must be true or false"),
     ],
 )
-def test_what_cannot_be_applied_is_told(namespace: Namespace, body, query, code, told):
+def test_what_cannot_be_applied_is_told(namespace: Namespace, body, query, code, expected):
     answer = apply(namespace, "a", body, **query)
-    assert (answer.code, told in answer.json["message"]) == (code, True), answer.json
+    assert (answer.code, expected in answer.json["message"]) == (code, True), answer.json
     assert namespace.get("a").code == 404
 
 

@@ -205,8 +205,8 @@ def test_a_watch_goes_on_at_the_other_server_when_its_own_is_killed(several: Sev
     argv = second.kubectl_argv("get", "configmaps", "--watch", "--output=name")
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as kubectl:
         assert kubectl.stdout is not None
-        told: list[str] = []
-        reading = threading.Thread(target=lambda: told.extend(kubectl.stdout or ()), daemon=True)
+        collected: list[str] = []
+        reading = threading.Thread(target=lambda: collected.extend(kubectl.stdout or ()), daemon=True)
         reading.start()
         writer = several.client(0, 1)
         for number in range(10):
@@ -216,7 +216,7 @@ def test_a_watch_goes_on_at_the_other_server_when_its_own_is_killed(several: Sev
         for number in range(10, 20):
             insistently(writer.create, CONFIG_MAP, config_map(f"watch-{number}"))
         until(lambda: len(seen.created) == 20, 60)
-        until(lambda: "configmap/watch-19\n" in told, 60)
+        until(lambda: "configmap/watch-19\n" in collected, 60)
         kubectl.terminate()
     assert set(seen.created.values()) == {1}
     assert "watch-19" in second.kubectl("get", "configmaps", "--output=name").stdout
@@ -322,9 +322,9 @@ def test_a_custom_kind_that_is_established_is_served_by_every_server(several: Se
     clients = [several.client(0), several.client(1)]
     for number in range(6):
         group = f"g{number}.example.com"
-        asked, told = clients[number % 2], clients[(number + 1) % 2]
+        asked, result = clients[number % 2], clients[(number + 1) % 2]
         asked.create(CUSTOM_RESOURCE_DEFINITION, _definition(group))
-        until(partial(_is_established, told, group))
+        until(partial(_is_established, result, group))
         kind = Kind(group, "v1", "Widget", "widgets", "", namespaced=False)
         for client in clients:
             assert client.list(kind).items == []

@@ -40,7 +40,7 @@ def test_a_kind_is_created_read_changed_and_deleted(namespace: Namespace, kind):
     made = namespace.server.request("POST", base, wanted)
     assert made.code == 201, made.json
     untold = "minik8s does not act on it"
-    acted_on = not any(untold in told for told in warnings(kind, made.json))
+    acted_on = not any(untold in each for each in warnings(kind, made.json))
     assert (untold in made.headers.get("warning", "")) != acted_on
     assert (made.json["apiVersion"], made.json["kind"]) == (kind.api_version, kind.kind)
     assert namespace.server.request("PUT", f"{base}/web", made.json).body == made.body  # nothing changed
@@ -81,7 +81,7 @@ def test_scale_is_read_and_written(namespace: Namespace, deployment):
 
 
 @pytest.mark.parametrize(
-    ("body", "media", "code", "told"),
+    ("body", "media", "code", "expected"),
     [
         (b'{"spec":{"replicas":-1}}', "application/merge-patch+json", 422, "must be greater than or equal to 0"),
         (b'{"spec":{"replicas":"x"}}', "application/merge-patch+json", 400, "cannot unmarshal string"),
@@ -91,9 +91,9 @@ def test_scale_is_read_and_written(namespace: Namespace, deployment):
         (b"{}", "text/plain", 415, "accepted media types"),
     ],
 )
-def test_a_scale_that_cannot_be_is_refused(namespace: Namespace, deployment, body, media, code, told):
+def test_a_scale_that_cannot_be_is_refused(namespace: Namespace, deployment, body, media, code, expected):
     answer = namespace.server.request("PATCH", f"{deployment}/scale", body, headers={"Content-Type": media})
-    assert (answer.code, told in answer.json["message"]) == (code, True), answer.json
+    assert (answer.code, expected in answer.json["message"]) == (code, True), answer.json
     assert namespace.server.request("GET", deployment).json["spec"]["replicas"] == 1
 
 
@@ -117,16 +117,16 @@ class Budget:
 
     def ready(self, name: str, status: str) -> None:
         """Say whether the pod is ready."""
-        told = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": status}]}}
+        fields = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": status}]}}
         path = self.namespace.path("pods", name, "status")
-        assert self.server.request("PATCH", path, json.dumps(told).encode(), headers=MERGE).code == 200
+        assert self.server.request("PATCH", path, json.dumps(fields).encode(), headers=MERGE).code == 200
 
     def says(self, allowed: int, healthy: int, desired: int = 1) -> None:
         """Say what the controller counted."""
         counted = {"disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": desired}
         status = {**counted, "observedGeneration": 1, "expectedPods": 2}
-        told = self.server.request("GET", f"{self.path}/b").json | {"status": status}
-        assert self.server.request("PUT", f"{self.path}/b/status", told).code == 200
+        answer = self.server.request("GET", f"{self.path}/b").json | {"status": status}
+        assert self.server.request("PUT", f"{self.path}/b/status", answer).code == 200
 
     def evict(self, name: str, query: str = "", **options: object) -> Any:
         """Ask for an eviction."""

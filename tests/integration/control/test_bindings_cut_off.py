@@ -234,5 +234,5 @@ def ended(cluster: Cluster, space: str, node: str, at: tuple[str, Kind]) -> None
         if (objects.spec(one).get("claimRef") or {}).get("namespace") == space
     ]  # fmt: skip
     assert len(held) == 2
-    told = [one for one in cluster.admin.list(EVENT, space).items if one["reason"] == "Scheduled"]
-    assert len([one for one in told if one["message"].startswith(f"Successfully assigned {space}/p ")]) <= 1
+    events = [one for one in cluster.admin.list(EVENT, space).items if one["reason"] == "Scheduled"]
+    assert len([one for one in events if one["message"].startswith(f"Successfully assigned {space}/p ")]) <= 1

@@ -109,10 +109,10 @@ def test_many_who_evict_at_once_are_let_no_more_than_the_budget(cluster: Cluster
         cluster.admin.patch(POD, objects.name(pod), space, patch)
     daemon.kill9()
     with ThreadPoolExecutor(8) as pool:
-        told = list(pool.map(lambda pod: evict(cluster, pod), pods(cluster, space)))
+        listed = list(pool.map(lambda pod: evict(cluster, pod), pods(cluster, space)))
     daemon.start()
-    assert sum(not each for each in told) == 2
-    assert {each for each in told if each} == {"The disruption budget web needs 6 healthy pods and has 8 currently"}
+    assert sum(not each for each in listed) == 2
+    assert {each for each in listed if each} == {"The disruption budget web needs 6 healthy pods and has 8 currently"}
     going = [pod for pod in cluster.admin.list(POD, space).items if objects.is_deleting(pod)]
     assert len(going) == 2
     assert all((objects.condition(pod, "DisruptionTarget") or {})["reason"] == "EvictionByEvictionAPI" for pod in going)

@@ -37,8 +37,8 @@ def images(cluster: Cluster, space: str) -> list[str]:
 
 
 def rolled_out(cluster: Cluster, what: str, space: str) -> None:
-    told = cluster.server.kubectl("-n", space, "rollout", "status", what, f"--timeout={PATIENCE_S:g}s").stdout
-    assert "successfully rolled out" in told or "roll out complete" in told or "rolling update complete" in told, told
+    done = cluster.server.kubectl("-n", space, "rollout", "status", what, f"--timeout={PATIENCE_S:g}s").stdout
+    assert "successfully rolled out" in done or "roll out complete" in done or "rolling update complete" in done, done
 
 
 def every_verb_of_rollout(cluster: Cluster, what: str, space: str, copies: int) -> None:

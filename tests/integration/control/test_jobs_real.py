@@ -53,8 +53,8 @@ def test_kubectl_creates_a_job_and_waits_for_it(cluster: Cluster, daemon: Daemon
     assert len(pods) == 5
     assert not any(FINALIZER in objects.finalizers(pod) for pod in pods)
     assert "Complete" in kubectl("-n", space, "get", "job/sum").stdout
-    told = until(lambda: {e["reason"] for e in cluster.admin.list(EVENT, space).items} >= {"Completed"}, PATIENCE_S)
-    assert told
+    events = until(lambda: {e["reason"] for e in cluster.admin.list(EVENT, space).items} >= {"Completed"}, PATIENCE_S)
+    assert events
     kubectl("-n", space, "delete", "job/sum")
     until(lambda: not cluster.admin.list(POD, space).items, PATIENCE_S)
 

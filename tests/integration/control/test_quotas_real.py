@@ -74,8 +74,8 @@ def test_what_is_deleted_or_ends_frees_its_share(cluster: Cluster, daemon: Daemo
     cluster.admin.create(CONFIG_MAP, {"metadata": {"name": "a", "namespace": space}})
     for name in ("a", "b"):
         cluster.admin.create(POD, pod(name, space))
-    told = cluster.server.kubectl("-n", space, "describe", "quota", "q").stdout
-    assert [line.split() for line in told.splitlines() if line.startswith(("count/", "pods"))] == [
+    done = cluster.server.kubectl("-n", space, "describe", "quota", "q").stdout
+    assert [line.split() for line in done.splitlines() if line.startswith(("count/", "pods"))] == [
         ["count/configmaps", "2", "2"],
         ["pods", "2", "2"],
     ]

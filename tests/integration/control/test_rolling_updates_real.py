@@ -160,7 +160,7 @@ def test_no_pod_goes_before_the_sidecar_has_said_that_it_sends_it_nothing(
     envoy.may_answer.set()
     until(lambda: shop.status("to-2")["phase"] == "Finished", PATIENCE_S)
     assert shop.images() == ["web:2"] * TOTAL
-    assert all(len(told) >= TOTAL - 1 for told in envoy.history[begun:]), envoy.history
+    assert all(len(each) >= TOTAL - 1 for each in envoy.history[begun:]), envoy.history
 
 
 def test_pilot_and_controllers_killed_again_and_again_it_is_finished_and_undone(

@@ -52,11 +52,11 @@ def test_a_pod_that_fits_nowhere_says_why_and_goes_when_there_is_room(cluster: C
         cluster.admin.create(POD, pod(name, space, **selecting(node), containers=asking))
         if name == "first":
             until(lambda: bound_to(cluster, space, "first"))
-    told = until(lambda: condition(cluster.admin.get(POD, "second", space), "PodScheduled"))
-    assert (told["status"], told["reason"]) == ("False", "Unschedulable")
-    assert "1 Insufficient cpu" in told["message"]
+    result = until(lambda: condition(cluster.admin.get(POD, "second", space), "PodScheduled"))
+    assert (result["status"], result["reason"]) == ("False", "Unschedulable")
+    assert "1 Insufficient cpu" in result["message"]
     reasons = until(lambda: [e for e in cluster.admin.list(EVENT, space).items if e["reason"] == "FailedScheduling"])
-    assert reasons[0]["message"] == told["message"]
+    assert reasons[0]["message"] == result["message"]
     cluster.admin.delete(POD, "first", space, grace_s=0)
     until(lambda: bound_to(cluster, space, "second") == node)
 
@@ -122,8 +122,8 @@ def test_a_pod_of_a_higher_class_takes_the_place_of_another(cluster: Cluster, da
     until(lambda: bound_to(cluster, space, "low") == node)
     polite = pod("polite", space, **selecting(node), containers=asking("3"), priorityClassName=space)
     cluster.admin.create(POD, polite)
-    told = until(lambda: condition(cluster.admin.get(POD, "polite", space), "PodScheduled"))
-    assert "not eligible due to preemptionPolicy=Never." in told["message"]
+    result = until(lambda: condition(cluster.admin.get(POD, "polite", space), "PodScheduled"))
+    assert "not eligible due to preemptionPolicy=Never." in result["message"]
     assert "deletionTimestamp" not in cluster.admin.get(POD, "low", space)["metadata"]
     cluster.admin.delete(POD, "polite", space, grace_s=0)
     urgent = pod("urgent", space, **selecting(node), containers=asking("3"), priorityClassName=f"{space}-b")
@@ -143,8 +143,8 @@ def test_a_gated_pod_goes_once_its_gates_are_gone(cluster: Cluster, daemon: Daem
     space, node = cluster.namespace(), cluster.node()
     gated = pod("p", space, **selecting(node), schedulingGates=[{"name": "test/one"}, {"name": "test/two"}])
     cluster.admin.create(POD, gated)
-    told = until(lambda: condition(cluster.admin.get(POD, "p", space), "PodScheduled"))
-    assert (told["status"], told["reason"]) == ("False", "SchedulingGated")
+    result = until(lambda: condition(cluster.admin.get(POD, "p", space), "PodScheduled"))
+    assert (result["status"], result["reason"]) == ("False", "SchedulingGated")
     binding = {"metadata": {"name": "p", "namespace": space}, "target": {"kind": "Node", "name": node}}
     with pytest.raises(Conflict, match="schedulingGates"):
         cluster.admin.create(POD, binding, subresource="binding")
@@ -169,13 +169,13 @@ def test_killed_again_and_again_it_binds_every_pod_once(cluster: Cluster, daemon
     assert len(times) == len(set(times))
 
 
-def own_scheduler(cluster: Cluster, name: str, **told: Any) -> Daemon:
+def own_scheduler(cluster: Cluster, name: str, **fields: Any) -> Daemon:
     """Return a second scheduler that is not started yet, with a file as kube-scheduler takes it."""
     config = cluster.folder / f"{name}.yml"
     file: dict[str, Any] = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     file["clientConnection"] = {"kubeconfig": str(cluster.kubeconfig("scheduler"))}
     file["leaderElection"] = {"resourceName": name}
-    config.write_text(yaml.safe_dump({**file, "profiles": [{"schedulerName": name}], **told}, sort_keys=False))
+    config.write_text(yaml.safe_dump({**file, "profiles": [{"schedulerName": name}], **fields}, sort_keys=False))
     return Daemon("scheduler", config)
 
 
@@ -205,5 +205,5 @@ def test_a_mistake_in_the_configuration_keeps_a_scheduler_from_starting(cluster:
     assert second.process is not None
     assert second.process.wait(60) != 0
     line = second.config.read_text().splitlines().index("      - name: NodeName2") + 1
-    told = second.log.read_text()
-    assert f"{second.config}:{line}: profiles[0].plugins.score.enabled[0].name: there is no plugin NodeName2" in told
+    message = second.log.read_text()
+    assert f"{second.config}:{line}: profiles[0].plugins.score.enabled[0].name: there is no plugin NodeName2" in message

@@ -71,9 +71,9 @@ def has(cluster: Cluster, space: str, count: int) -> bool:
 
 def refused(cluster: Cluster, space: str, name: str) -> str:
     """Wait until a pod was found unschedulable; return why."""
-    told = until(lambda: condition(cluster.admin.get(POD, name, space), "PodScheduled"), PATIENCE_S)
-    assert (told["status"], told["reason"]) == ("False", "Unschedulable")
-    return str(told["message"])
+    result = until(lambda: condition(cluster.admin.get(POD, name, space), "PodScheduled"), PATIENCE_S)
+    assert (result["status"], result["reason"]) == ("False", "Unschedulable")
+    return str(result["message"])
 
 
 # --- preemption.go ----------------------------------------------------------------------------------
@@ -112,8 +112,8 @@ def test_a_preempted_pod_has_the_condition_that_says_so(cluster: Cluster, classe
     until(lambda: placed(cluster, space), PATIENCE_S)
     cluster.admin.create(POD, pausing("preemptor", space, 1, affinity=on(node), priorityClassName=classes["high"]))
     until(lambda: objects.is_deleting(cluster.admin.get(POD, "victim", space)), PATIENCE_S)
-    told = condition(cluster.admin.get(POD, "victim", space), "DisruptionTarget") or {}
-    assert (told.get("status"), told.get("reason")) == ("True", "PreemptionByScheduler")
+    result = condition(cluster.admin.get(POD, "victim", space), "DisruptionTarget") or {}
+    assert (result.get("status"), result.get("reason")) == ("True", "PreemptionByScheduler")
     nominated = until(lambda: objects.status(cluster.admin.get(POD, "preemptor", space)).get("nominatedNodeName"))
     assert nominated == node
     cluster.admin.patch(POD, "victim", space, {"metadata": {"finalizers": None}})
@@ -286,8 +286,8 @@ def test_gated_pods_of_a_replica_set_go_once_they_are_opened(cluster: Cluster):
     cluster.admin.create(REPLICA_SET, {"metadata": {"name": "rs", "namespace": space}, "spec": spec})
 
     def gated() -> list[JsonObject]:
-        told = [(one, condition(one, "PodScheduled") or {}) for one in cluster.admin.list(POD, space).items]
-        return [one for one, found in told if found.get("reason") == "SchedulingGated"]
+        listed = [(one, condition(one, "PodScheduled") or {}) for one in cluster.admin.list(POD, space).items]
+        return [one for one, found in listed if found.get("reason") == "SchedulingGated"]
 
     until(lambda: len(gated()) == 3, PATIENCE_S)
     for one in gated():

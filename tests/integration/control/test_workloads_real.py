@@ -125,8 +125,8 @@ def test_every_verb_of_kubectl_rollout(cluster: Cluster, daemon: Daemon, node: P
     kubectl = cluster.server.kubectl
     cluster.admin.create(DEPLOYMENT, workload("Deployment", "web", space))
     rollout = ("-n", space, "rollout")
-    told = kubectl(*rollout, "status", "deployment/web", f"--timeout={PATIENCE_S}s").stdout
-    assert "successfully rolled out" in told
+    done = kubectl(*rollout, "status", "deployment/web", f"--timeout={PATIENCE_S}s").stdout
+    assert "successfully rolled out" in done
     kubectl("-n", space, "set", "image", "deployment/web", "app=minik8s/busybox:2")
     kubectl(*rollout, "status", "deployment/web", f"--timeout={PATIENCE_S}s")
     assert {p["spec"]["containers"][0]["image"] for p in pods(cluster, space)} == {"minik8s/busybox:2"}

@@ -104,9 +104,9 @@ def test_a_change_of_the_template_asks_for_a_restart(world: World) -> None:
 def test_a_field_that_is_not_implemented_is_refused_by_name(world: World) -> None:
     wrong = machine("wrong")
     wrong["spec"]["template"]["spec"]["domain"]["devices"]["gpus"] = [{"name": "one"}]
-    told = world.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(wrong), check=False).stderr
-    assert "spec.template.spec.domain.devices.gpus" in told
-    assert "not implemented" in told
+    done = world.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(wrong), check=False).stderr
+    assert "spec.template.spec.domain.devices.gpus" in done
+    assert "not implemented" in done
 
 
 def test_a_replica_set_keeps_instances_and_scales(world: World) -> None:
@@ -127,9 +127,9 @@ def test_a_drain_is_held_up_where_the_strategy_says_so(world: World) -> None:
     world.apply(kept, machine("moved"))
     for name in ("kept", "moved"):
         world.wait(name, "Running")
-    told = _evict(world, "kept")
-    assert told.code == 429
-    assert b"LiveMigrate" in told.body
+    result = _evict(world, "kept")
+    assert result.code == 429
+    assert b"LiveMigrate" in result.body
     before = objects.uid(world.vmi("moved"))
     assert _evict(world, "moved").code == 201
     until(lambda: objects.uid(world.vmi("moved")) not in {"", before}, 120)

@@ -151,7 +151,7 @@ def _tried(client: Client, store: Store, number: int) -> list[str]:
     revision = store.revision()
     body = yaml.safe_dump(wanted, allow_unicode=True) if media.endswith("yaml") else json.dumps(wanted)
     answer = client.request(method, path + query, body.encode(), headers={"Content-Type": media})
-    told = f"{method} {path} as {media}: {json.dumps(wanted)} -> {answer.code} {answer.body[:600]!r}"
+    text = f"{method} {path} as {media}: {json.dumps(wanted)} -> {answer.code} {answer.body[:600]!r}"
     if answer.code >= 400:
         found = refusal_faults(answer.code, _json(answer)) + (["a server error"] if answer.code >= 500 else [])
         found += [f"a refused write stored {key}" for key in store.changed_since(revision)]
@@ -159,7 +159,7 @@ def _tried(client: Client, store: Store, number: int) -> list[str]:
         found = _kept_faults(client, base.kind, _json(answer))
     if base.kind.namespaced:  # node ports are the cluster's: the next one may want the same
         _remove_all(client, collection(base.kind, namespace))
-    return [f"{fault}: {told}" for fault in found]
+    return [f"{fault}: {text}" for fault in found]
 
 
 def _remove_all(client: Client, path: str) -> None:

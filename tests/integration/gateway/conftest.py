@@ -57,8 +57,8 @@ class Peer:
             try:
                 found.append(self.messages.get(timeout=max(0.0, end - time.monotonic())))
             except queue.Empty:
-                told = [{key: each.get(key) for key in ("op", "node", "action", "id")} for each in found]
-                raise AssertionError(f"no {wanted} came, but {told}") from None
+                listed = [{key: each.get(key) for key in ("op", "node", "action", "id")} for each in found]
+                raise AssertionError(f"no {wanted} came, but {listed}") from None
         return found
 
     def close(self) -> None:

@@ -170,8 +170,8 @@ def test_an_unknown_host_key_is_refused(daemon: Daemon, containers: Containers, 
     daemon.start()
     until(lambda: "Host key verification failed" in daemon.log.read_text())
     peer = daemon.peer()
-    told = peer.wait(op="alive", node=containers.node, alive=False, timeout_s=60)
-    assert "Host key verification failed" in told["message"]
+    result = peer.wait(op="alive", node=containers.node, alive=False, timeout_s=60)
+    assert "Host key verification failed" in result["message"]
     peer.close()
 
 
@@ -179,8 +179,8 @@ def test_a_node_that_refuses_the_key_is_dead_and_says_why(daemon: Daemon, contai
     sshd.key.with_suffix(".pub").write_text("")
     daemon.start()
     peer = daemon.peer()
-    told = peer.wait(op="alive", node=containers.node, alive=False, timeout_s=60)
-    assert "Permission denied (publickey" in told["message"]
+    result = peer.wait(op="alive", node=containers.node, alive=False, timeout_s=60)
+    assert "Permission denied (publickey" in result["message"]
     peer.close()
 
 

@@ -114,8 +114,8 @@ def test_a_program_and_a_releases_archive_are_installed(played: Played, machine:
 
 
 def test_an_archive_without_coredns_is_told_with_what_it_holds(played: Played) -> None:
-    told = f"coredns_program: {played.folder}/other.tar.gz holds no file coredns, as CoreDNS' releases do, but: etcd"
-    assert told in played.said("other-machine")
+    text = f"coredns_program: {played.folder}/other.tar.gz holds no file coredns, as CoreDNS' releases do, but: etcd"
+    assert text in played.said("other-machine")
     assert not played.program("other-machine").exists()
 
 

@@ -96,8 +96,8 @@ def test_members_that_are_not_declared_go(members: Members) -> None:
     first = members.new("first").start()
     second = members.new("second")
     members.join("second", second)
-    told = members.ask("only", first.peer, peers=[first.peer], check=True)
-    assert [step["action"] for step in told["steps"]] == ["remove"]
+    answer = members.ask("only", first.peer, peers=[first.peer], check=True)
+    assert [step["action"] for step in answer["steps"]] == ["remove"]
     assert not members.ask("only", first.peer, peers=[first.peer, second.peer])["changed"]
     second.stop()
     with pytest.raises(AssertionError, match="cannot change the members"):

@@ -59,8 +59,8 @@ def test_a_driver_says_what_it_is_on_this_node_and_is_told_that_it_is_called(dri
 def test_pods_share_a_volume_that_leaves_the_node_with_the_last(driver: Running, node: TestNode, key: str):
     driver.calls()
     other = f"{uuid.uuid4()}/data"
-    told = {"attributes": {"share": "a"}, "publish_context": {"device": "sdb"}, "fs_type": "ext4", "options": ["ro"]}
-    assert run(node, {key: entry(driver, **told)})["changed"]
+    fields = {"attributes": {"share": "a"}, "publish_context": {"device": "sdb"}, "fs_type": "ext4", "options": ["ro"]}
+    assert run(node, {key: entry(driver, **fields)})["changed"]
     capability = {"mount": {"fs_type": "ext4", "mount_flags": ["ro"]}, "access_mode": {"mode": 1}}
     (publish,) = [call for call in driver.calls() if call["method"] == "NodePublishVolume"]
     assert publish == {
@@ -69,12 +69,12 @@ def test_pods_share_a_volume_that_leaves_the_node_with_the_last(driver: Running,
         "volume_context": {"share": "a"}, "publish_context": {"device": "sdb"},
     }  # fmt: skip
     Path(csi_target(*key.split("/")), "file").write_text("kept")
-    both = {key: entry(driver, **told), other: entry(driver, **told)}
+    both = {key: entry(driver, **fields), other: entry(driver, **fields)}
     assert run(node, both)["changed"]
     assert Path(csi_target(*other.split("/")), "file").read_text() == "kept"
     assert not run(node, both)["changed"]
     asked(driver)
-    run(node, {other: entry(driver, **told)})
+    run(node, {other: entry(driver, **fields)})
     assert (asked(driver), mounted(key), mounted(other)) == (["NodeUnpublishVolume"], False, True)
     run(node, {})
     assert (asked(driver), mounted(other)) == (["NodeUnpublishVolume", "NodeUnstageVolume"], False)
@@ -96,9 +96,9 @@ def test_a_volume_that_grew_is_expanded_and_one_unmounted_by_hand_comes_back(dri
     asked(driver)
     checked = run(node, {key: entry(driver, size_bytes=2 << 20)}, check=True)
     assert (checked["changed"], asked(driver)) == (True, [])
-    told = run(node, {key: entry(driver, size_bytes=2 << 20)})
+    done = run(node, {key: entry(driver, size_bytes=2 << 20)})
     assert asked(driver) == ["NodeExpandVolume"]
-    assert told["status"][key] == {"state": "present", "size_bytes": 2 << 20}
+    assert done["status"][key] == {"state": "present", "size_bytes": 2 << 20}
     from minik8s_modules.module_utils.minik8s.volumes import mounts  # noqa: PLC0415
 
     mounts.unmount(csi_target(*key.split("/")))

@@ -76,8 +76,8 @@ def test_a_folder_that_somebody_removed_is_told_and_made_again(node: TestNode, s
     folder = made(node, share)
     (folder / "file").unlink()
     folder.rmdir()
-    told = node.run("folders", entry(share), check=True)
-    assert [step["action"] for step in told["steps"]] == ["make"]
+    done = node.run("folders", entry(share), check=True)
+    assert [step["action"] for step in done["steps"]] == ["make"]
     assert not folder.exists()
     assert node.run("folders", entry(share))["changed"]
 
@@ -95,8 +95,8 @@ def test_a_folder_goes_with_all_that_is_in_it(node: TestNode, share: Path, tmp_p
         os.close(held)
         held = inner
     os.close(held)
-    told = node.run("folders", entry(share, "absent"), check=True)
-    assert [step["action"] for step in told["steps"]] == ["remove"]
+    done = node.run("folders", entry(share, "absent"), check=True)
+    assert [step["action"] for step in done["steps"]] == ["remove"]
     assert folder.exists()
     result = deleted(node, share)
     assert result["status"] == {KEY: {"state": "absent"}}

@@ -84,10 +84,10 @@ def test_a_folder_has_its_size_from_the_beginning_and_grows(node: TestNode, shar
     assert actions(node.run("folders", sized(share, MIB))) == ["make"]
     assert [*kept.limits().values()] == [MIB]
     assert not node.run("folders", sized(share, MIB))["changed"]
-    told = node.run("folders", sized(share, 2 * MIB), check=True)
-    assert actions(told) == ["limit"]
+    done = node.run("folders", sized(share, 2 * MIB), check=True)
+    assert actions(done) == ["limit"]
     before, after = ({KEY: {"is": "directory", "size": str(size)}} for size in (MIB, 2 * MIB))
-    assert told["differences"] == {"before": before, "after": after}
+    assert done["differences"] == {"before": before, "after": after}
     assert not node.run("folders", sized(share, 2 * MIB))["errors"]
     assert [*kept.limits().values()] == [2 * MIB]
 

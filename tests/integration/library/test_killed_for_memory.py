@@ -27,22 +27,22 @@ def test_a_container_killed_for_memory_is_told_from_one_that_was_killed(node: Te
     assert not node.run("sandboxes", {pod["pod"]["uid"]: {**pod, "cgroup": CGROUP}})["errors"]
     assert not node.run("containers", entries)["errors"]
 
-    def told() -> dict[str, Any]:
+    def reported() -> dict[str, Any]:
         status = node.run("containers", entries)["status"]
         return {one["container"]: one for one in status.values() if one["state"] == "exited"}
 
     end = time.monotonic() + 120
-    while len(told()) < len(ends):
-        assert time.monotonic() < end, told()
-    assert {name: (one["oom_killed"], one["exit_code"]) for name, one in told().items()} == {
+    while len(reported()) < len(ends):
+        assert time.monotonic() < end, reported()
+    assert {name: (one["oom_killed"], one["exit_code"]) for name, one in reported().items()} == {
         name: expected for name, (_, expected) in ends.items()
     }
     # the next attempt of one that was killed starts from nothing
     again = node.container(pod, "itself", cmd=["true"], attempt=1, **hungry)
     node.run("containers", entries := {**entries, f"{pod['pod']['uid']}/itself": again})
-    while "itself" not in told():
-        assert time.monotonic() < end, told()
-    assert not told()["itself"]["oom_killed"]
+    while "itself" not in reported():
+        assert time.monotonic() < end, reported()
+    assert not reported()["itself"]["oom_killed"]
     node.run("containers", {})
     node.run("sandboxes", {})
     assert pod_cgroup.left_over(node.name, []) == []

@@ -28,14 +28,14 @@ def test_a_container_writes_its_last_words_and_they_go_with_it(node: TestNode):
     command = ["sh", "-c", "echo -n bye >/dev/termination-log; exec sleep 3600"]
     entry = node.container(pod, entrypoint=command, message=MESSAGE, user="1000:1000")
     made = node.run("containers", {f"{uid}/app": entry})
-    told = made["status"][f"{uid}/app"]
-    path = message_file(node.state_dir, told["name"])
-    assert told["message_source"] == f"File:{path}"
-    assert told["message"] is None
-    found = node.docker.inspect(told["id"])
+    status = made["status"][f"{uid}/app"]
+    path = message_file(node.state_dir, status["name"])
+    assert status["message_source"] == f"File:{path}"
+    assert status["message"] is None
+    found = node.docker.inspect(status["id"])
     assert found is not None
     assert message_source(found) == f"File:{path}"
-    node.docker.call("POST", f"/containers/{told['id']}/stop", query={"t": "0"})
+    node.docker.call("POST", f"/containers/{status['id']}/stop", query={"t": "0"})
     assert Path(path).read_text() == "bye"
     assert node.run("containers", {f"{uid}/app": entry})["changed"] is False
     node.run("containers", {})
@@ -47,7 +47,7 @@ def test_the_file_goes_with_its_container_when_the_pass_is_killed_between(node: 
     uid = pod["pod"]["uid"]
     node.run("sandboxes", {uid: pod})
     entry = node.container(pod, message=MESSAGE, entrypoint=["true"])
-    told = node.run("containers", {f"{uid}/app": entry})["status"][f"{uid}/app"]
+    done = node.run("containers", {f"{uid}/app": entry})["status"][f"{uid}/app"]
     remove = node.docker.remove
 
     def removed_and_killed(container: str) -> None:
@@ -59,7 +59,7 @@ def test_the_file_goes_with_its_container_when_the_pass_is_killed_between(node: 
         with pytest.raises(KeyboardInterrupt):
             node.run("containers", {})
     node.run("containers", {})
-    assert not Path(message_file(node.state_dir, told["name"])).exists()
+    assert not Path(message_file(node.state_dir, done["name"])).exists()
 
 
 def test_a_container_made_without_the_file_is_left_alone(node: TestNode):

@@ -97,14 +97,14 @@ def test_a_refused_or_unreachable_server_is_told_and_holds_its_volume_alone(
     node: TestNode, server: dict[str, Any]
 ) -> None:
     refused = node.run("volumes", {KEY: {**server, "path": "/refused"}, f"{UID}/scratch": {"kind": "emptyDir"}})
-    told = "mount.nfs: access denied by server while mounting 127.0.0.1:/refused"
-    assert refused["errors"] == {KEY: {"reason": "FailedMount", "message": told}}
+    text = "mount.nfs: access denied by server while mounting 127.0.0.1:/refused"
+    assert refused["errors"] == {KEY: {"reason": "FailedMount", "message": text}}
     assert refused["status"][f"{UID}/scratch"] == {"state": "present"}
     with socket.create_server(("127.0.0.1", 0)) as taken:
         closed = taken.getsockname()[1]
     away = node.run("volumes", {KEY: {**server, "options": [f"port={closed}"]}})
-    told = "NFS server 127.0.0.1 cannot be reached: Connection refused"
-    assert away["errors"][KEY] == {"reason": "FailedMount", "message": told}
+    text = "NFS server 127.0.0.1 cannot be reached: Connection refused"
+    assert away["errors"][KEY] == {"reason": "FailedMount", "message": text}
     node.run("volumes", {})
 
 

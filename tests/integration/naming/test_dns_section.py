@@ -184,7 +184,7 @@ def test_without_a_server_the_section_says_so(machine: Machine):
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "message"),
     [
         ({"names": [["100.0.0.7", "a\nb"]]}, "not a DNS name"),
         ({"names": [["100.0.0.7", "a } b"]]}, "not a DNS name"),
@@ -194,7 +194,7 @@ def test_without_a_server_the_section_says_so(machine: Machine):
         ({"pointers": [["1.2.3.4", "$INCLUDE"]]}, "not a DNS name"),
     ],
 )
-def test_what_is_no_name_stays_out_of_every_file(machine: Machine, entry: dict[str, Any], told: str):
+def test_what_is_no_name_stays_out_of_every_file(machine: Machine, entry: dict[str, Any], message: str):
     result = machine.run(machine.entries({"service/default/bad": entry, "service/default/web": WEB}))
-    assert told in result["errors"]["service/default/bad"]["message"]
+    assert message in result["errors"]["service/default/bad"]["message"]
     assert "100.0.0.7 web" in (machine.root / "s/dns/hosts/names").read_text()

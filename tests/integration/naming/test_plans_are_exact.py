@@ -110,8 +110,8 @@ class Applied:
 
 def _rolled_out(deployment: JsonObject, replicas: int) -> bool:
     status = deployment["status"]
-    told = [status.get(name, 0) for name in ("replicas", "readyReplicas", "updatedReplicas")]
-    return told == [replicas] * 3 and status.get("observedGeneration") == deployment["metadata"]["generation"]
+    reported = [status.get(name, 0) for name in ("replicas", "readyReplicas", "updatedReplicas")]
+    return reported == [replicas] * 3 and status.get("observedGeneration") == deployment["metadata"]["generation"]
 
 
 def _shows(found: str, planned: str, *, only: bool) -> bool:

@@ -271,8 +271,8 @@ def test_a_pod_that_comes_is_one_delta_and_isolated_at_once(policed: Policed) ->
     assert policed.reached()["x-b", "x-a", 8080]
     upsert = {key: one for key, one in entries(policies).items() if known.get(key) != one}
     assert [*upsert] == ["pod/x/a"]
-    told = policed.converge(mode="delta", base=policed.digest, upsert=upsert, delete=[])
-    assert [step["key"] for step in told["steps"]] == ["pod/x/a"]
+    result = policed.converge(mode="delta", base=policed.digest, upsert=upsert, delete=[])
+    assert [step["key"] for step in result["steps"]] == ["pod/x/a"]
     assert policed.reached()["x-a", "x-b", 8080]
     assert not policed.reached()["x-b", "x-a", 8080]
     policed.converge(mode="delta", base=policed.digest, upsert={}, delete=["pod/x/a"])
@@ -312,8 +312,8 @@ def test_a_policy_ends_connections_under_way_that_it_does_not_allow(policed: Pol
     assert policed.call("cut", **ends, **{"pass": {**passed, "entries": entries(policies)}}) == "open"
     policies = CASES["should support a 'default-deny-ingress' policy"][0]
     assert policed.call("cut", **ends, **{"pass": {**passed, "entries": entries([])}}) == "open"
-    told = policed.call("cut", **ends, **{"pass": {**passed, "entries": entries(policies)}})
-    assert told == "ConnectionResetError"
+    answer = policed.call("cut", **ends, **{"pass": {**passed, "entries": entries(policies)}})
+    assert answer == "ConnectionResetError"
 
 
 @pytest.mark.nightly

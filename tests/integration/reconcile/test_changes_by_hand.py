@@ -101,12 +101,12 @@ def test_a_link_whose_loss_is_only_reported_stays_away_until_it_is_to_be_healed(
     link = link_name(cluster.pod("held")["metadata"]["uid"])
     harm = Harm(lambda: link in command("ip", "-o", "link"), "ip", "link", "del", link)
 
-    def told() -> bool:
+    def is_reported() -> bool:
         harm.done_until(cluster, "sandboxes")
         found = cluster.admin.list(EVENT, "default", field_selector="involvedObject.kind=Pod,reason=DriftFound").items
         return any("left so by minik8s.io/drift: report" in one["message"] for one in found)
 
-    cluster.until(told)
+    cluster.until(is_reported)
     cluster.until(lambda: why_unready(cluster, "held") == "NetworkNotReady")
     cluster.create("beside")
     cluster.until(lambda: cluster.ready("beside"))

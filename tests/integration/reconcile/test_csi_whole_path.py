@@ -43,8 +43,8 @@ def attachments(cluster: Cluster, volume: str) -> list[JsonObject]:
 def attached(cluster: Cluster, volume: str) -> JsonObject | None:
     """Do what an external-attacher does, once it is asked."""
     for one in attachments(cluster, volume):
-        told = {"status": {"attached": True, "attachmentMetadata": {"device": "sdb"}}}
-        return cluster.admin.patch(ATTACHMENT, one["metadata"]["name"], "", told, subresource="status")
+        fields = {"status": {"attached": True, "attachmentMetadata": {"device": "sdb"}}}
+        return cluster.admin.patch(ATTACHMENT, one["metadata"]["name"], "", fields, subresource="status")
     return None
 
 
@@ -110,8 +110,8 @@ def test_a_volume_grows_while_a_pod_has_it(cluster: Cluster, driver: Running, vo
     cluster.until(lambda: cluster.ready("growing"))
     driver.calls()
     admin.patch(PERSISTENT_VOLUME, volume, "", {"spec": {"capacity": {"storage": "2Gi"}}})
-    told = {"status": {"conditions": [pending]}}
-    admin.patch(PERSISTENT_VOLUME_CLAIM, "data", "default", told, subresource="status")
+    fields = {"status": {"conditions": [pending]}}
+    admin.patch(PERSISTENT_VOLUME_CLAIM, "data", "default", fields, subresource="status")
     cluster.until(lambda: claim(cluster)["status"]["capacity"] == {"storage": "2Gi"})
     cluster.until(lambda: not claim(cluster)["status"].get("conditions"))
     (expanded,) = [call for call in driver.calls() if call["method"] == "NodeExpandVolume"]

@@ -174,14 +174,14 @@ def test_a_node_short_of_memory_says_so_and_gives_up_a_pod(kept):
     kept.until(lambda: kept.pod("bold")["status"].get("reason") == "Evicted", 90)
     assert "The node was low on resource: memory." in kept.pod("bold")["status"]["message"]
 
-    def told() -> bool:
+    def is_reported() -> bool:
         found = kept.admin.get(NODE, kept.node.name)
         now = {one["type"]: one["status"] for one in found["status"]["conditions"]}
         taint = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
         wanted = {"MemoryPressure": "True", "DiskPressure": "False", "PIDPressure": "False"}
         return wanted.items() <= now.items() and taint in (found["spec"].get("taints") or [])
 
-    kept.until(told, 60)
+    kept.until(is_reported, 60)
     _restart(kept, {"memory.available": "1Mi"})
 
     def relieved() -> bool:
@@ -203,6 +203,6 @@ def test_a_container_killed_for_memory_says_so(kept):
     kept.admin.create(POD, {"metadata": {"name": "hungry", "namespace": "default"}, "spec": spec})
     ended = kept.until(lambda: kept.container("hungry").get("state", {}).get("terminated"), 60)
     assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
-    told = "OOMKilling: Memory cgroup out of memory: container app was killed"
-    kept.until(lambda: told in kept.events("hungry"))
+    text = "OOMKilling: Memory cgroup out of memory: container app was killed"
+    kept.until(lambda: text in kept.events("hungry"))
     kept.delete("hungry", 0)

@@ -51,8 +51,8 @@ def test_a_node_that_comes_is_reached_and_one_that_goes_is_forgotten(cluster: Ov
     assert cluster.ways() == ("", "")
     cidr, address = f"{cluster.net}.{cluster.first + 1}.0/24", "198.51.100.7"
     cluster.admin.create(NODE, {"metadata": {"name": "far"}, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}})
-    told = {"status": {"addresses": [{"type": "InternalIP", "address": address}]}}
-    cluster.admin.patch(NODE, "far", "", told, subresource="status")
+    fields = {"status": {"addresses": [{"type": "InternalIP", "address": address}]}}
+    cluster.admin.patch(NODE, "far", "", fields, subresource="status")
     cluster.until(lambda: address in cluster.ways()[0] and cidr in cluster.ways()[1], 60)
     cluster.admin.delete(NODE, "far")
     cluster.until(lambda: cluster.ways() == ("", ""), 60)

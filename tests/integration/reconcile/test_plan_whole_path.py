@@ -127,7 +127,7 @@ def test_healed_drift_is_an_event_of_the_pod_and_of_the_node(cluster: Cluster):
     cluster.admin.patch(NODE, cluster.node.name, "", {"metadata": {"annotations": {"minik8s.io/observe": "now"}}})
     wanted = {("Pod", "meddled"), ("Node", cluster.node.name)}
 
-    def told() -> set[tuple[str, str]]:
+    def reported() -> set[tuple[str, str]]:
         events = cluster.admin.list(EVENT, "default", field_selector="reason=DriftHealed").items
         return {
             (one["involvedObject"]["kind"], one["involvedObject"]["name"])
@@ -135,7 +135,7 @@ def test_healed_drift_is_an_event_of_the_pod_and_of_the_node(cluster: Cluster):
             if "put right by minik8s_containers" in one["message"]
         }
 
-    cluster.until(lambda: wanted <= told(), 60)
+    cluster.until(lambda: wanted <= reported(), 60)
     assert cluster.node.docker.inspect(app)["HostConfig"]["Memory"] == 64 << 20  # type: ignore[index]
     told_of_node = counted(cluster)
     assert told_of_node['minik8s_reconciler_drift_total{result="healed",section="containers"}'] >= 1
@@ -154,8 +154,8 @@ def test_an_answer_has_no_secret_and_names_obstacles(cluster: Cluster):
     assert status["nodes"][cluster.node.name]["steps"]
     assert "c4n4ry" not in json.dumps(status["nodes"])
     container["envFrom"] = [{"configMapRef": {"name": "nowhere"}}]
-    told = cluster.plan(objects=[pod("missing", containers=[container])])["messages"]
-    assert told == ['Pod default/missing: app: CreateContainerConfigError configmap "nowhere" not found']
+    message = cluster.plan(objects=[pod("missing", containers=[container])])["messages"]
+    assert message == ['Pod default/missing: app: CreateContainerConfigError configmap "nowhere" not found']
 
 
 def test_a_namespace_that_goes_is_shown_with_its_pods_and_rules(cluster: Cluster):
@@ -226,15 +226,15 @@ def test_a_pod_gets_the_volume_that_its_plan_foretells(cluster: Cluster, tmp_pat
 
     # a claim in use stays
     claimed = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim["metadata"]}
-    told = cluster.plan(deleted=[claimed])
-    assert (told["nodes"].get(node, {}).get("steps", []), told["messages"]) == (
+    result = cluster.plan(deleted=[claimed])
+    assert (result["nodes"].get(node, {}).get("steps", []), result["messages"]) == (
         [],
         ["PersistentVolumeClaim default/notes would stay, with its data, until pods that use it are gone: writer"],
     )
-    told = cluster.plan(deleted=[claimed, writer])
+    result = cluster.plan(deleted=[claimed, writer])
     released = f"PersistentVolume {objects.name(volume)} would be Released, of PersistentVolumeClaim default/notes"
-    assert released in told["messages"]
-    assert not any("would stay" in text for text in told["messages"])
+    assert released in result["messages"]
+    assert not any("would stay" in text for text in result["messages"])
     cluster.admin.delete(PERSISTENT_VOLUME_CLAIM, "notes", "default")
     cluster.delete("writer", grace_s=0)
     cluster.until(lambda: phase(cluster, objects.name(volume)) == "Released")
@@ -270,7 +270,7 @@ def test_a_workload_outside_the_bounds_of_its_autoscaler_is_scaled_in_the_plan(c
     assert [step["action"] for step in status["order"]] == ["create", "create"]
     status = cluster.plan(objects=[{**workload, "spec": {**made, "replicas": 2}}])
     nobody = "unable to fetch metrics from external metrics API: the server could not find the requested resource"
-    (told,) = (text for text in status["messages"] if text.startswith("HorizontalPodAutoscaler"))
-    assert "would keep its 2 replicas, as what it uses is not known" in told
-    assert nobody in told
+    (message,) = (text for text in status["messages"] if text.startswith("HorizontalPodAutoscaler"))
+    assert "would keep its 2 replicas, as what it uses is not known" in message
+    assert nobody in message
     cluster.admin.delete(HORIZONTAL_POD_AUTOSCALER, "scaled", "default")

@@ -190,8 +190,8 @@ def test_what_a_node_refuses_fails_with_its_reason(cluster: Cluster) -> None:
     status = cluster.until(lambda: (found := cluster.pod("unsafe")["status"]).get("phase") == "Failed" and found)
     assert status["reason"] == "SysctlForbidden"
     assert status["message"] == 'Pod was rejected: forbidden sysctl: "kernel.msgmax" not allowlisted'
-    told = 'SysctlForbidden: forbidden sysctl: "kernel.msgmax" not allowlisted'
-    cluster.until(lambda: told in cluster.events("unsafe"))
+    text = 'SysctlForbidden: forbidden sysctl: "kernel.msgmax" not allowlisted'
+    cluster.until(lambda: text in cluster.events("unsafe"))
     cluster.delete("unsafe", 0)
 
 
@@ -201,9 +201,9 @@ def test_a_pod_that_names_its_node_fails_where_its_port_is_taken(cluster: Cluste
     cluster.until(lambda: cluster.ready("first"))
     cluster.create("second", containers=taken, nodeName=cluster.node.name)
     status = cluster.until(lambda: (found := cluster.pod("second")["status"]).get("phase") == "Failed" and found)
-    told = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
-    assert (status["reason"], status["message"]) == ("NodePorts", f"Pod was rejected: {told}")
-    cluster.until(lambda: f"NodePorts: {told}" in cluster.events("second"))
+    text = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+    assert (status["reason"], status["message"]) == ("NodePorts", f"Pod was rejected: {text}")
+    cluster.until(lambda: f"NodePorts: {text}" in cluster.events("second"))
     assert cluster.ready("first")
     for name in ("second", "first"):
         cluster.delete(name, 0)
@@ -219,9 +219,9 @@ def test_root_is_refused_by_the_user_of_the_image(cluster: Cluster) -> None:
         )
     )
     uid = cluster.pod("rooted")["metadata"]["uid"]
-    told = f'container has runAsNonRoot and image will run as root (pod: "rooted_default({uid})", container: app)'
-    assert waiting["message"] == told
-    cluster.until(lambda: f"Failed: Error: {told}" in cluster.events("rooted"))
+    text = f'container has runAsNonRoot and image will run as root (pod: "rooted_default({uid})", container: app)'
+    assert waiting["message"] == text
+    cluster.until(lambda: f"Failed: Error: {text}" in cluster.events("rooted"))
     cluster.delete("rooted", 0)
 
 

@@ -202,9 +202,9 @@ def test_a_daemon_killed_in_every_state_of_a_life_leaves_a_life_that_goes_on(
     cluster: Cluster, room: str, tmp_path: Path
 ):
     """One pod goes through its states; the daemon is killed in each, and started again."""
-    told = tmp_path / "log"
-    told.write_text("")
-    volumes = [{"name": "log", "hostPath": {"path": str(told), "type": "File"}}]
+    result = tmp_path / "log"
+    result.write_text("")
+    volumes = [{"name": "log", "hostPath": {"path": str(result), "type": "File"}}]
     mounts = [{"name": "log", "mountPath": "/log"}]
 
     def waiting(word: str) -> list[str]:
@@ -218,10 +218,10 @@ def test_a_daemon_killed_in_every_state_of_a_life_leaves_a_life_that_goes_on(
     create(cluster, "life", [app], initContainers=[init], volumes=volumes, terminationGracePeriodSeconds=60)
 
     def killed_while(word: str) -> None:
-        cluster.until(lambda: word in told.read_text().split(), 60)
+        cluster.until(lambda: word in result.read_text().split(), 60)
         cluster.daemons[room].kill()
         cluster.daemons[room].start()
-        with told.open("a") as log:
+        with result.open("a") as log:
             log.write(f"go-{word}\n")
 
     killed_while("init")
@@ -230,14 +230,14 @@ def test_a_daemon_killed_in_every_state_of_a_life_leaves_a_life_that_goes_on(
     assert cluster.container("life")["started"] is False
     cluster.daemons[room].kill()
     cluster.daemons[room].start()
-    with told.open("a") as log:
+    with result.open("a") as log:
         log.write("go-up\n")
     cluster.until(lambda: cluster.ready("life"), 60)
     assert cluster.container("life")["restartCount"] == 0
     cluster.delete("life")
     killed_while("pre")
     cluster.until(lambda: cluster.gone("life"), 60)
-    assert told.read_text().split().count("init") == 1
+    assert result.read_text().split().count("init") == 1
 
 
 def _condition(cluster: Cluster, name: str, kind: str) -> str:

@@ -75,8 +75,8 @@ def _push(host: str, process: subprocess.Popen[bytes]) -> str:
     command("docker", "tag", IMAGE, image)
     try:
         argv = ["curl", "-sS", "--unix-socket", SOCKET, "-X", "POST", "-H", f"X-Registry-Auth: {encoded}"]
-        told = command(*argv, f"http://d/images/{host}/team/private/push?tag=1")
-        assert '"error"' not in told, told
+        result = command(*argv, f"http://d/images/{host}/team/private/push?tag=1")
+        assert '"error"' not in result, result
     finally:
         command("docker", "rmi", image)
     return image
@@ -152,8 +152,8 @@ def test_a_private_image_waits_for_its_secret_and_is_had_with_it(cluster: Cluste
     names = [{"name": "wrong"}, {"name": "lost"}, {"name": "right"}]
     cluster.create("somebody", containers=[asking(private.image)], imagePullSecrets=names)
     cluster.until(lambda: cluster.ready("somebody"), 120)
-    told = "(lost); attempting to pull the image may not succeed."
-    assert any(told in event for event in cluster.events("somebody"))
+    text = "(lost); attempting to pull the image may not succeed."
+    assert any(text in event for event in cluster.events("somebody"))
     for word in (PASSWORD, entry(PASSWORD)["auth"]):
         assert word not in everywhere(cluster)
         assert all(word not in event for event in cluster.events("somebody"))

@@ -121,7 +121,7 @@ def test_a_node_gets_the_secrets_of_its_own_pods(plane: ControlPlane, nodes: tup
 
 def undrifted(answer: JsonObject) -> set[str]:
     """Return the nodes that are as declared; on one machine, the services' route leads to the bridge of one of them."""
-    return {name for name, told in answer["nodes"].items() if told["diff"].keys() <= {"services"}}
+    return {name for name, each in answer["nodes"].items() if each["diff"].keys() <= {"services"}}
 
 
 def steps_of(answer: JsonObject, node: JoinedNode) -> set[tuple[str, str]]:
@@ -200,8 +200,8 @@ def test_the_token_is_used_up_and_stands_nowhere(plane: ControlPlane, nodes: tup
     argv = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
     assert token[7:] not in argv + nodes[1].log.read_text()
     stranger = JoinedNode(plane, plane.folder / "n2", "ssd")
-    told = stranger.refused(*nodes[1].words)
-    assert f"token {token[:6]} has already been used" in told or "the cluster rejects the token" in told
+    message = stranger.refused(*nodes[1].words)
+    assert f"token {token[:6]} has already been used" in message or "the cluster rejects the token" in message
     stranger.close()
 
 
@@ -271,8 +271,8 @@ def test_a_name_that_is_alive_is_taken(plane: ControlPlane, nodes: tuple[JoinedN
     thief = JoinedNode(plane, plane.folder / "thief", "ssd")
     thief.name = nodes[1].name
     try:
-        told = thief.refused(*plane.join_words())
-        assert f"NodeIsAlive): node {nodes[1].name} is in the cluster and alive" in told
+        message = thief.refused(*plane.join_words())
+        assert f"NodeIsAlive): node {nodes[1].name} is in the cluster and alive" in message
     finally:
         thief.close()
 

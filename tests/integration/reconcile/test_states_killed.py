@@ -42,9 +42,9 @@ def _waiting(cluster: Cluster, name: str) -> str:
     return str((state.get("waiting") or {}).get("reason", ""))
 
 
-def _create_all(cluster: Cluster, image: str, told: Path) -> None:
+def _create_all(cluster: Cluster, image: str, given: Path) -> None:
     """Create a pod for every state; ``told`` is a folder that they all see."""
-    volumes = [{"name": "told", "hostPath": {"path": str(told)}}]
+    volumes = [{"name": "told", "hostPath": {"path": str(given)}}]
     mounts = [{"name": "told", "mountPath": "/told"}]
 
     def shell(script: str) -> list[JsonObject]:

@@ -117,8 +117,8 @@ def test_a_job_of_indexes_runs_on_real_pods(cluster: Cluster, space: str):
     status = objects.status(cluster.admin.get(JOB, "part", space))
     assert (status["completedIndexes"], status["succeeded"], status.get("failed", 0)) == ("0-2", 3, 0)
     pods = cluster.admin.list(POD, space).items
-    told = [objects.dig(pod, "status", "containerStatuses", 0, "state", "terminated", "message") for pod in pods]
-    assert sorted(map(str, told)) == ["0 part-0", "1 part-1", "2 part-2"]
+    message = [objects.dig(pod, "status", "containerStatuses", 0, "state", "terminated", "message") for pod in pods]
+    assert sorted(map(str, message)) == ["0 part-0", "1 part-1", "2 part-2"]
     cluster.kubectl("-n", space, "delete", "job/part")
     cluster.until(lambda: not cluster.admin.list(POD, space).items, PATIENCE_S)
 

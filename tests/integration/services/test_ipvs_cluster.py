@@ -187,12 +187,12 @@ def test_profiles_of_apparmor_confine_containers_where_the_kernel_has_it(ipvs: L
         "own": {"type": "Localhost", "localhostProfile": "team"},
         "missing": {"type": "Localhost", "localhostProfile": "nobody-loaded-it"},
     }
-    told = "cat /proc/1/attr/current; touch /tmp/x && echo wrote"
+    text = "cat /proc/1/attr/current; touch /tmp/x && echo wrote"
     containers = [
         {
             "name": name,
             "image": "minik8s/busybox:1",
-            "command": ["sh", "-c", f"{told}; sleep 3600"],
+            "command": ["sh", "-c", f"{text}; sleep 3600"],
             "securityContext": {"appArmorProfile": one} if one else {},
         }
         for name, one in asked.items()

@@ -88,9 +88,9 @@ def test_a_plan_tells_who_loses_and_gains_and_what_the_node_does(policed: Cluste
         "spec": spec,
     }
     planned = policed.plan(objects=[wall])
-    told = [one for one in planned["messages"] if "client" in one]
+    message = [one for one in planned["messages"] if "client" in one]
     closed = "TCP 8080, other TCP ports, other UDP ports would be closed"
-    assert told == [f"connections from Pod default/client to Pod default/web: {closed}"]
+    assert message == [f"connections from Pod default/client to Pod default/web: {closed}"]
     steps = {step["key"] for step in planned["nodes"][policed.node.name]["steps"] if step["section"] == "policies"}
     assert steps == {"filter", "policy/default/deny", "pod/default/web"}
     assert not rules(policed), "a plan changes nothing"

@@ -153,9 +153,9 @@ def test_a_container_knows_the_services_there_were_when_it_was_made(cluster: Clu
     script = "env | sort >/tmp/env; sleep 3600"
     cluster.create("reader", ["sh", "-c", script])
     cluster.until(lambda: cluster.ready("reader"), 60)
-    told = dict(line.split("=", 1) for line in cluster.kubectl("exec", "reader", "--", "env").stdout.splitlines())
-    assert (told["TOLD_SERVICE_HOST"], told["TOLD_SERVICE_PORT_HTTP"]) == (address, "81")
-    assert told["TOLD_PORT_81_TCP"] == f"tcp://{address}:81"
+    done = dict(line.split("=", 1) for line in cluster.kubectl("exec", "reader", "--", "env").stdout.splitlines())
+    assert (done["TOLD_SERVICE_HOST"], done["TOLD_SERVICE_PORT_HTTP"]) == (address, "81")
+    assert done["TOLD_PORT_81_TCP"] == f"tcp://{address}:81"
     before = cluster.container("reader")["containerID"]
     # Services come and go, the node is looked at anew: nobody is replaced for it
     cluster.admin.delete(SERVICE, "told", "default")

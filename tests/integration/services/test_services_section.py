@@ -48,9 +48,9 @@ def switched_off(machine: Machine) -> tuple[str, ...]:
 
 def state_of(machine: Machine, switches: tuple[str, ...]) -> dict[str, list[str]]:
     """Return what a pass may change on the machine, by the command that prints it."""
-    told = ["nft list tables", "ip -4 -oneline addr", "ip -4 route show table all", f"sysctl {' '.join(switches)}"]
-    told += ["ipvsadm --save --numeric"] if machine.mode == "ipvs" else []
-    return {command: machine.lines(*command.split()) for command in told}
+    text = ["nft list tables", "ip -4 -oneline addr", "ip -4 route show table all", f"sysctl {' '.join(switches)}"]
+    text += ["ipvsadm --save --numeric"] if machine.mode == "ipvs" else []
+    return {command: machine.lines(*command.split()) for command in text}
 
 
 def test_host_other_pod_and_the_pod_itself_reach_a_service(machine: Machine) -> None:
@@ -258,11 +258,11 @@ def test_check_tells_what_a_run_does_and_a_second_run_finds_nothing(machine: Mac
     machine.pass_(entries={})
     wanted = {"dataplane": machine.plane, "default/web:80": entry("100.0.0.2", "pod2", "pod3", node_port=30080)}
     before = state_of(machine, switches)
-    told = machine.pass_(entries=wanted, check=True)
+    result = machine.pass_(entries=wanted, check=True)
     assert state_of(machine, switches) == before
     assert not BOTH & set(machine.ask("100.0.0.2", 80))
     done = machine.pass_(entries=wanted)
-    assert (told["steps"], told["diff"]) == (done["steps"], done["diff"])
+    assert (result["steps"], result["diff"]) == (done["steps"], done["diff"])
     assert done["changed"]
     assert not machine.pass_(entries=wanted)["changed"]
     assert not machine.pass_(entries=wanted, check=True)["changed"]

@@ -16,8 +16,8 @@ PATIENCE_S = 240.0  # ssh gives a silent machine up after 15 s, and tries are up
 
 
 def test_jobs_outlive_a_login_machine_that_is_away(slurm: Slurm, tmp_path: Path):
-    told = {"inventory": str(slurm.inventory()), "partition": "batch", "period_s": 1}
-    provider = SlurmProvider(InitConfig("away", NoResources(), told, state_dir=str(tmp_path / "state")))
+    fields = {"inventory": str(slurm.inventory()), "partition": "batch", "period_s": 1}
+    provider = SlurmProvider(InitConfig("away", NoResources(), fields, state_dir=str(tmp_path / "state")))
     nodes: list[dict[str, Any]] = []
     provider.configure_node({"metadata": {"name": "away"}, "status": {}})
     provider.notify_node_status(nodes.append)

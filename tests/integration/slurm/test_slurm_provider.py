@@ -32,9 +32,9 @@ def pod(name: str, command: list[str], **spec: Any) -> dict[str, Any]:
 
 def provider_on(slurm: Slurm, tmp_path: Path, *, login: InPlace | None = None, **resources: Any) -> SlurmProvider:
     """Return a provider whose passes are made in place."""
-    told = {"inventory": str(tmp_path), "partition": "batch", "period_s": 1}
+    fields = {"inventory": str(tmp_path), "partition": "batch", "period_s": 1}
     name = login.jobs.owner if login else f"gpu-{uuid.uuid4().hex[:8]}"
-    config = InitConfig(name, NoResources(**resources), told)
+    config = InitConfig(name, NoResources(**resources), fields)
     return SlurmProvider(config, lambda _settings, _folder: login or InPlace(slurm, name))
 
 
@@ -75,9 +75,9 @@ class TestContract(ProviderContract):
 
     def make(self, config: InitConfig) -> Provider:
         """Return a provider on the module's Slurm."""
-        told = {"inventory": config.state_dir, "partition": "batch", "period_s": 1}
+        fields = {"inventory": config.state_dir, "partition": "batch", "period_s": 1}
         name = self._login.jobs.owner
-        return SlurmProvider(InitConfig(name, config.resources, told), lambda _settings, _folder: self._login)
+        return SlurmProvider(InitConfig(name, config.resources, fields), lambda _settings, _folder: self._login)
 
     def test_a_configured_node_can_be_scheduled_to(self, tmp_path: Path) -> None:
         """The node has what the partition has."""
@@ -124,15 +124,17 @@ def test_a_pod_has_its_files_variables_and_words(slurm: Slurm, tmp_path: Path):
 
 def test_a_log_is_followed_while_it_grows(provider: SlurmProvider, slurm: Slurm):
     provider.create_pod(pod("one", ["sh", "-c", "echo 1; until [ -e /tmp/go ]; do sleep 0.2; done; echo 2"]))
-    told: list[bytes] = []
+    collected: list[bytes] = []
     follow = ContainerLogOptions(follow=True)
-    reader = threading.Thread(target=lambda: told.extend(provider.get_container_logs("default", "one", "app", follow)))
+    reader = threading.Thread(
+        target=lambda: collected.extend(provider.get_container_logs("default", "one", "app", follow))
+    )
     reader.start()
-    until(lambda: b"".join(told) == b"1\n")
+    until(lambda: b"".join(collected) == b"1\n")
     slurm.run(["touch", "/tmp/go"])
     reader.join(60)
     assert not reader.is_alive()
-    assert b"".join(told) == b"1\n2\n"
+    assert b"".join(collected) == b"1\n2\n"
 
 
 def test_what_waits_and_what_is_refused_say_why(provider: SlurmProvider):
@@ -232,8 +234,13 @@ def test_while_slurm_is_away_jobs_stay_as_they_were_and_the_node_says_so(slurm: 
 def test_by_ansible_over_ssh_nothing_of_ours_stays_on_the_login_machine(slurm: Slurm, tmp_path: Path, how: str):
     warm = {"minik8s_warm_as_root": False, "minik8s_warm_directory": "/tmp/minik8s-warm-{uid}"}
     inventory = slurm.inventory(ansible_connection=how, **warm)
-    told = {"inventory": str(inventory), "partition": "batch", "completed": "/var/log/slurm/jobcomp.txt", "period_s": 1}
-    provider = SlurmProvider(InitConfig("over-ssh", NoResources(), told, state_dir=str(tmp_path / "state")))
+    fields = {
+        "inventory": str(inventory),
+        "partition": "batch",
+        "completed": "/var/log/slurm/jobcomp.txt",
+        "period_s": 1,
+    }
+    provider = SlurmProvider(InitConfig("over-ssh", NoResources(), fields, state_dir=str(tmp_path / "state")))
     given = pod("one", ["sh", "-c", "echo over ssh; sleep 600"], container={"env": [{"name": "A", "value": "seen"}]})
     provider.create_pod(copy.deepcopy(given))
     until(lambda: status(provider, "one")["phase"] == "Running", 120)

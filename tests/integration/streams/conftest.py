@@ -231,8 +231,8 @@ class Streaming:
 
     def report(self, pod: JsonObject) -> JsonObject:
         """Write the pod's status as the reconciler would."""
-        told = [self._status(pod, each["name"]) for each in pod["spec"]["containers"]]
-        body = {"status": {"phase": "Running", "containerStatuses": told}}
+        status = [self._status(pod, each["name"]) for each in pod["spec"]["containers"]]
+        body = {"status": {"phase": "Running", "containerStatuses": status}}
         return self.admin.patch(POD, pod["metadata"]["name"], "default", body, subresource="status")
 
     def _status(self, pod: JsonObject, container: str) -> JsonObject:

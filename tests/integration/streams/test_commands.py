@@ -59,7 +59,7 @@ def test_a_terminal_and_its_size(streaming: Streaming, shell: str, env: dict[str
         argv, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
     )
     os.close(theirs)
-    told = b""
+    result = b""
     try:
         time.sleep(1)
         os.write(ours, b"stty size; tty; exit 5\n")
@@ -70,14 +70,14 @@ def test_a_terminal_and_its_size(streaming: Streaming, shell: str, env: dict[str
                 break
             if not piece:
                 break
-            told += piece
+            result += piece
         assert process.wait(10) == 5
     finally:
         process.kill()
         process.wait()
         os.close(ours)
-    assert b"33 99" in told
-    assert b"/dev/pts/" in told
+    assert b"33 99" in result
+    assert b"/dev/pts/" in result
 
 
 def test_cp_there_and_back(streaming: Streaming, shell: str, env: dict[str, str], tmp_path: Path) -> None:

@@ -184,9 +184,9 @@ def test_nobody_but_the_api_server_is_served(streaming: Streaming) -> None:
     with pytest.raises(OSError, match=r"."):
         ask(streaming, context)
     context.load_cert_chain(other.cert, other.key)
-    status, told = ask(streaming, context)
+    status, answer = ask(streaming, context)
     assert status == 403
-    assert b"it names system:minik8s:reconciler" in told
+    assert b"it names system:minik8s:reconciler" in answer
 
 
 def ask(streaming: Streaming, context: ssl.SSLContext) -> tuple[int, bytes]:

@@ -123,6 +123,6 @@ def test_a_port_nobody_listens_on(streaming: Streaming, pod: str, env: dict[str,
             assert peer.recv(10) == b""
     finally:
         process.terminate()
-    told = process.communicate(timeout=60)[0].decode()
-    assert "error forwarding port 7999 to pod ports" in told
-    assert "refused" in told
+    text = process.communicate(timeout=60)[0].decode()
+    assert "error forwarding port 7999 to pod ports" in text
+    assert "refused" in text

@@ -117,8 +117,8 @@ def test_a_log_is_told_in_part_with_times_and_to_its_end(world: World) -> None:
     )
     assert len(world.server.kubectl("logs", "one", "--tail=1").stdout.splitlines()) == 1
     assert world.server.kubectl("logs", "one", "--limit-bytes=4").stdout == "star"
-    told = world.server.kubectl("logs", "one", "-c", "never", check=False)
-    assert "container never is not valid for pod one" in told.stderr
+    done = world.server.kubectl("logs", "one", "-c", "never", check=False)
+    assert "container never is not valid for pod one" in done.stderr
 
 
 def test_a_followed_log_goes_on_until_the_pod_ends(world: World) -> None:
@@ -198,15 +198,15 @@ def _impostor(world: World, name: str, serving: Certificate, authority: Path | N
 def test_a_server_whose_certificate_is_for_another_node_is_not_asked(world: World) -> None:
     serving = world.server.authority.issue("other-serving", "system:node:far", names=("far.node.minik8s.internal",))
     with _impostor(world, "other", serving):
-        told = world.server.kubectl("exec", "on-other", "--", "ls", check=False)
-    assert "its certificate is for 127.0.0.1, far.node.minik8s.internal; it must be for" in told.stderr
+        done = world.server.kubectl("exec", "on-other", "--", "ls", check=False)
+    assert "its certificate is for 127.0.0.1, far.node.minik8s.internal; it must be for" in done.stderr
 
 
 def test_a_server_that_nobody_signed_is_not_asked(world: World) -> None:
     serving = Authority(world.folder / "foreign", "foreign").issue("serving", "stranger", addresses=(world.address,))
     with _impostor(world, "stranger", serving):
-        told = world.server.kubectl("logs", "on-stranger", check=False)
-    assert "certificate verify failed" in told.stderr
+        done = world.server.kubectl("logs", "on-stranger", check=False)
+    assert "certificate verify failed" in done.stderr
 
 
 def test_the_node_answers_api_servers_alone(world: World) -> None:

@@ -43,9 +43,9 @@ def test_previous_is_the_earlier_attempt(streaming: Streaming) -> None:
     streaming.until(lambda: not streaming.inspect(pod)["State"]["Running"])
     pod = streaming.report(pod)
     first = streaming.kubectl("logs", "again").stdout
-    told = streaming.kubectl("logs", "again", "--previous", check=False)
-    assert told.returncode == 1
-    assert 'previous terminated container "app" in pod "again" not found' in told.stderr
+    done = streaming.kubectl("logs", "again", "--previous", check=False)
+    assert done.returncode == 1
+    assert 'previous terminated container "app" in pod "again" not found' in done.stderr
     streaming.restart(pod)
     assert streaming.kubectl("logs", "again", "--previous").stdout == first
     assert streaming.until(lambda: streaming.kubectl("logs", "again").stdout) != first
@@ -93,7 +93,7 @@ def test_one_stream_alone(streaming: Streaming) -> None:
 def test_options_out_of_range_are_refused(streaming: Streaming) -> None:
     streaming.pod("options", "sleep 3600")
     path = "/api/v1/namespaces/default/pods/options/log"
-    for query, code, told in (
+    for query, code, each in (
         ("tailLines=-1", 422, "tailLines: Invalid value: -1: must be greater than or equal to 0"),
         ("limitBytes=0", 422, "limitBytes: Invalid value: 0: must be greater than 0"),
         ("tailLines=x", 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
@@ -102,7 +102,7 @@ def test_options_out_of_range_are_refused(streaming: Streaming) -> None:
     ):
         answer = streaming.server.request("GET", f"{path}?{query}")
         assert answer.code == code, answer
-        assert told in answer.json["message"]
+        assert each in answer.json["message"]
 
 
 def test_who_may_not_read_logs_is_refused(streaming: Streaming) -> None:

@@ -69,8 +69,8 @@ def test_a_proxied_request(streaming: Streaming) -> None:
     answer = "HTTP/1.0 200 OK\\r\\nContent-Type: text/plain\\r\\n\\r\\nfrom afar"
     streaming.pod("site", f"while true; do printf '{answer}' | nc -l -p 8080; done")
     path = "/api/v1/namespaces/default/pods/site:"
-    told = streaming.until(lambda: streaming.kubectl("get", "--raw", f"{path}8080/proxy/x", check=False).stdout)
-    assert told == "from afar"
+    done = streaming.until(lambda: streaming.kubectl("get", "--raw", f"{path}8080/proxy/x", check=False).stdout)
+    assert done == "from afar"
     refused = streaming.kubectl("get", "--raw", f"{path}8081/proxy/x", check=False).stderr
     assert "error trying to reach service" in refused
     assert "refused" in refused.lower()
@@ -87,8 +87,8 @@ def test_figures_of_the_machine(streaming: Streaming) -> None:
     with socket.socket(socket.AF_UNIX) as gateway:
         gateway.settimeout(30)
         gateway.connect(str(streaming.folder / "gw.sock"))
-        told = gateway.makefile("rb")
-        stats = next(message for line in told if (message := json.loads(line))["op"] == "stats")
+        result = gateway.makefile("rb")
+        stats = next(message for line in result if (message := json.loads(line))["op"] == "stats")
     # /proc and the file system of Docker's directory, read through the sftp channel
     assert 0 < stats["machine"]["memory_available_bytes"] < stats["machine"]["memory_bytes"]
     assert 0 < stats["machine"]["disk"]["available_bytes"] < stats["machine"]["disk"]["capacity_bytes"]

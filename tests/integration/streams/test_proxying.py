@@ -163,9 +163,9 @@ def ask(streaming: Streaming, method: str, path: str, body: bytes | None = None,
 @pytest.mark.parametrize("to", [f"{PODS}/web:8080", f"{SERVICES}/site:plain", f"{SERVICES}/site:80"])
 def test_every_method_reaches_the_pod(streaming: Streaming, pod: JsonObject, method: str, to: str) -> None:
     body = None if method in {"GET", "OPTIONS"} else b"what is sent"
-    code, headers, told = ask(streaming, method, f"{to}/proxy/a//b%2Fc%20d?x=1&watch=true", body)
-    assert code == 200, told
-    asked = json.loads(told)
+    code, headers, answer = ask(streaming, method, f"{to}/proxy/a//b%2Fc%20d?x=1&watch=true", body)
+    assert code == 200, answer
+    asked = json.loads(answer)
     assert (asked["method"], asked["path"]) == (method, "/a//b%2Fc%20d?x=1&watch=true")
     assert asked["body"] == (body or b"").decode()
     assert asked["headers"]["X-Forwarded-Uri"] == f"{to}/proxy/a//b%2Fc%20d"
@@ -177,8 +177,8 @@ def test_every_method_reaches_the_pod(streaming: Streaming, pod: JsonObject, met
 
 @pytest.mark.parametrize("to", [f"{PODS}/https:web:8443", f"{SERVICES}/https:site:tls", f"{SERVICES}/https:site:443"])
 def test_tls_to_the_pod(streaming: Streaming, pod: JsonObject, to: str) -> None:
-    code, _, told = ask(streaming, "PUT", f"{to}/proxy/x", b"y" * 300_000)
-    assert (code, len(json.loads(told)["body"])) == (200, 300_000)
+    code, _, answer = ask(streaming, "PUT", f"{to}/proxy/x", b"y" * 300_000)
+    assert (code, len(json.loads(answer)["body"])) == (200, 300_000)
 
 
 def test_head(streaming: Streaming, pod: JsonObject) -> None:
@@ -194,8 +194,8 @@ def test_an_empty_path_is_led_to_the_slash(streaming: Streaming, pod: JsonObject
 
 def test_redirects_and_links_lead_through_the_proxy(streaming: Streaming, pod: JsonObject) -> None:
     base = f"{SERVICES}/site:80/proxy"
-    told = {each: ask(streaming, "GET", f"{base}/{each}")[1]["Location"] for each in ("redirect", "here", "away")}
-    assert told == {
+    fields = {each: ask(streaming, "GET", f"{base}/{each}")[1]["Location"] for each in ("redirect", "here", "away")}
+    assert fields == {
         "redirect": f"{base}/there?x=1",
         "here": f"http://127.0.0.1:{streaming.server.port}{base}/there",
         "away": "https://example.org/there",
@@ -217,9 +217,9 @@ def test_what_tells_the_server_who_asks_is_not_for_pods(streaming: Streaming, po
         "Impersonate_Group": "system:masters", "X_Private": "dropped", "Connection": "close, X-Private",
         "Cookie": "c=d",
     }  # fmt: skip
-    code, _, told = ask(streaming, "GET", f"{PODS}/web:8080/proxy/x", **sent)
-    assert code == 200, told
-    heard = json.loads(told)["headers"]
+    code, _, answer = ask(streaming, "GET", f"{PODS}/web:8080/proxy/x", **sent)
+    assert code == 200, answer
+    heard = json.loads(answer)["headers"]
     assert {name for name in heard if name.replace("-", "_") in sent} == {"Connection", "Cookie"}
     assert heard["Connection"] == "close"
 
@@ -231,8 +231,8 @@ def test_answers_without_a_length_and_those_that_break_off(streaming: Streaming,
 
 
 def test_a_pod_that_answers_before_it_reads_is_heard(streaming: Streaming, pod: JsonObject) -> None:
-    code, _, told = ask(streaming, "POST", f"{PODS}/web:8080/proxy/unread", b"x" * 2_900_000)
-    assert (code, told) == (413, b"enough")
+    code, _, answer = ask(streaming, "POST", f"{PODS}/web:8080/proxy/unread", b"x" * 2_900_000)
+    assert (code, answer) == (413, b"enough")
 
 
 def test_what_a_pod_says_comes_as_it_says_it(streaming: Streaming, pod: JsonObject) -> None:
@@ -277,21 +277,21 @@ def test_an_upgrade_and_what_it_needs(streaming: Streaming, pod: JsonObject) -> 
 
 
 def test_where_nothing_answers(streaming: Streaming, pod: JsonObject) -> None:
-    code, _, told = ask(streaming, "GET", f"{PODS}/web:8081/proxy/x")
-    assert (code, json.loads(told)["message"]) == (503, "error trying to reach service: connection refused")
-    code, _, told = ask(streaming, "GET", f"{PODS}/https:web:8080/proxy/x")
-    assert (code, "TLS" in json.loads(told)["message"]) == (503, True)
+    code, _, answer = ask(streaming, "GET", f"{PODS}/web:8081/proxy/x")
+    assert (code, json.loads(answer)["message"]) == (503, "error trying to reach service: connection refused")
+    code, _, answer = ask(streaming, "GET", f"{PODS}/https:web:8080/proxy/x")
+    assert (code, "TLS" in json.loads(answer)["message"]) == (503, True)
     for name in ("site", "site:81", "https:site:nothing"):
-        code, _, told = ask(streaming, "GET", f"{SERVICES}/{name}/proxy/x")
-        assert code == 503, told
+        code, _, answer = ask(streaming, "GET", f"{SERVICES}/{name}/proxy/x")
+        assert code == 503, answer
     assert ask(streaming, "GET", f"{SERVICES}/none:80/proxy/x")[0] == 404
     assert ask(streaming, "GET", f"{PODS}/web:a:b:c/proxy/x")[0] == 400
     assert ask(streaming, "GET", f"{PODS}%2Fweb:8080/proxy/x")[0] in {400, 404}
 
 
 def test_kubectl(streaming: Streaming, pod: JsonObject) -> None:
-    told = json.loads(streaming.kubectl("get", "--raw", f"{SERVICES}/site:plain/proxy/some/path?q=1").stdout)
-    assert told["path"] == "/some/path?q=1"
+    done = json.loads(streaming.kubectl("get", "--raw", f"{SERVICES}/site:plain/proxy/some/path?q=1").stdout)
+    assert done["path"] == "/some/path?q=1"
     process = streaming.popen("proxy", "--port=0")
     try:
         assert process.stdout is not None

@@ -44,8 +44,10 @@ def test_a_job_s_output_is_a_log(slurm: Slurm, tmp_path: Path) -> None:
     serving = world.server.authority.issue("far-serving", "system:node:far", names=("far.node.minik8s.internal",))
     daemon = world.daemon("far", serving, world.port)
     said = yaml.safe_load(daemon.config.read_text())
-    told = {"inventory": str(slurm.inventory()), "partition": "batch", "period_s": 1}
-    daemon.config.write_text(yaml.safe_dump({**said, "nodes": [{"name": "far", "provider": "slurm", "config": told}]}))
+    fields = {"inventory": str(slurm.inventory()), "partition": "batch", "period_s": 1}
+    daemon.config.write_text(
+        yaml.safe_dump({**said, "nodes": [{"name": "far", "provider": "slurm", "config": fields}]})
+    )
     daemon.start()
     try:
         until(lambda: _is_there(world), PATIENCE_S)

@@ -52,9 +52,9 @@ def pod(name: str, node: str) -> JsonObject:
 
 
 def test_pods_are_ready_on_both_and_reach_one_another(mixed: LabCluster) -> None:
-    told = {one["metadata"]["name"]: one["status"]["nodeInfo"]["osImage"] for one in mixed.get("nodes")["items"]}
+    fields = {one["metadata"]["name"]: one["status"]["nodeInfo"]["osImage"] for one in mixed.get("nodes")["items"]}
     releases = {"bookworm": "Debian GNU/Linux 12 (bookworm)", "trixie": "Debian GNU/Linux 13 (trixie)"}
-    assert told == {name: releases[release] for name, release in mixed.releases.items()}
+    assert fields == {name: releases[release] for name, release in mixed.releases.items()}
     mixed.apply(pod("near", CONTROL), pod("far", WORKER))
     ports = [{"port": 80, "targetPort": 1024}]
     mixed.apply(

@@ -141,9 +141,9 @@ def test_one_machine_becomes_three_and_nobody_is_without_an_api(growing: Growing
     assert growing.told.good > 0
     assert growing.told.failures == [], "the API server refused calls"
     growing.pods_noticed_nothing()
-    told = members(three)
-    assert sorted(each["name"] for each in told) == sorted(three.control)
-    assert not [each for each in told if each.get("isLearner")]
+    result = members(three)
+    assert sorted(each["name"] for each in result) == sorted(three.control)
+    assert not [each for each in result if each.get("isLearner")]
     three.until(lambda: sorted(servers(three)) == sorted(map(three.address, three.control)))
     for control in three.control:
         assert three.kubectl("get", "nodes", "-o", "name", control=control) == f"node/{WORKER}\n"
@@ -165,8 +165,8 @@ def test_a_second_run_is_refused_and_a_killed_one_locks_nobody_out(growing: Grow
     assert all(counts["changed"] == 0 for counts in recap(refused.value.words).values())
     with asking(three, FIRST, three.control) as client:
         assert three.play("renew.yml").changed > 0
-        told = client.told()
-    assert told.failures == []
+        result = client.told()
+    assert result.failures == []
     assert "none" in three.on(FIRST, ["sh", "-c", f"test -e {LOCK} || echo none"])
 
 
@@ -184,8 +184,8 @@ def test_an_authority_whose_exchange_was_stopped_in_its_middle_is_exchanged_with
             three.until(lambda: said(log, *middle), 600, "the exchange does not get to its middle")
         three.play("rotate_ca.yml")
         three.until(lambda: client.told().good > 0)
-        told = client.told()
-    assert told.failures == []
+        result = client.told()
+    assert result.failures == []
     (new,) = authorities(three)
     assert new.count("BEGIN CERTIFICATE") == 1
     assert new != old

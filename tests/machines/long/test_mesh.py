@@ -58,11 +58,11 @@ def split(cluster: LabCluster, *subsets: dict[str, Any]) -> None:
     cluster.apply({"apiVersion": "v1", "kind": "VirtualService", "metadata": {"name": "reviews"}, "spec": spec})
     wanted = {str(each.get("url", "")) for each in subsets}
 
-    def told() -> bool:
+    def is_reported() -> bool:
         entries = cluster.get("sidecarmapping", "mesh")["spec"].values()
         return any({str(one.get("url", "")) for one in each} == wanted for each in entries)
 
-    cluster.until(told, WAIT_S, "the SidecarMapping does not say so")
+    cluster.until(is_reported, WAIT_S, "the SidecarMapping does not say so")
 
 
 def answers(cluster: LabCluster, number: int, path: str) -> Counter[str]:
@@ -98,11 +98,11 @@ def test_a_canary_goes_from_one_version_to_the_other(cluster: LabCluster):
 def test_the_weights_of_pods_are_the_originals(cluster: LabCluster):
     split(cluster, {"name": "reviews-v1", "weight": 1}, {"name": "reviews-v2", "weight": 2})
 
-    def told() -> bool:
+    def is_reported() -> bool:
         services = cluster.get("sidecarmapping", "mesh")["spec"].values()
         return any(sorted(each.get("weight", 0) for each in entries) == [1, 1, 4] for entries in services)
 
-    cluster.until(told, WAIT_S, "the weights are others")
+    cluster.until(is_reported, WAIT_S, "the weights are others")
 
 
 def test_paths_choose_a_subset_and_every_pod_of_it_answers(cluster: LabCluster):

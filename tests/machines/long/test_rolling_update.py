@@ -58,8 +58,8 @@ def update(cluster: LabCluster, **spec: Any) -> None:
         "terminationGracePeriodSeconds": 1,
         "containers": [{**container, "ports": [{"containerPort": 9080}]}],
     }
-    told = {"serviceRef": "reviews", "port": 9080, "minimumAlive": 1, "interval": 5, "newPodSpec": new, **spec}
-    cluster.apply({"apiVersion": "v1", "kind": "RollingUpdate", "metadata": {"name": "to-v3"}, "spec": told})
+    fields = {"serviceRef": "reviews", "port": 9080, "minimumAlive": 1, "interval": 5, "newPodSpec": new, **spec}
+    cluster.apply({"apiVersion": "v1", "kind": "RollingUpdate", "metadata": {"name": "to-v3"}, "spec": fields})
 
 
 def phase(cluster: LabCluster) -> str:
@@ -107,12 +107,12 @@ def test_a_canary_is_led_by_what_the_sidecar_counts(cluster: LabCluster):
     split(cluster, {"name": "reviews-v1", "weight": 1}, {"name": "reviews-v2", "weight": 0})
     load = Load(cluster)
     words = ["canary", "reviews", "--to", "reviews-v2", "--weight", "50", "--step", "50", "--pause", "10s"]
-    told = cluster.on(
+    done = cluster.on(
         "control1",
         [MINIK8S, *words, "--abort-on", "error-rate>1%", "--kubeconfig", "/etc/minik8s/admin.kubeconfig"],
         timeout_s=WAIT_S,
     )
     found = load.stop()
-    assert "100 % of the requests go to reviews-v2" in told
+    assert "100 % of the requests go to reviews-v2" in done
     assert set(found) <= {"v1a", "v1b", "v2"}, found
     assert set(answers(cluster, 20)) == {"v2"}

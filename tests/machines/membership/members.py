@@ -72,9 +72,9 @@ class Members:
     def add_by_command(self, name: str) -> Play:
         """Add a machine by ``minik8s node add``, as docs/how-to/nodes.md says: on the control plane, as root."""
         begun = time.monotonic()
-        told = self.cluster.on(self.cluster.control[0], [*self.add_words(name)], timeout_s=900)
+        done = self.cluster.on(self.cluster.control[0], [*self.add_words(name)], timeout_s=900)
         self.list(name, listed=True)
-        return Play(told, recap(told), time.monotonic() - begun)
+        return Play(done, recap(done), time.monotonic() - begun)
 
     def add_words(self, name: str) -> Sequence[str]:
         """Return the command that adds a machine, which lets root of the control plane in from now on."""
@@ -154,8 +154,8 @@ class Members:
         found = {}
         for machine in machines:
             ids = self.cluster.on(machine, ["docker", "ps", "-q", "--filter", "label=minik8s.io/node"]).split()
-            told = self.cluster.on(machine, ["docker", "inspect", *ids]) if ids else "[]"
-            found[machine] = {f"{one['Id']} {one['State']['StartedAt']}" for one in json.loads(told)}
+            done = self.cluster.on(machine, ["docker", "inspect", *ids]) if ids else "[]"
+            found[machine] = {f"{one['Id']} {one['State']['StartedAt']}" for one in json.loads(done)}
         return found
 
     def daemons(self) -> str:

@@ -39,8 +39,8 @@ def test_a_cordoned_node_gets_no_pod_and_a_drained_one_loses_its_pods_to_others(
     assert "SchedulingDisabled" in cluster.kubectl("get", "node", others[0])
 
     cluster.kubectl("uncordon", *others)
-    told = cluster.kubectl("drain", first, "--ignore-daemonsets", "--timeout=80s")
-    assert told.count("evicted") == 3, told
+    done = cluster.kubectl("drain", first, "--ignore-daemonsets", "--timeout=80s")
+    assert done.count("evicted") == 3, done
     cluster.until(lambda: standing.all_ready(cluster, 3, APP) and len(places(schedulable)) == 3)
     moved = places(schedulable)
     assert not moved.keys() & crowded.keys()

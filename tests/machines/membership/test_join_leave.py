@@ -21,7 +21,7 @@ def test_a_machine_joins_takes_pods_and_leaves_without_a_failed_request(served: 
 
     play = served.add_by_command(SPARE)
 
-    assert {name for name, told in play.recap.items() if told["changed"]} == {"control1", SPARE}
+    assert {name for name, each in play.recap.items() if each["changed"]} == {"control1", SPARE}
     assert all(play.recap[name]["ok"] <= 1 for name in cluster.workers if name in play.recap), (
         "it looked at other nodes"
     )
@@ -49,9 +49,9 @@ def test_a_machine_joins_takes_pods_and_leaves_without_a_failed_request(served: 
     cluster.until(lambda: standing.all_ready(cluster, 3, f"app={WEB}"))
     assert standing.ready_on(cluster, f"app={WEB}", SPARE) >= 1
 
-    told = served.command("node", "remove", SPARE)
+    each = served.command("node", "remove", SPARE)
 
-    assert "was not cleaned" not in told, "its machine was taken for one that does not answer"
+    assert "was not cleaned" not in each, "its machine was taken for one that does not answer"
     assert served.node(SPARE) is None
     assert served.ranges(SPARE) == {}
     assert served.remains(SPARE) == ""
@@ -124,8 +124,8 @@ def test_a_machine_that_does_not_answer_is_given_up_and_its_addresses_wait(membe
     assert "-e force=true" in refused.value.words
     assert members.node(SPARE) is not None
 
-    told = members.command("node", "remove", SPARE, "--force")
-    assert f"kubectl delete podcidr {cidr.replace('/', '-')}" in told
+    result = members.command("node", "remove", SPARE, "--force")
+    assert f"kubectl delete podcidr {cidr.replace('/', '-')}" in result
     cluster.until(lambda: members.node(SPARE) is None)
     cluster.until(lambda: standing.all_ready(cluster, 2, "app=set"), told="the ReplicaSet's pods were not replaced")
     cluster.until(lambda: uids(members).keys() == {"original"} and uids(members) != {"original": old["original"]})
@@ -151,7 +151,7 @@ def test_a_machine_that_does_not_answer_is_given_up_and_its_addresses_wait(membe
 
 def test_what_cannot_be_is_said_at_once(members: Members):
     cluster = members.cluster
-    for words, told in (
+    for words, each in (
         (["node_add.yml", "-e", "node=nobody"], "nobody: no such machine in the group nodes"),
         (["node_add.yml", "--limit", "worker1"], "-e node=NAME"),
         (["node_remove.yml"], "Name one node with -e node=NAME"),
@@ -160,4 +160,4 @@ def test_what_cannot_be_is_said_at_once(members: Members):
     ):
         with pytest.raises(CommandFailed) as refused:
             cluster.play(*words)
-        assert told in " ".join(refused.value.words.split()), refused.value.words
+        assert each in " ".join(refused.value.words.split()), refused.value.words

@@ -122,10 +122,10 @@ def test_plans_and_drift_look_at_it(alone: Alone):
     cluster, control = alone.cluster, alone.cluster.control[0]
     pod = standing.pod("planned", standing.pod_spec(["sleep", "3600"], NAME))
     cluster.apply(standing.namespace())
-    told = cluster.on(control, ["minik8s", "plan", "--full", "-f", "-"], text=json.dumps(pod))
-    assert f"node {NAME}\n" in told, told
-    assert "+ containers: create" in told
-    assert f"node {HOME}\n" not in told
+    done = cluster.on(control, ["minik8s", "plan", "--full", "-f", "-"], text=json.dumps(pod))
+    assert f"node {NAME}\n" in done, done
+    assert "+ containers: create" in done
+    assert f"node {HOME}\n" not in done
     cluster.until(lambda: "no changes" in cluster.on(control, ["minik8s", "drift", NAME]))
     assert "planned" not in cluster.kubectl("get", "pods", "-n", standing.NAMESPACE, "-o", "name")
 

@@ -77,9 +77,9 @@ def test_ssh_that_hangs_holds_up_a_change_only_until_it_is_given_up(cluster: Lab
 def rolled(cluster: LabCluster, replicas: int) -> bool:
     """Return whether the newest template has all its pods available, and no other has any."""
     found = cluster.get("deployment", "web", "-n", standing.NAMESPACE)
-    told = found["status"]
-    counts = [told.get(name) for name in ("replicas", "updatedReplicas", "availableReplicas")]
-    return told.get("observedGeneration") == found["metadata"]["generation"] and counts == [replicas] * 3
+    status = found["status"]
+    counts = [status.get(name) for name in ("replicas", "updatedReplicas", "availableReplicas")]
+    return status.get("observedGeneration") == found["metadata"]["generation"] and counts == [replicas] * 3
 
 
 def test_a_full_disk_loses_nothing_once_it_is_freed(cluster: LabCluster) -> None:

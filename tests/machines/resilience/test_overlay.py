@@ -185,8 +185,8 @@ def test_a_machine_that_comes_or_goes_changes_its_own_ways_only(overlaid: Overla
     overlaid.within("client1", "sh", "-c", ping)
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "far"}}
     cluster.apply({**node, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}})
-    told = json.dumps({"status": {"addresses": [{"type": "InternalIP", "address": address}]}})
-    cluster.kubectl("patch", "node", "far", "--subresource=status", "--type=merge", "--patch", told)
+    status = json.dumps({"status": {"addresses": [{"type": "InternalIP", "address": address}]}})
+    cluster.kubectl("patch", "node", "far", "--subresource=status", "--type=merge", "--patch", status)
     cluster.until(lambda: all(word in overlaid.ways("worker1") for word in (address, cidr)), 180)
     cluster.kubectl("delete", "node", "far")
     cluster.until(lambda: overlaid.ways("worker1") == before, 180, "the ways to the node stay")

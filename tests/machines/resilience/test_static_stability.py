@@ -298,11 +298,11 @@ def strangers(cluster: LabCluster) -> tuple[float, dict[str, int]]:
 
     Left out are those of containers and of this very question.
     """
-    told = json.loads(cluster.on(HERE, ["python3", "-c", LOOK]))
-    rows = told["rows"]  # ps itself has ended
+    done = json.loads(cluster.on(HERE, ["python3", "-c", LOOK]))
+    rows = done["rows"]  # ps itself has ended
     parents = {pid: parent for pid, parent, _, _ in rows}
     words = {pid: args for pid, _, args, _ in rows}
-    asking = {told["asks"], *ancestors(told["asks"], parents)}
+    asking = {done["asks"], *ancestors(done["asks"], parents)}
     found = {
         f"{pid} {args}": runs
         for pid, _, args, runs in rows
@@ -311,7 +311,7 @@ def strangers(cluster: LabCluster) -> tuple[float, dict[str, int]]:
         and args != SFTP
         and not any("containerd-shim" in words.get(one, "") for one in ancestors(pid, parents))
     }
-    return told["at_s"], found
+    return done["at_s"], found
 
 
 def ancestors(pid: str, parents: dict[str, str]) -> list[str]:

@@ -45,8 +45,8 @@ def held(cluster: LabCluster, node: str, path: str = "") -> list[Container]:
         return []
     finally:
         docker.close()
-    told = [{"id": one["Id"], "state": one["State"], "started": "", "labels": one["Labels"]} for one in listed]
-    return containers(node, {"containers": told})
+    rows = [{"id": one["Id"], "state": one["State"], "started": "", "labels": one["Labels"]} for one in listed]
+    return containers(node, {"containers": rows})
 
 
 class Sampler:

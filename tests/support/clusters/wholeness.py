@@ -136,33 +136,33 @@ def doubled(found: Iterable[Container]) -> list[str]:
     for one in found:
         places.setdefault(one.uid, set()).add(one.node)
         alive[one.uid, one.name] += one.running
-    told = [
+    text = [
         f"pod {uid} has containers on {', '.join(sorted(nodes))}" for uid, nodes in places.items() if len(nodes) > 1
     ]
-    return told + [
+    return text + [
         f"{name or 'sandbox'} of pod {uid} runs {count} times" for (uid, name), count in alive.items() if count > 1
     ]
 
 
 def compare(seen: Picture) -> list[str]:
     """Return what is wrong in a picture, as sentences; pure."""
-    everything = [one for node, told in seen.nodes.items() for one in containers(node, told)]
+    everything = [one for node, each in seen.nodes.items() for one in containers(node, each)]
     pods = {pod["metadata"]["uid"]: pod for pod in seen.pods}
-    told = doubled(everything)
-    told += [
+    each = doubled(everything)
+    each += [
         f"{one.node}: container {one.name} of pod {one.uid}, which does not exist"
         for one in everything
         if one.uid not in pods
     ]
-    told += [
+    each += [
         f"{node}: directory of pod {uid}, which does not exist"
         for node, found in seen.nodes.items()
         for uid in found["folders"]
         if uid not in pods
     ]
     for pod in seen.pods:
-        told += _of_pod(pod, everything)
-    return told + _of_addresses(seen.addresses, pods) + _of_services(seen)
+        each += _of_pod(pod, everything)
+    return each + _of_addresses(seen.addresses, pods) + _of_services(seen)
 
 
 def _of_pod(pod: JsonObject, everything: Iterable[Container]) -> list[str]:
@@ -177,37 +177,37 @@ def _of_pod(pod: JsonObject, everything: Iterable[Container]) -> list[str]:
         return [f"{name} is not ready"]
     wanted = {"", *(one["name"] for one in spec["containers"])}
     alive = {one.name for one in own if one.running}
-    told = [f"{name} lacks {missing or 'its sandbox'}" for missing in sorted(wanted - alive)]
-    return told + [f"{name}: {one.id} is on {one.node}" for one in own if one.node != spec.get("nodeName")]
+    listed = [f"{name} lacks {missing or 'its sandbox'}" for missing in sorted(wanted - alive)]
+    return listed + [f"{name}: {one.id} is on {one.node}" for one in own if one.node != spec.get("nodeName")]
 
 
 def _of_addresses(addresses: Iterable[JsonObject], pods: Mapping[str, JsonObject]) -> list[str]:
     owners = {one["spec"]["podUID"]: one["metadata"]["name"] for one in addresses}
-    told = [
+    listed = [
         f"address {ip} is kept for pod {uid}, which does not exist" for uid, ip in owners.items() if uid not in pods
     ]
     for uid, pod in pods.items():
         ip = pod["status"].get("podIP", "")
         live = not pod["spec"].get("hostNetwork") and pod["status"].get("phase") not in OVER
         if live and owners.get(uid, "") != ip:
-            told.append(f"pod {pod['metadata']['name']} has {ip or 'no address'}, kept for it is {owners.get(uid)}")
-    return told
+            listed.append(f"pod {pod['metadata']['name']} has {ip or 'no address'}, kept for it is {owners.get(uid)}")
+    return listed
 
 
 def _of_services(seen: Picture) -> list[str]:
-    told = []
+    collected = []
     for one in seen.services:
         metadata, ip = one["metadata"], _address(one)
         name = f"{metadata['name']}.{metadata['namespace']}.svc.cluster.local"
         served = _has_endpoints(one, seen.slices)
         for node, found in seen.nodes.items():
             if ip and found["names"].get(name) != ip:
-                told.append(f"{node}: {name} is {found['names'].get(name)}, not {ip}")
+                collected.append(f"{node}: {name} is {found['names'].get(name)}, not {ip}")
             for port in _tcp(one) if ip and served else ():
                 answer = found["answers"].get(f"{ip}:{port['port']}")
                 if answer != "yes":
-                    told.append(f"{node}: service {name} port {port['port']}: {answer}")
-    return told
+                    collected.append(f"{node}: service {name} port {port['port']}: {answer}")
+    return collected
 
 
 def _address(service: JsonObject) -> str:
@@ -235,19 +235,19 @@ def drift(cluster: LabCluster) -> list[str]:
     body = {"apiVersion": PLAN.api_version, "kind": PLAN.kind, "metadata": {"name": "plan"}, "spec": {"objects": []}}
     with contextlib.closing(cluster.client()) as client:
         status = client.create(PLAN, body).get("status", {})
-    told = drifting.render(status, Paint(), full=True)
+    reported = drifting.render(status, Paint(), full=True)
     unrealized = any(part.get("faults") for part in status.get("nodes", {}).values())
     missing = set(cluster.nodes) - set(status.get("nodes") or {})
-    return [told] if drifting.differs(status) or unrealized or missing else []
+    return [reported] if drifting.differs(status) or unrealized or missing else []
 
 
 def faults(cluster: LabCluster) -> list[str]:
     """Return what is wrong now, as sentences."""
     try:
         nodes = {node["metadata"]["name"]: node for node in cluster.get("nodes")["items"]}
-        told = [f"node {node} is not ready" for node in cluster.nodes if not is_true(nodes.get(node, {}), "Ready")]
-        told += [f"node {name} has taints" for name, node in nodes.items() if node["spec"].get("taints")]
-        return told or compare(picture(cluster)) or drift(cluster)
+        listed = [f"node {node} is not ready" for node in cluster.nodes if not is_true(nodes.get(node, {}), "Ready")]
+        listed += [f"node {name} has taints" for name, node in nodes.items() if node["spec"].get("taints")]
+        return listed or compare(picture(cluster)) or drift(cluster)
     except (CommandFailed, LabError, StatusError, TemporaryError) as error:
         return [str(error)]
 
@@ -255,6 +255,6 @@ def faults(cluster: LabCluster) -> list[str]:
 def assert_whole(cluster: LabCluster, timeout_s: float = WHOLE_S) -> None:
     """Fail unless, within ``timeout_s``, nothing is wrong."""
     deadline = time.monotonic() + timeout_s
-    while told := faults(cluster):
-        assert time.monotonic() < deadline, "the cluster is not whole:\n" + "\n".join(told) + "\n" + cluster.report()
+    while result := faults(cluster):
+        assert time.monotonic() < deadline, "the cluster is not whole:\n" + "\n".join(result) + "\n" + cluster.report()
         time.sleep(0.5)

@@ -159,8 +159,8 @@ class Shop:
         containers = [{"name": "app", "resources": {"requests": {"cpu": "100m"}}}]
         since = "2020-01-01T00:00:00Z"
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": since}
-        told = {"phase": "Running", "startTime": since, "conditions": [ready]}
-        self.api.create(POD, {"metadata": meta, "spec": {"containers": containers}, "status": told})
+        fields = {"phase": "Running", "startTime": since, "conditions": [ready]}
+        self.api.create(POD, {"metadata": meta, "spec": {"containers": containers}, "status": fields})
 
     def autoscaler(self, *metrics: JsonObject, name: str = "hpa", target: str = "web", **spec: Any) -> None:
         """Make an autoscaler for a deployment; without metrics the CPU is held at half of what is requested."""

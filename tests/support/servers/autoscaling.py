@@ -29,14 +29,14 @@ def pods_of(case: dict[str, Any]) -> list[JsonObject]:
 
 
 def _pod(case: dict[str, Any], number: int) -> JsonObject:
-    def told(field: str, otherwise: Any) -> Any:
+    def reported(field: str, otherwise: Any) -> Any:
         given = case.get(field) or []
         return given[number] if number < len(given) else otherwise
 
     meta: JsonObject = {"name": f"test-pod-{number}", "namespace": SPACE, "labels": {"name": "test-pod"}}
-    if told("deleting", False):  # noqa: FBT003 - what it is otherwise
+    if reported("deleting", False):  # noqa: FBT003 - what it is otherwise
         meta["deletionTimestamp"] = rfc3339(NOW)
-    began = NOW - (_JUST_NOW if told("started", "cool") == "hot" else _LONG_AGO)
+    began = NOW - (_JUST_NOW if reported("started", "cool") == "hot" else _LONG_AGO)
     requests = (case.get("resource") or {}).get("requests") or []
     containers: list[JsonObject] = [{"name": "container1"}, {"name": "container2"}]
     if number < len(requests):
@@ -46,9 +46,9 @@ def _pod(case: dict[str, Any], number: int) -> JsonObject:
         "metadata": meta,
         "spec": {"containers": containers},
         "status": {
-            "phase": told("phase", "Running"),
+            "phase": reported("phase", "Running"),
             "startTime": rfc3339(began),
-            "conditions": [{"type": "Ready", "status": str(told("ready", True))}],  # noqa: FBT003 - see above
+            "conditions": [{"type": "Ready", "status": str(reported("ready", True))}],  # noqa: FBT003 - see above
         },
     }
 
@@ -59,16 +59,16 @@ def samples_of(case: dict[str, Any]) -> dict[str, Sample]:
     Raises:
         Uncountable: they cannot be read.
     """
-    told = case["resource"]
-    names = told.get("pods") or []
+    result = case["resource"]
+    names = result.get("pods") or []
     uses = {}
-    for number, level in enumerate(told["levels"]):
-        containers = {f"container{place + 1}": {told["name"]: f"{amount}m"} for place, amount in enumerate(level)}
+    for number, level in enumerate(result["levels"]):
+        containers = {f"container{place + 1}": {result["name"]: f"{amount}m"} for place, amount in enumerate(level)}
         name = names[number] if number < len(names) else f"test-pod-{number}"
         uses[name] = Use(_LONG_BEFORE, 60.0, containers)
-    found: Measured = use_in(SPACE, uses, told["name"], case.get("container", ""))
+    found: Measured = use_in(SPACE, uses, result["name"], case.get("container", ""))
     if isinstance(found, Unread):
-        raise Uncountable(f"unable to get metrics for resource {told['name']}: {found.why}")
+        raise Uncountable(f"unable to get metrics for resource {result['name']}: {found.why}")
     if isinstance(found, int):
         raise TypeError("samples are by pod")
     return dict(found)

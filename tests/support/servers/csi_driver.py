@@ -112,9 +112,9 @@ class _Driver:
         """Note the call, act, and return its answer."""
         from google.protobuf.json_format import MessageToDict  # noqa: PLC0415
 
-        told = MessageToDict(request, preserving_proto_field_name=True)
+        result = MessageToDict(request, preserving_proto_field_name=True)
         with (self._folder / "calls").open("a") as log:
-            log.write(json.dumps({"method": method, **told}) + "\n")
+            log.write(json.dumps({"method": method, **result}) + "\n")
         if (self._folder / f"fail-{method}").exists():
             import grpc  # noqa: PLC0415
 

@@ -84,7 +84,7 @@ def test_midnight_where_daylight_saving_begins_at_midnight():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("* * * *", "expected exactly 5 fields, found 4"),
         ("* * * * * *", "expected exactly 5 fields, found 6"),
@@ -106,8 +106,8 @@ def test_midnight_where_daylight_saving_begins_at_midnight():
         ("", "expected exactly 5 fields, found 0"),
     ],
 )
-def test_what_is_refused(text: str, told: str):
-    with pytest.raises(BadSchedule, match=told):
+def test_what_is_refused(text: str, message: str):
+    with pytest.raises(BadSchedule, match=message):
         parse(text)
 
 

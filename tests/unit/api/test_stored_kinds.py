@@ -100,8 +100,8 @@ ACTED_ON = (
 def test_the_sample_is_valid_and_warned_about(kind):
     obj = to_storage(kind, samples.created(samples.sample(kind)))
     assert validate_create(stored_kind(kind), obj) == []
-    told = warnings(kind, samples.created(samples.sample(kind)))
-    assert any("yet" in text for text in told) or kind in ACTED_ON
+    warned = warnings(kind, samples.created(samples.sample(kind)))
+    assert any("yet" in text for text in warned) or kind in ACTED_ON
 
 
 @EACH

@@ -31,9 +31,9 @@ def test_a_key_that_nobody_looked_up_is_told_with_its_path():
 def test_what_cannot_be_used_is_told_with_file_and_key(tmp_path, text, message):
     file = tmp_path / "daemon.yml"
     file.write_text(text)
-    with pytest.raises(ConfigurationError, match=r"daemon\.yml") as told:
+    with pytest.raises(ConfigurationError, match=r"daemon\.yml") as result:
         load(file).number("port")
-    assert message in str(told.value)
+    assert message in str(result.value)
 
 
 def test_networks_are_told_from_what_is_none():

@@ -23,9 +23,9 @@ def test_a_run_with_failures_is_none(line):
 
 
 def test_medians_of_lists_and_fan_out_are_read():
-    told = "list: items=5000 MB=6.41 med=26 min=18 max=40 ms load=25.4"
-    assert median(told, MEDIANS["list"][0]) == 26
-    told = "fanout watchers=100 updates=200: write->last p50=14.2 p99=172.3; write->first p50=8.8; write p50=8.3 ms"
-    assert median(told, MEDIANS["fanout"][0]) == 14.2
+    text = "list: items=5000 MB=6.41 med=26 min=18 max=40 ms load=25.4"
+    assert median(text, MEDIANS["list"][0]) == 26
+    text = "fanout watchers=100 updates=200: write->last p50=14.2 p99=172.3; write->first p50=8.8; write p50=8.3 ms"
+    assert median(text, MEDIANS["fanout"][0]) == 14.2
     with pytest.raises(ValueError, match="the client says"):
         median("Traceback", MEDIANS["fanout"][0])

@@ -170,8 +170,8 @@ def test_a_barrier_waits_for_what_was_not_waited_for(api: FakeApi, run: Run):
 def test_a_barrier_waits_until_pods_were_tried(api: FakeApi, run: Run):
     hopeless = {**PODS, "podTemplatePath": "nowhere.yaml", "skipWaitToCompletion": True, "namespace": "n"}
     run(NODES, hopeless, {"opcode": "barrier", "stageRequirement": "Attempted", "namespaces": ["n"]})
-    told = [objects.condition(one, "PodScheduled") for one in pods(api, "n")]
-    assert [(one or {}).get("status") for one in told] == ["False"] * 4
+    listed = [objects.condition(one, "PodScheduled") for one in pods(api, "n")]
+    assert [(one or {}).get("status") for one in listed] == ["False"] * 4
 
 
 def test_a_barrier_waits_for_labels_and_knows_its_namespaces(api: FakeApi, written: Callable[..., Path], run: Run):
@@ -269,7 +269,7 @@ def test_collecting_is_begun_and_ended_by_namespaces_and_labels(api: FakeApi, ru
 
 
 @pytest.mark.parametrize(
-    ("operation", "told"),
+    ("operation", "message"),
     [
         ({"opcode": "createResourceDriver"}, "createResourceDriver is not understood; there are createNodes"),
         ({**PODS, "steadyState": True}, r"operation 0 \(createPods\): steadyState is not understood"),
@@ -285,9 +285,9 @@ def test_collecting_is_begun_and_ended_by_namespaces_and_labels(api: FakeApi, ru
     ],
 )
 def test_what_is_not_understood_is_refused_before_anything_is_done(
-    written: Callable[..., Path], operation: JsonObject, told: str
+    written: Callable[..., Path], operation: JsonObject, message: str
 ):
-    with pytest.raises(NotUnderstood, match=told):
+    with pytest.raises(NotUnderstood, match=message):
         read(written(operation), "C", "small")
 
 
@@ -303,8 +303,8 @@ def test_a_template_and_a_case_are_refused_by_what_is_in_them(written: Callable[
 
 
 def test_every_operation_has_a_test():
-    told = Path(__file__).read_text()
-    assert [code for code in FIELDS if f'"{code}"' not in told.replace("createNodes; there", "")] == []
+    message = Path(__file__).read_text()
+    assert [code for code in FIELDS if f'"{code}"' not in message.replace("createNodes; there", "")] == []
 
 
 def test_a_template_counts_with_index_count_and_numbers(tmp_path: Path):

@@ -74,9 +74,9 @@ def test_a_pod_that_can_have_none_is_refused_with_the_reason(
     file = tmp_path / "it.yml"
     file.write_text(yaml.safe_dump({**WEB, "spec": {**WEB["spec"], **spec}}), encoding="utf-8")  # type: ignore[dict-item]
     assert main(["inject", "-f", str(file)]) != 0
-    told = capsys.readouterr().err
-    assert "Pod web can have no sidecar" in told
-    assert why in told
+    printed = capsys.readouterr().err
+    assert "Pod web can have no sidecar" in printed
+    assert why in printed
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,8 @@ def test_variables_are_data():
 
 
 def test_the_inventory_of_a_machine_says_only_what_was_given():
-    told = inventory_for(Machine("w3", "192.0.2.23", "admin"), {"minik8s_cadvisor_port": "4194"}, accept=False)
-    assert told["all"]["children"]["nodes"]["hosts"] == {
+    result = inventory_for(Machine("w3", "192.0.2.23", "admin"), {"minik8s_cadvisor_port": "4194"}, accept=False)
+    assert result["all"]["children"]["nodes"]["hosts"] == {
         "w3": {
             "ansible_host": "192.0.2.23",
             "ansible_port": 22,
@@ -154,7 +154,7 @@ def test_remove_passes_on_what_was_asked(ran: list[list[str]], tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["node", "remove", "W_3"], "not the name of a node"),
         (["node", "remove", "w3", "--timeout", "0"], "--timeout"),
@@ -162,9 +162,9 @@ def test_remove_passes_on_what_was_asked(ran: list[list[str]], tmp_path: Path):
         (["node", "add", "host", "-i", "/nonexistent"], "no such inventory"),
     ],
 )
-def test_errors_say_what_to_do(words: list[str], told: str, capsys: pytest.CaptureFixture[str]):
+def test_errors_say_what_to_do(words: list[str], message: str, capsys: pytest.CaptureFixture[str]):
     assert main.main(words) == 1
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_without_an_inventory_it_says_where_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

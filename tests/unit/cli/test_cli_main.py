@@ -102,6 +102,6 @@ def test_a_missing_kubectl_is_said_in_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     for words in (["get", "pods"], ["describe", "pod", "web"], ["rollout", "status", "deploy/web"]):
         assert main(words) == 1
-        told = capsys.readouterr().err
-        assert told.startswith(f"error: kubectl is not installed: there is no {tmp_path}/kubectl and none on PATH; ")
-        assert told.count("\n") == 1
+        printed = capsys.readouterr().err
+        assert printed.startswith(f"error: kubectl is not installed: there is no {tmp_path}/kubectl and none on PATH; ")
+        assert printed.count("\n") == 1

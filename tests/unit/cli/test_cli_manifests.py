@@ -88,7 +88,7 @@ def test_plan_reads_the_same_objects_with_their_namespace(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("metadata: {name: x}\n", "document 1: no kind"),
         ("apiVersion: apps/v2\nkind: Deployment\n", "there is Deployment of apps/v1"),
@@ -99,10 +99,10 @@ def test_plan_reads_the_same_objects_with_their_namespace(tmp_path: Path):
         ("", "no objects in"),
     ],
 )
-def test_what_plan_cannot_read_is_explained(tmp_path: Path, text: str, told: str):
+def test_what_plan_cannot_read_is_explained(tmp_path: Path, text: str, message: str):
     path = tmp_path / "m.yml"
     path.write_text(text)
-    with pytest.raises(UsageError, match=told) as raised:
+    with pytest.raises(UsageError, match=message) as raised:
         read_manifests([str(path)], "default")
     assert "m.yml" in str(raised.value)
     with pytest.raises(UsageError, match="manifests are not downloaded"):

@@ -17,9 +17,9 @@ def test_the_program_of_a_job_goes_into_the_object(tmp_path: Path):
     manifest.write_text(JOB.replace("PATH", str(tmp_path / "a.cu")))
     (found,) = read_manifests([str(manifest)], "default")
     assert found["spec"]["source"] == "int main() {}\n"
-    told = in_kubernetes_terms(str(manifest), None, recursive=False, dialect="")
-    assert told is not None
-    assert '"source":"int main() {}\\n"' in told
+    result = in_kubernetes_terms(str(manifest), None, recursive=False, dialect="")
+    assert result is not None
+    assert '"source":"int main() {}\\n"' in result
 
 
 def test_a_program_that_cannot_be_read_is_left_to_the_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -65,10 +65,10 @@ def test_a_client_of_a_person_is_told_warnings_and_has_unknown_fields_refused(tm
         cluster, context = {"server": server.url}, {"cluster": "c", "user": "u"}
         named = {"clusters": [{"name": "c", "cluster": cluster}], "contexts": [{"name": "x", "context": context}]}
         file.write_bytes(orjson.dumps({**named, "users": [{"name": "u", "user": {}}], "current-context": "x"}))
-        told: list[str] = []
-        ApiClient.from_kubeconfig(file, warn=told.append).create(POD, pod("a"))
+        collected: list[str] = []
+        ApiClient.from_kubeconfig(file, warn=collected.append).create(POD, pod("a"))
         ApiClient.from_kubeconfig(file).create(POD, pod("a"))
-    assert told == ['spec.x: "odd"', "second"]
+    assert collected == ['spec.x: "odd"', "second"]
     assert ["fieldValidation=Strict" in path for _, path, *_ in server.requests] == [True, False]
 
 

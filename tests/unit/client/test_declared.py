@@ -21,7 +21,7 @@ def config(name: Any, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("documents", "told"),
+    ("documents", "message"),
     [
         ([], "d: there is no object in it"),
         (["text"], "d, document 1: an object must be a mapping, not str"),
@@ -33,8 +33,8 @@ def config(name: Any, **more: Any) -> dict[str, Any]:
         ([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "namespace": "x"}}], "is in no namespace"),
     ],
 )
-def test_what_cannot_be_declared_is_refused(documents: list[Any], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_what_cannot_be_declared_is_refused(documents: list[Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         declared.read(documents, "default", "d")
 
 

@@ -71,9 +71,9 @@ def test_a_machine_with_its_defaults_is_valid() -> None:
     ("hostname", "-", f"{SPEC}.hostname", "RFC 1123"),
 ])  # fmt: skip
 def test_what_cannot_work_is_refused_by_name(path: str, value: Any, field: str, words: str) -> None:
-    told = {each.field: each.message for each in problems(changed(path, value))}
-    assert field in told, told
-    assert words in told[field]
+    fields = {each.field: each.message for each in problems(changed(path, value))}
+    assert field in fields, fields
+    assert words in fields[field]
 
 
 @pytest.mark.parametrize(("path", "allowed"), [
@@ -109,8 +109,8 @@ def test_migrations_are_refused_with_the_reason() -> None:
 
 
 def test_fields_that_change_nothing_are_told() -> None:
-    told = warnings(VM, changed("domain.features", {"acpi": {}})["spec"])
-    assert told == [f"{SPEC}.domain.features changes nothing: features are those of the machine type"]
+    warned = warnings(VM, changed("domain.features", {"acpi": {}})["spec"])
+    assert warned == [f"{SPEC}.domain.features changes nothing: features are those of the machine type"]
 
 
 def review(obj: JsonObject, old: JsonObject | None = None) -> JsonObject:

@@ -231,9 +231,9 @@ def test_events_come_after_the_state_with_fresh_observations(world: World):
     assert [message["container"] and message["container"]["state"] for message in world.told[2:]] == [
         "running", "exited", None,
     ]  # fmt: skip
-    told: list[dict[str, Any]] = []
-    world.watcher.tell(told.append)
-    assert told[-1]["containers"] == []
+    collected: list[dict[str, Any]] = []
+    world.watcher.tell(collected.append)
+    assert collected[-1]["containers"] == []
 
 
 def test_after_a_break_events_resume_behind_the_last_one_seen_and_everything_is_listed(world: World):
@@ -272,9 +272,9 @@ def test_a_docker_that_breaks_off_in_a_list_leaves_the_last_state(world: World):
     world.engine.down = True
     with pytest.raises(DockerUnavailable):
         world.watcher.follow_once()
-    told: list[dict[str, Any]] = []
-    world.watcher.tell(told.append)
-    assert [each["id"] for each in told[-1]["containers"]] == ["a"]
+    collected: list[dict[str, Any]] = []
+    world.watcher.tell(collected.append)
+    assert [each["id"] for each in collected[-1]["containers"]] == ["a"]
 
 
 def test_its_threads_do_all_that_by_themselves_and_end():

@@ -134,9 +134,10 @@ def test_nothing_is_known_when_the_reader_dies_in_the_middle():
 
 
 @pytest.mark.parametrize(
-    "told", [{}, {"word": "fine", "number": 1}, {"word": "http", "number": 1 << 40}, {"word": "http", "number": "200"}]
+    "fields",
+    [{}, {"word": "fine", "number": 1}, {"word": "http", "number": 1 << 40}, {"word": "http", "number": "200"}],
 )
-def test_an_answer_that_is_none_is_malformed(told: JsonObject):
+def test_an_answer_that_is_none_is_malformed(fields: JsonObject):
     async def run() -> Outcome | None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             ours, theirs = pair()
@@ -148,7 +149,7 @@ def test_an_answer_that_is_none_is_malformed(told: JsonObject):
             taken = await reader.receive()
             assert taken is not None
             back = Channel(taken.descriptors[0].socket())
-            await back.send(told)
+            await back.send(fields)
             found = await running
             for each in (back, reader, answers):
                 each.close()
@@ -172,15 +173,15 @@ def test_a_sleeping_hook_sleeps():
 
 def pod_checks(act: Callable[[PodChecks], Awaitable[None]]) -> list[dict[str, Any]]:
     """Return what a pod's checks tell while ``act`` goes on."""
-    told: list[dict[str, Any]] = []
+    collected: list[dict[str, Any]] = []
 
     async def run() -> None:
-        pod = PodChecks(lambda: HERE, told.append, Answers())
+        pod = PodChecks(lambda: HERE, collected.append, Answers())
         await act(pod)
         await pod.close()
 
     asyncio.run(run())
-    return told
+    return collected
 
 
 def sleeping(seconds: float, timeout_s: float) -> Any:
@@ -193,8 +194,8 @@ def test_a_hook_runs_once_and_keeps_its_result():
             await pod.declare("s", [sleeping(0, 5)])
             await asyncio.sleep(0.05)
 
-    told = pod_checks(act)
-    assert [each["c/h"].state for each in told] == ["unknown", "success", "success", "success"]
+    result = pod_checks(act)
+    assert [each["c/h"].state for each in result] == ["unknown", "success", "success", "success"]
 
 
 def test_a_hook_under_way_is_broken_off_when_its_time_is_shortened():

@@ -81,17 +81,17 @@ def test_a_table_is_lines_and_its_states_read_back():
 
 
 @pytest.mark.parametrize(
-    "told",
+    "message",
     [
         "f:1:errno:9999999999999999999999", "f:1:http:-7", "f:99999999999999999999:http:500", "f:-1:http:500",
         "f:1:root:0", "z:1:http:500", "f:1:http:" + "9" * 5000, "f:x:http:500", "f:1:http", "::::",
     ],
 )  # fmt: skip
-def test_whatever_a_pause_container_says_is_a_result_or_no_line(told: str):
+def test_whatever_a_pause_container_says_is_a_result_or_no_line(message: str):
     """A pod that shares its process namespace can write in the program's name."""
     check = parse(http_check("c/readiness", "10.0.0.1", 80))
     try:
-        _, found = read_states(f"! 7 c/readiness:{told}", {check.id: check})
+        _, found = read_states(f"! 7 c/readiness:{message}", {check.id: check})
     except (ValueError, KeyError):
         return
     assert len(orjson.dumps({name: result.to_json() for name, result in found.items()})) < 200

@@ -60,10 +60,10 @@ class Cluster:
 
     def refusal(self, signer: Signer) -> str:
         """Return why what ``signer`` signs is refused."""
-        with pytest.raises(StatusError) as told:
+        with pytest.raises(StatusError) as result:
             self.check(signer)
-        assert told.value.code == 403
-        return str(told.value)
+        assert result.value.code == 403
+        return str(result.value)
 
 
 def headers(signer: Signer) -> tuple[str, str]:
@@ -105,12 +105,12 @@ def test_a_certificate_that_is_not_an_api_servers_signs_nothing(cluster: Cluster
 def test_a_request_is_good_for_minutes_and_once(cluster: Cluster):
     signer = cluster.signer()
     for late_s, good in ((-WINDOW_S + 1, True), (WINDOW_S - 1, True), (WINDOW_S + 2, False), (-WINDOW_S - 2, False)):
-        told = headers(signer)
+        result = headers(signer)
         cluster.clock.advance(late_s)
         if good:
-            cluster.signatures.check(LINE, *told)
+            cluster.signatures.check(LINE, *result)
         with pytest.raises(StatusError, match="already been served" if good else "signed at another time"):
-            cluster.signatures.check(LINE, *told)
+            cluster.signatures.check(LINE, *result)
         cluster.clock.advance(-late_s)
 
 

@@ -49,11 +49,11 @@ def test_a_client_is_greeted_and_heard_and_told(server, tmp_path, requests):
 
 
 def test_a_client_that_sends_nonsense_is_told_and_cut_off_alone(server, tmp_path, requests):
-    with client(tmp_path) as bad, client(tmp_path) as good, bad.makefile("rb") as told:
-        told.readline()
+    with client(tmp_path) as bad, client(tmp_path) as good, bad.makefile("rb") as result:
+        result.readline()
         bad.sendall(b"nonsense\n")
-        assert orjson.loads(told.readline())["op"] == "error"
-        assert told.readline() == b""
+        assert orjson.loads(result.readline())["op"] == "error"
+        assert result.readline() == b""
         good.sendall(b'{"op":"relist","node":"n"}\n')
         assert requests.get(timeout=5) == Relist("n")
 

@@ -46,8 +46,8 @@ def wheel(folder: Path, tag: str, library: str) -> None:
 def made(bundle: ModuleType, folder: Path) -> Path:
     """Make the environment from the wheels in ``folder``; return it."""
     (folder / "requirements.txt").write_text("one==1.0\n")
-    told = {"repository": str(folder), "prefix": str(PREFIX), "python": OTHER, "wheels": str(folder)}
-    maker = bundle.Maker(argparse.Namespace(**told), folder)
+    fields = {"repository": str(folder), "prefix": str(PREFIX), "python": OTHER, "wheels": str(folder)}
+    maker = bundle.Maker(argparse.Namespace(**fields), folder)
     (folder / "tree").mkdir()
     maker.requirements(folder / "tree")
     return folder / "tree" / "venv"

@@ -38,9 +38,9 @@ def program(path: Path, script: str) -> str:
     return str(path)
 
 
-def go(path: Path, told: str) -> str:
+def go(path: Path, message: str) -> str:
     """Write a Go that tells its version and can do nothing else."""
-    return program(path, f'[ "$1" = version ] && echo "{told}"')
+    return program(path, f'[ "$1" = version ] && echo "{message}"')
 
 
 def mirror(tmp_path: Path, package: str = "") -> None:
@@ -63,11 +63,13 @@ ln -sfn /usr/share/go-1.24/src "$tree/usr/lib/go-1.24/src\"""",
 
 
 @pytest.mark.parametrize(
-    ("told", "version"),
+    ("message", "version"),
     [(NEW, (1, 24)), (NEWER, (1, 30)), (OLD, (1, 19)), ("go version devel +abc", (0, 0)), ("", (0, 0))],
 )
-def test_a_go_is_asked_for_its_version(build: ModuleType, tmp_path: Path, told: str, version: tuple[int, int]) -> None:
-    assert build.version_of(go(tmp_path / "go", told)) == version
+def test_a_go_is_asked_for_its_version(
+    build: ModuleType, tmp_path: Path, message: str, version: tuple[int, int]
+) -> None:
+    assert build.version_of(go(tmp_path / "go", message)) == version
 
 
 def test_what_does_not_run_has_no_version(build: ModuleType, tmp_path: Path) -> None:

@@ -68,8 +68,8 @@ def test_it_is_taken_once_and_another_archive_of_that_name_is_another_program(tm
 def test_an_archive_without_the_program_is_refused(tmp_path: Path, members: list[tarfile.TarInfo], held: str) -> None:
     given = archive(tmp_path / "other.tgz", *members)
     done = run(tmp_path, given)
-    told = f"{given} holds no file coredns, as CoreDNS' releases do, but: {held}\n"
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
+    text = f"{given} holds no file coredns, as CoreDNS' releases do, but: {held}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", text)
     assert list((tmp_path / "cache" / "minik8s").iterdir()) == []
 
 

@@ -31,9 +31,9 @@ def test_programs_of_the_machine_stand_in_for_applets_with_their_libraries() -> 
         shell = tar.extractfile("bin/sh")
         assert shell is not None
         assert shell.read() == b"shell"
-    told = RECIPE.digest(b"program", files)
-    assert told != RECIPE.digest(b"program")
-    assert told != RECIPE.digest(b"program", {**files, "bin/sh": b"another"})
+    result = RECIPE.digest(b"program", files)
+    assert result != RECIPE.digest(b"program")
+    assert result != RECIPE.digest(b"program", {**files, "bin/sh": b"another"})
 
 
 def test_libraries_are_read_as_ldd_tells_them() -> None:

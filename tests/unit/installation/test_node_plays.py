@@ -52,8 +52,8 @@ CHANGING = ("site", "node_add", "node_remove", "upgrade", "renew", "rotate_ca", 
 
 def is_of_the_lock(task: dict[str, Any], *, release: bool) -> bool:
     """Return whether a task imports the role of the lock, to take or to release it."""
-    told = task.get("ansible.builtin.import_role", {})
-    return told in (
+    result = task.get("ansible.builtin.import_role", {})
+    return result in (
         [{"name": "membership_lock", "tasks_from": "release"}] if release else [{"name": "membership_lock"}]
     )
 

@@ -116,13 +116,13 @@ def test_the_reset_removes_every_daemon_that_is_installed() -> None:
     for file in sorted((REPOSITORY / "roles").glob("*/tasks/*.yml")):
         installed |= daemons_of(yaml.safe_load(file.read_text(encoding="utf-8")))
     tasks = load("reset", "tasks/main.yml")
-    told = [task["minik8s_daemons"]["absent"] for task in tasks if "minik8s_daemons" in task]
-    (absent,) = (names for names in told if isinstance(names, list))
+    listed = [task["minik8s_daemons"]["absent"] for task in tasks if "minik8s_daemons" in task]
+    (absent,) = (names for names in listed if isinstance(names, list))
     assert {"minik8s-etcd", "minik8s-apiserver"} <= installed
     # Docker goes last, by tasks of its own; the control plane's names stand in its variables, and those of further
     # shards are found by their configuration.
     assert installed - {"minik8s-dockerd", "minik8s-{{ control_plane_unit }}"} == set(absent)
-    assert any("reset_shards" in names for names in told if isinstance(names, str))
+    assert any("reset_shards" in names for names in listed if isinstance(names, str))
 
 
 def test_every_daemon_has_a_configuration_and_a_program() -> None:

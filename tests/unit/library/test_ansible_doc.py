@@ -46,10 +46,10 @@ def test_a_page_has_a_description_options_and_examples(kind: str) -> None:
     pages = shown(kind, KINDS[kind])
     assert sorted(pages) == KINDS[kind]
     for name, page in pages.items():
-        told = page["doc"]
-        assert told["short_description"], name
-        assert told["description"], name
-        assert all(option["description"] for option in (told.get("options") or {}).values()), name
+        result = page["doc"]
+        assert result["short_description"], name
+        assert result["description"], name
+        assert all(option["description"] for option in (result.get("options") or {}).values()), name
         assert name in page["examples"], name
 
 

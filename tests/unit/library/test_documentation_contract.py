@@ -61,15 +61,15 @@ def arguments(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def documentation(name: str) -> dict[str, Any]:
     """Return a module's DOCUMENTATION, with the fragments that it is extended by."""
     fragments = PluginLoader("ModuleDocFragment", "ansible.plugins.doc_fragments", [str(FRAGMENTS)], "doc_fragments")
-    told = dict(yaml.safe_load(importlib.import_module(f"ansible.modules.{name}").DOCUMENTATION))
-    plugin_docs.add_fragments(told, str(REPOSITORY / "library" / f"{name}.py"), fragments, is_module=True)
-    return told
+    document = dict(yaml.safe_load(importlib.import_module(f"ansible.modules.{name}").DOCUMENTATION))
+    plugin_docs.add_fragments(document, str(REPOSITORY / "library" / f"{name}.py"), fragments, is_module=True)
+    return document
 
 
-def compare(told: dict[str, Any], spec: dict[str, Any]) -> None:
+def compare(fields: dict[str, Any], spec: dict[str, Any]) -> None:
     """Compare documented options with accepted ones, suboptions with theirs; those of entries are the section's."""
-    assert set(told) == set(spec)
-    for option, words in told.items():
+    assert set(fields) == set(spec)
+    for option, words in fields.items():
         accepted = {key: value for key, value in spec[option].items() if key not in {"no_log", "options"}}
         assert {key: words[key] for key in words if key not in {"description", "suboptions"}} == accepted, option
         if option != "entries":
@@ -84,11 +84,11 @@ def test_documented_options_are_the_accepted_ones(name: str, monkeypatch: pytest
 @pytest.mark.parametrize("name", ALL)
 def test_attributes_examples_and_returns_are_told(name: str) -> None:
     module = importlib.import_module(f"ansible.modules.{name}")
-    told = documentation(name)
-    assert told["module"] == name
-    assert set(told["attributes"]) == ATTRIBUTES
+    result = documentation(name)
+    assert result["module"] == name
+    assert set(result["attributes"]) == ATTRIBUTES
     for task in yaml.safe_load(module.EXAMPLES):
-        assert set(task[name] or {}) <= set(told["options"])
+        assert set(task[name] or {}) <= set(result["options"])
     for returned in yaml.safe_load(module.RETURN).values():
         assert {"description", "type", "returned"} <= set(returned)
 
@@ -103,8 +103,8 @@ def test_the_returns_of_sections_are_told_in_the_same_words() -> None:
 
 def without_samples(name: str) -> dict[str, Any]:
     """Return a module's RETURN; the samples are the section's own."""
-    told = yaml.safe_load(importlib.import_module(f"ansible.modules.{name}").RETURN)
-    return {key: {word: row[word] for word in row if word != "sample"} for key, row in told.items()}
+    document = yaml.safe_load(importlib.import_module(f"ansible.modules.{name}").RETURN)
+    return {key: {word: row[word] for word in row if word != "sample"} for key, row in document.items()}
 
 
 def test_the_returned_keys_of_a_pass_are_documented(tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_the_returned_keys_of_a_pass_are_documented(tmp_path: Path) -> None:
     request = section.Request("n", entries={}, state_dir=str(tmp_path / "s"), run_dir=str(tmp_path / "r"))
     result = section.run_pass(network.Volumes(), request, section.context_for(request), check=True)
     for name in SECTIONS:
-        told = yaml.safe_load(importlib.import_module(f"ansible.modules.{name}").RETURN)
+        document = yaml.safe_load(importlib.import_module(f"ansible.modules.{name}").RETURN)
         others = set() if name == "minik8s_volumes" else {"calls", "in_use"}
-        assert set(told) == set(result) - {"changed", "diff"} - others
+        assert set(document) == set(result) - {"changed", "diff"} - others
 
 
 def checker(name: str) -> Callable[[str, Any], None]:

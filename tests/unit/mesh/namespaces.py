@@ -28,8 +28,8 @@ def declared(case: dict[str, Any]) -> Declared:
 
 
 def service(number: int, name: str, ports: Iterable[int], protocol: str = "TCP", **spec: Any) -> JsonObject:
-    told = [{"port": port, "protocol": protocol} for port in ports]
-    return {"metadata": _meta(name), "spec": {"clusterIP": f"100.0.0.{number}", "ports": told, **spec}}
+    listed = [{"port": port, "protocol": protocol} for port in ports]
+    return {"metadata": _meta(name), "spec": {"clusterIP": f"100.0.0.{number}", "ports": listed, **spec}}
 
 
 def endpoint_slice(name: str, pods: Iterable[str], *, ready: bool = True) -> JsonObject:

@@ -17,21 +17,21 @@ from minik8s_modules.module_utils.minik8s.install.attendance import Look, Record
 CASES = sorted((Path(__file__).parents[2] / "cases" / "judge_attendance").glob("*.yml"))
 
 
-def record_of(told: dict[str, Any] | None) -> Record | None:
-    if told is None:
+def record_of(fields: dict[str, Any] | None) -> Record | None:
+    if fields is None:
         return None
-    return Record(told.get("boot", "this"), told["touched"], told["since"], told["looked"], told["came"])
+    return Record(fields.get("boot", "this"), fields["touched"], fields["since"], fields["looked"], fields["came"])
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_judge_attendance(path: Path):
     case = yaml.safe_load(path.read_text())
-    told, before = case["look"], record_of(case.get("record"))
-    look = Look("this", told["touched"], told["wall"], told["steady"])
+    result, before = case["look"], record_of(case.get("record"))
+    look = Look("this", result["touched"], result["wall"], result["steady"])
     verdict, after = judge(look, before)
     assert (verdict, after.came_s) == (case["verdict"], case["came"])
-    assert (after.boot, after.touched_s, after.looked_s) == ("this", told["touched"], told["steady"])
-    assert after.since_s == (before.since_s if before and before.boot == "this" else told["steady"])
+    assert (after.boot, after.touched_s, after.looked_s) == ("this", result["touched"], result["steady"])
+    assert after.since_s == (before.since_s if before and before.boot == "this" else result["steady"])
     assert judge(look, after)[0] == verdict, "looking twice tells the same"
 
 

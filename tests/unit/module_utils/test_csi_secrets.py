@@ -22,8 +22,8 @@ def stand(run_dir: Path, **values: bytes) -> None:
 
 def test_each_call_is_told_its_own(tmp_path: Path):
     stand(tmp_path, key=b"very secret")
-    told = {"key": "very secret"}
-    assert csi_secrets.read(str(tmp_path), ENTRY) == {"stage": told, "publish": {}, "expand": told}
+    fields = {"key": "very secret"}
+    assert csi_secrets.read(str(tmp_path), ENTRY) == {"stage": fields, "publish": {}, "expand": fields}
     assert csi_secrets.read(str(tmp_path), {}) == {"stage": {}, "publish": {}, "expand": {}}
 
 
@@ -39,11 +39,11 @@ def test_what_is_not_there_or_no_text_is_said_without_its_value(tmp_path: Path):
 
 
 def test_a_driver_that_repeats_a_secret_is_not_repeated():
-    told = {"stage": {"key": "very secret", "id": "a"}}
-    with pytest.raises(KeyFault) as found, csi_secrets.hidden(told):
+    fields = {"stage": {"key": "very secret", "id": "a"}}
+    with pytest.raises(KeyFault) as found, csi_secrets.hidden(fields):
         raise KeyFault("FailedMount", "login with very secret failed at a")
     assert (found.value.reason, str(found.value)) == ("FailedMount", "login with (secret) failed at a")
-    with pytest.raises(KeyFault, match="plain"), csi_secrets.hidden(told):
+    with pytest.raises(KeyFault, match="plain"), csi_secrets.hidden(fields):
         raise KeyFault("FailedMount", "plain")
 
 

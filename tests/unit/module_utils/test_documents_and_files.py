@@ -93,10 +93,10 @@ def test_the_lock_lets_one_writer_in_at_a_time(tmp_path: Path, monkeypatch: pyte
     assert order == ["first", "second"]
     monkeypatch.setattr(fencing, "WAIT_S", 0.05)
     again = fencing.hold_node(str(tmp_path))
-    with fencing.hold_node(str(tmp_path)), pytest.raises(PassFault, match="held by another run") as told:
+    with fencing.hold_node(str(tmp_path)), pytest.raises(PassFault, match="held by another run") as result:
         again.__enter__()
-    assert f"process {os.getpid()} (" in str(told.value)
-    assert f"if it hangs, end it on this node: kill {os.getpid()};" in str(told.value)
+    assert f"process {os.getpid()} (" in str(result.value)
+    assert f"if it hangs, end it on this node: kill {os.getpid()};" in str(result.value)
 
 
 def test_only_who_holds_a_file_is_its_holder_not_who_waits_for_it() -> None:

@@ -48,10 +48,10 @@ def check(plan: Plan, case: dict[str, Any]) -> None:
     assert [step.action for step in plan.all_steps()] == case["steps"]
     assert [step.action for step in plan.opening] == case.get("opening", [step.action for step in plan.opening])
     assert [[due.after_s, due.reason] for due in plan.due] == case.get("due", [])
-    told = [(fault.reason, str(fault)) for fault in plan.errors.values()]
+    listed = [(fault.reason, str(fault)) for fault in plan.errors.values()]
     expected = case.get("error")
-    assert bool(told) == bool(expected), told
-    assert not expected or expected in told[0]
+    assert bool(listed) == bool(expected), listed
+    assert not expected or expected in listed[0]
     touched = {step.key for step in plan.steps}
     assert touched <= set(plan.before) | set(plan.after), "every step shows in the diff"
 
@@ -230,10 +230,10 @@ def test_plan_sidecars(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases("plan_secrets"))
 def test_plan_secrets(case: dict[str, Any]) -> None:
-    entries = {f"default/{name}": {"hmac": told, "keys": ["k"]} for name, told in case["declared"].items()}
+    entries = {f"default/{name}": {"hmac": each, "keys": ["k"]} for name, each in case["declared"].items()}
     intact = not case.get("harmed", False)
     found = {
-        f"default/{name}": secrets.StoredSecret(("k",), told, intact) for name, told in case.get("found", {}).items()
+        f"default/{name}": secrets.StoredSecret(("k",), each, intact) for name, each in case.get("found", {}).items()
     }
     mark = secrets.sealed_mark(entries, "mac") if case.get("sealed") else ""
     ready = case.get("ready", True)

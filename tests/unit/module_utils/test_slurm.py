@@ -90,10 +90,10 @@ def test_a_partition_has_what_its_usable_nodes_have() -> None:
 
 def test_options_carry_the_uid_and_no_value() -> None:
     entry = with_defaults({**ENTRY, "tasks": 2, "memory_mb": 10, "minutes": 3, "gpus": 1, "values": "x"}, jobs.SCHEMA)
-    told = queue.options(UID, entry, "gpu")
-    assert {f"--job-name=minik8s-{UID}", f"--comment=minik8s:gpu:{UID}:default/job", "--mem=10M"} <= {*told}
-    assert {"--dependency=singleton", "--no-requeue", "--time=3", "--gres=gpu:1", "--ntasks=2"} <= {*told}
-    assert told[-1] == "job"
+    collected = queue.options(UID, entry, "gpu")
+    assert {f"--job-name=minik8s-{UID}", f"--comment=minik8s:gpu:{UID}:default/job", "--mem=10M"} <= {*collected}
+    assert {"--dependency=singleton", "--no-requeue", "--time=3", "--gres=gpu:1", "--ntasks=2"} <= {*collected}
+    assert collected[-1] == "job"
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,8 @@ def test_prometheus_is_asked_for_values_and_for_names(answering: http.server.Thr
 
 def test_the_api_is_there_while_prometheus_is_not(answering: http.server.ThreadingHTTPServer):
     path = "/apis/custom.metrics.k8s.io/v1beta2"
-    told = Adapter(Informers(FakeApi()), Prometheus(f"http://127.0.0.1:{answering.server_port}")).answer(path)
-    assert [each["name"] for each in told["resources"]] == ["pods/hits", "pods/queue_length"]
+    result = Adapter(Informers(FakeApi()), Prometheus(f"http://127.0.0.1:{answering.server_port}")).answer(path)
+    assert [each["name"] for each in result["resources"]] == ["pods/hits", "pods/queue_length"]
     without = Adapter(Informers(FakeApi()), Prometheus("http://127.0.0.1:9"))
     assert without.answer(path)["resources"] == []
     with pytest.raises(PrometheusUnavailable):

@@ -52,7 +52,7 @@ def test_all_tasks_of_a_run_have_one_holder_and_two_runs_have_two(plugin: Module
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["-i", "inventory/mine/hosts.yml", "playbooks/site.yml", "-e", "@values.yml"], "site.yml"),
         (["own.yml", "-i", "hosts"], "own.yml"),
@@ -60,7 +60,7 @@ def test_all_tasks_of_a_run_have_one_holder_and_two_runs_have_two(plugin: Module
     ],
 )
 def test_a_run_is_told_by_its_playbook(
-    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, words: list[str], told: str
+    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
 ):
     monkeypatch.setattr(sys, "argv", ["/usr/bin/ansible-playbook", *words])
-    assert plugin._playbook() == told
+    assert plugin._playbook() == message

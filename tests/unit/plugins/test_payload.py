@@ -101,8 +101,8 @@ def test_root_takes_no_sudo_and_another_user_exactly_one_command() -> None:
 
 
 def test_a_user_who_may_not_become_root_stays_who_it_is() -> None:
-    told = {"warm_python": "auto", "warm_as_root": False}
-    connection = SimpleNamespace(get_option=told.get, become=None)
+    fields = {"warm_python": "auto", "warm_as_root": False}
+    connection = SimpleNamespace(get_option=fields.get, become=None)
     assert options.root_command(connection, 1000) == ["/usr/bin/python3", "-I", "-"]
     assert options.is_for_root(connection, "/usr/bin/python3")
     connection.become = SimpleNamespace(get_option={}.get, success="", name="sudo")

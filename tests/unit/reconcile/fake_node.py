@@ -80,8 +80,8 @@ class FakeNode:
             status = {key: self._status(section, key, declared.get(key)) for key in keys or declared}
             if section in self.meddled:
                 self.meddled[section] = [step for step in self.meddled[section] if step not in steps]
-            told: JsonObject = {"steps": steps, "held": held}
-            return self._result(section, declared=declared, status=status, errors=errors, due=due, **told)
+            fields: JsonObject = {"steps": steps, "held": held}
+            return self._result(section, declared=declared, status=status, errors=errors, due=due, **fields)
 
     def _checked(
         self, section: str, before: JsonObject, declared: JsonObject, meddled: list[JsonObject], held: list[JsonObject]

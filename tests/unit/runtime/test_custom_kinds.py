@@ -26,17 +26,17 @@ def definition(accepted: bool) -> dict[str, Any]:  # noqa: FBT001 - a state
 
 
 def test_followers_are_told_of_kinds_that_come_and_go() -> None:
-    api, told = FakeApi(), []
+    api, result = FakeApi(), []
     informers = Informers(api)
-    informers.custom.follow(lambda kind, present: told.append((kind.api_version, present)))
+    informers.custom.follow(lambda kind, present: result.append((kind.api_version, present)))
     informers.start()
     try:
         api.create(CRD, definition(accepted=False))
         until(lambda: informers.custom.informer.get("", "widgets.example.com"))
-        assert told == []
+        assert result == []
         api.patch(CRD, "widgets.example.com", "", {"status": definition(accepted=True)["status"]}, subresource="status")
-        until(lambda: told)
-        assert told == [("example.com/v1", True)]
+        until(lambda: result)
+        assert result == [("example.com/v1", True)]
         registry = informers.custom.registry
         assert [registry.by_api_version(f"example.com/{each}", "Widget") is not None for each in ("v1", "v1beta1")] == [
             True, True,
@@ -47,8 +47,8 @@ def test_followers_are_told_of_kinds_that_come_and_go() -> None:
         informers.custom.follow(lambda kind, _present: later.append(kind))
         assert [kind.plural for kind in later] == ["widgets"]
         api.delete(CRD, "widgets.example.com")
-        until(lambda: len(told) > 1)
-        assert told[-1] == ("example.com/v1", False)
+        until(lambda: len(result) > 1)
+        assert result[-1] == ("example.com/v1", False)
         assert informers.custom.all() == ()
     finally:
         informers.stop()

@@ -64,8 +64,10 @@ def test_an_event_may_come_from_somebody_on_a_node(api, recorder):
     recorder.event(POD, "Normal", "Started", "Started container app", component="kubelet", host="n1")
     recorder.event(POD, "Normal", "Started", "Started container app", component="kubelet", host="n2")
     drain(recorder)
-    told = [(event["source"], event["reportingComponent"], event["reportingInstance"]) for event in events(api)]
-    assert sorted(told, key=str) == [({"component": "kubelet", "host": node}, "kubelet", node) for node in ("n1", "n2")]
+    recorded = [(event["source"], event["reportingComponent"], event["reportingInstance"]) for event in events(api)]
+    assert sorted(recorded, key=str) == [
+        ({"component": "kubelet", "host": node}, "kubelet", node) for node in ("n1", "n2")
+    ]
 
 
 def test_an_event_of_a_cluster_scoped_object_goes_to_default(api, recorder):

@@ -40,17 +40,17 @@ def test_failures_come_back_spread():
 
 def test_ten_different_messages_of_a_reason_become_one():
     storms = Storms()
-    told = [storms.judge("pod", f"m{number}", 0.0) for number in range(SIMILAR_LIMIT + 3)]
-    assert told[: SIMILAR_LIMIT - 1] == [f"m{number}" for number in range(SIMILAR_LIMIT - 1)]
-    assert told[SIMILAR_LIMIT - 1 :] == [""] * 4
+    listed = [storms.judge("pod", f"m{number}", 0.0) for number in range(SIMILAR_LIMIT + 3)]
+    assert listed[: SIMILAR_LIMIT - 1] == [f"m{number}" for number in range(SIMILAR_LIMIT - 1)]
+    assert listed[SIMILAR_LIMIT - 1 :] == [""] * 4
     assert storms.judge("other", "m", 0.0) == "m"
     assert storms.judge("pod", "later", SIMILAR_S + 1) == "later"
 
 
 def test_a_burst_is_cut_and_then_one_comes_in_five_minutes():
     storms = Storms()
-    told = [storms.judge("pod", "same", 0.0) for _ in range(int(BURST) + 5)]
-    assert told == ["same"] * int(BURST) + [None] * 5
+    listed = [storms.judge("pod", "same", 0.0) for _ in range(int(BURST) + 5)]
+    assert listed == ["same"] * int(BURST) + [None] * 5
     assert storms.judge("pod", "same", REFILL_S / 2) is None
     assert storms.judge("pod", "same", REFILL_S) == "same"
     assert storms.judge("pod", "same", REFILL_S) is None

@@ -21,8 +21,8 @@ def test_there_are_cases():
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_decide_node(path: Path):
     case = yaml.safe_load(path.read_text())
-    nodes = [node(name, **told) for name, told in case["nodes"].items()]
-    pods = [placed(number, told) for number, told in enumerate(case.get("pods", []))]
+    nodes = [node(name, **each) for name, each in case["nodes"].items()]
+    pods = [placed(number, each) for number, each in enumerate(case.get("pods", []))]
     new = pod("new", **case.get("pod", {}))
     new["metadata"]["labels"] = case.get("labels", {})
     decision = decide_node(new, Snapshot.of(nodes, pods, case.get("turn", 0), case.get("namespaces")))

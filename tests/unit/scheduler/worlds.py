@@ -11,13 +11,17 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.fake import FakeApi
 
 
-def node(name: str, **told: Any) -> JsonObject:
+def node(name: str, **fields: Any) -> JsonObject:
     """Return a ready node with 4 cpus, 8 GiB and 110 pods, changed by ``told``."""
-    ready = told.get("ready", "True")
-    spec = {key: told[key] for key in ("unschedulable", "taints") if key in told}
-    amounts = {"cpu": told.get("cpu", "4"), "memory": told.get("memory", "8Gi"), "pods": str(told.get("pods", 110))}
+    ready = fields.get("ready", "True")
+    spec = {key: fields[key] for key in ("unschedulable", "taints") if key in fields}
+    amounts = {
+        "cpu": fields.get("cpu", "4"),
+        "memory": fields.get("memory", "8Gi"),
+        "pods": str(fields.get("pods", 110)),
+    }
     return {
-        "metadata": {"name": name, "labels": told.get("labels", {})},
+        "metadata": {"name": name, "labels": fields.get("labels", {})},
         "spec": spec,
         "status": {
             "allocatable": amounts,
@@ -35,17 +39,17 @@ def pod(name: str, **spec: Any) -> JsonObject:
     }
 
 
-def placed(number: int, told: JsonObject) -> JsonObject:
+def placed(number: int, fields: JsonObject) -> JsonObject:
     """Return a bound pod: ``{node, requests, ports, phase, labels, namespace, affinity}``."""
     container = {
         "name": "app",
-        "resources": {"requests": told.get("requests", {})},
-        "ports": told.get("ports", []),
+        "resources": {"requests": fields.get("requests", {})},
+        "ports": fields.get("ports", []),
     }
-    made = pod(f"placed-{number}", nodeName=told["node"], containers=[container])
-    made["status"]["phase"] = told.get("phase", "Running")
-    made["metadata"] |= {"labels": told.get("labels", {}), "namespace": told.get("namespace", "default")}
-    made["spec"]["affinity"] = told.get("affinity", {})
+    made = pod(f"placed-{number}", nodeName=fields["node"], containers=[container])
+    made["status"]["phase"] = fields.get("phase", "Running")
+    made["metadata"] |= {"labels": fields.get("labels", {}), "namespace": fields.get("namespace", "default")}
+    made["spec"]["affinity"] = fields.get("affinity", {})
     return made
 
 
@@ -69,50 +73,50 @@ def events(api: FakeApi) -> list[tuple[str, str]]:
     return [(event["reason"], event["message"]) for event in api.list(EVENT).items]
 
 
-def claim(name: str, **told: Any) -> JsonObject:
+def claim(name: str, **fields: Any) -> JsonObject:
     """Return a claim of 1Gi, changed by ``told``: ``{class, size, modes, volume, bound, phase, selector}``."""
     spec = {
-        "accessModes": told.get("modes", ["ReadWriteOnce"]), "storageClassName": told.get("class", ""),
-        "resources": {"requests": {"storage": told.get("size", "1Gi")}}, "volumeName": told.get("volume", ""),
+        "accessModes": fields.get("modes", ["ReadWriteOnce"]), "storageClassName": fields.get("class", ""),
+        "resources": {"requests": {"storage": fields.get("size", "1Gi")}}, "volumeName": fields.get("volume", ""),
     }  # fmt: skip
-    if "selector" in told:
-        spec["selector"] = told["selector"]
-    bound = told.get("bound", "volume" in told)
-    marks = {**told.get("annotations", {}), **({"pv.kubernetes.io/bind-completed": "yes"} if bound else {})}
-    meta = {"name": name, "namespace": told.get("namespace", "default"), "uid": name, "annotations": marks}
-    made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {**meta, **told.get("metadata", {})}}
-    return {**made, "spec": spec, "status": {"phase": told.get("phase", "Bound" if bound else "Pending")}}
+    if "selector" in fields:
+        spec["selector"] = fields["selector"]
+    bound = fields.get("bound", "volume" in fields)
+    marks = {**fields.get("annotations", {}), **({"pv.kubernetes.io/bind-completed": "yes"} if bound else {})}
+    meta = {"name": name, "namespace": fields.get("namespace", "default"), "uid": name, "annotations": marks}
+    made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {**meta, **fields.get("metadata", {})}}
+    return {**made, "spec": spec, "status": {"phase": fields.get("phase", "Bound" if bound else "Pending")}}
 
 
-def volume(name: str, **told: Any) -> JsonObject:
+def volume(name: str, **fields: Any) -> JsonObject:
     """Return a free volume of 1Gi, changed by ``told``: ``{class, size, modes, hosts, labels, csi, claim, phase}``.
 
     Of a ``claim`` it is held; ``hosts`` says at which nodes it is, by their label kubernetes.io/hostname.
     """
     spec: JsonObject = {
-        "accessModes": told.get("modes", ["ReadWriteOnce"]), "storageClassName": told.get("class", ""),
-        "capacity": {"storage": told.get("size", "1Gi")},
+        "accessModes": fields.get("modes", ["ReadWriteOnce"]), "storageClassName": fields.get("class", ""),
+        "capacity": {"storage": fields.get("size", "1Gi")},
     }  # fmt: skip
-    if "hosts" in told:
-        term = {"key": "kubernetes.io/hostname", "operator": "In", "values": told["hosts"]}
+    if "hosts" in fields:
+        term = {"key": "kubernetes.io/hostname", "operator": "In", "values": fields["hosts"]}
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}}
-    if "csi" in told:
-        spec["csi"] = {"driver": told["csi"], "volumeHandle": name}
-    if "claim" in told:
-        spec["claimRef"] = {"namespace": "default", "name": told["claim"], "uid": told["claim"]}
-    phase = told.get("phase", "Bound" if "claim" in told else "Available")
-    meta = {"name": name, "uid": name, "labels": told.get("labels", {})}
+    if "csi" in fields:
+        spec["csi"] = {"driver": fields["csi"], "volumeHandle": name}
+    if "claim" in fields:
+        spec["claimRef"] = {"namespace": "default", "name": fields["claim"], "uid": fields["claim"]}
+    phase = fields.get("phase", "Bound" if "claim" in fields else "Available")
+    meta = {"name": name, "uid": name, "labels": fields.get("labels", {})}
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": spec, "status": {"phase": phase}}
 
 
-def storage_class(name: str, **told: Any) -> JsonObject:
+def storage_class(name: str, **fields: Any) -> JsonObject:
     """Return a class whose claims wait for a pod's node, changed by ``told``: ``{mode, provisioner, topologies}``."""
     made = {
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-        "provisioner": told.get("provisioner", "kubernetes.io/no-provisioner"),
-        "volumeBindingMode": told.get("mode", "WaitForFirstConsumer"),
+        "provisioner": fields.get("provisioner", "kubernetes.io/no-provisioner"),
+        "volumeBindingMode": fields.get("mode", "WaitForFirstConsumer"),
     }  # fmt: skip
-    return {**made, "allowedTopologies": told["topologies"]} if "topologies" in told else made
+    return {**made, "allowedTopologies": fields["topologies"]} if "topologies" in fields else made
 
 
 def using(name: str, *claims: str, **spec: Any) -> JsonObject:
@@ -126,14 +130,14 @@ def csi_driver(name: str, *, capacity: bool = True) -> JsonObject:
     return {"metadata": {"name": name}, "spec": {"storageCapacity": capacity}}
 
 
-def storage_capacity(name: str, storage_class: str, **told: Any) -> JsonObject:
+def storage_capacity(name: str, storage_class: str, **fields: Any) -> JsonObject:
     """Return how much room there is for a class, ``{zone, capacity, most}``; without ``zone`` for no node."""
     made: JsonObject = {"metadata": {"name": name, "namespace": "default"}, "storageClassName": storage_class}
-    if "zone" in told:
-        made["nodeTopology"] = {"matchLabels": {"zone": told["zone"]}}
-    if "most" in told:
-        made["maximumVolumeSize"] = told["most"]
-    return {**made, "capacity": told["capacity"]} if "capacity" in told else made
+    if "zone" in fields:
+        made["nodeTopology"] = {"matchLabels": {"zone": fields["zone"]}}
+    if "most" in fields:
+        made["maximumVolumeSize"] = fields["most"]
+    return {**made, "capacity": fields["capacity"]} if "capacity" in fields else made
 
 
 def csi_node(name: str, **counts: int) -> JsonObject:

@@ -51,9 +51,9 @@ def test_log_options_in_dockers_words() -> None:
 
 def test_an_exit_code_is_told_as_kubectl_reads_it() -> None:
     assert exit_status(0) is SUCCESS
-    told = exit_status(7)
-    assert told["reason"] == "NonZeroExitCode"
-    assert told["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
+    status = exit_status(7)
+    assert status["reason"] == "NonZeroExitCode"
+    assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"Width":"x","Height":1}', b"\xff"])

@@ -110,8 +110,8 @@ def test_base64(protocol: str) -> None:
     peer = Peer(protocol)
     assert talk(peer, FAILURE, text(0, b"typed\xff")) == [Stdin(b"typed\xff")]
     assert peer.said[:3] == [text(1, b""), text(1, b"out"), text(2, b"")]
-    told = base64.b64decode(str(peer.said[3])[1:])
-    assert told == (json.dumps(FAILURE).encode() if protocol.startswith("v4") else FAILURE["message"].encode())
+    message = base64.b64decode(str(peer.said[3])[1:])
+    assert message == (json.dumps(FAILURE).encode() if protocol.startswith("v4") else FAILURE["message"].encode())
 
 
 @pytest.mark.parametrize("protocols", [("v3.channel.k8s.io",), ("chat", "v6.channel.k8s.io")])
@@ -144,7 +144,7 @@ def test_messages_of_base64_that_cannot_be_read_are_empty(bad: str, read: bytes)
 def test_a_log_in_base64_has_no_channel() -> None:
     peer = Peer("base64.binary.k8s.io")
 
-    async def told() -> None:
+    async def reported() -> None:
         client = await adopt(peer.theirs)
         opened = await websocket.accept(client, peer.request, "base64.binary.k8s.io")
         await opened.write(b"a line\n")
@@ -152,6 +152,6 @@ def test_a_log_in_base64_has_no_channel() -> None:
         client.close()
         await client.closed()
 
-    asyncio.run(told())
+    asyncio.run(reported())
     peer.read()
     assert peer.said == [base64.b64encode(b"a line\n").decode()]

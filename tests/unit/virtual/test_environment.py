@@ -25,11 +25,11 @@ def _pod(env: list[JsonObject] | None = None, env_from: list[JsonObject] | None 
 
 
 def _resolve(pod: JsonObject, around: Surroundings | None = None) -> tuple[dict[str, Any], list[Problem]]:
-    told: list[Problem] = []
-    made = resolved(pod, CLUSTER, around or Surroundings(NODE), told.append)
+    collected: list[Problem] = []
+    made = resolved(pod, CLUSTER, around or Surroundings(NODE), collected.append)
     container = made["spec"]["containers"][0]
     assert "envFrom" not in container
-    return {each["name"]: each["value"] for each in container["env"]}, told
+    return {each["name"]: each["value"] for each in container["env"]}, collected
 
 
 def _from(kind: str, name: str, key: str, **more: Any) -> JsonObject:
@@ -46,8 +46,8 @@ def test_all_sources_become_plain_variables() -> None:
     ]
     around = Surroundings(NODE, "10.0.0.1:6443", lambda _: {"DB_SERVICE_HOST": "100.0.0.9"})
     pod = _pod(env, [{"configMapRef": {"name": "settings"}}])
-    values, told = _resolve(pod, around)
-    assert told == []
+    values, result = _resolve(pod, around)
+    assert result == []
     wanted = {"A": "1", "B": "2", "X": "s3cret", "PLAIN": "1-$(X)", "COMBINED": "1 s3cret", "NODE": "contract"}
     assert values.items() >= {**wanted, "HOST": "192.0.2.7", "DB_SERVICE_HOST": "100.0.0.9"}.items()
     assert values["KUBERNETES_SERVICE_HOST"] == "10.0.0.1"
@@ -64,24 +64,24 @@ MISSING = {
 
 @pytest.mark.parametrize("reason", MISSING)
 def test_what_is_mandatory_and_missing_is_an_error_with_an_event(reason: str) -> None:
-    told: list[Problem] = []
+    collected: list[Problem] = []
     with pytest.raises(MissingReference, match="default/"):
-        resolved(_pod([_from(*MISSING[reason])]), CLUSTER, Surroundings(NODE), told.append)
-    assert [each.reason for each in told] == [f"Mandatory{reason}"]
+        resolved(_pod([_from(*MISSING[reason])]), CLUSTER, Surroundings(NODE), collected.append)
+    assert [each.reason for each in collected] == [f"Mandatory{reason}"]
 
 
 @pytest.mark.parametrize("reason", MISSING)
 def test_what_is_optional_and_missing_is_only_an_event(reason: str) -> None:
     variable = _from(*MISSING[reason], optional=True)
-    values, told = _resolve(_pod([variable]))
-    assert [each.reason for each in told] == [f"Optional{reason}"]
+    values, result = _resolve(_pod([variable]))
+    assert [each.reason for each in result] == [f"Optional{reason}"]
     assert "X" not in values
 
 
 @pytest.mark.parametrize("kind", ["configMap", "secret"])
 def test_a_whole_object_may_be_missing_if_it_is_optional(kind: str) -> None:
-    values, told = _resolve(_pod(env_from=[{f"{kind}Ref": {"name": "never", "optional": True}}]))
+    values, result = _resolve(_pod(env_from=[{f"{kind}Ref": {"name": "never", "optional": True}}]))
     assert values == {}
-    assert len(told) == 1
+    assert len(result) == 1
     with pytest.raises(MissingReference):
         _resolve(_pod(env_from=[{f"{kind}Ref": {"name": "never"}}]))

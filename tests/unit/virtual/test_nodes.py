@@ -156,9 +156,9 @@ def test_a_node_that_somebody_deleted_is_registered_again() -> None:
 def test_what_the_provider_tells_of_the_node_replaces_what_it_told_before() -> None:
     with kept() as world:
         until(world.node)
-        told = {**world.wanted, "status": {**world.wanted["status"], "capacity": {"cpu": "1"}}}
-        told["metadata"] = {**told["metadata"], "labels": {"type": "virtual-kubelet", "zone": "b"}}
-        world.provider.notify(told)
+        fields = {**world.wanted, "status": {**world.wanted["status"], "capacity": {"cpu": "1"}}}
+        fields["metadata"] = {**fields["metadata"], "labels": {"type": "virtual-kubelet", "zone": "b"}}
+        world.provider.notify(fields)
         until(lambda: objects.labels(world.node() or {}).get("zone") == "b")
         until(lambda: objects.dig(world.node(), "status", "capacity", "cpu") == "1")
         assert "kubernetes.io/role" not in objects.labels(world.node() or {})

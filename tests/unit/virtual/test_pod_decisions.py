@@ -148,8 +148,8 @@ def test_a_status_is_the_providers_but_for_what_others_alone_know() -> None:
     pod = _pod()
     scheduled = {"type": "PodScheduled", "status": "True"}
     pod["status"] = {"phase": "Pending", "qosClass": "BestEffort", "message": "old", "conditions": [scheduled]}
-    told = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    assert completed_status(pod, told) == {
+    fields = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    assert completed_status(pod, fields) == {
         "phase": "Running",
         "qosClass": "BestEffort",
         "conditions": [{"type": "Ready", "status": "True"}, scheduled],

@@ -79,53 +79,53 @@ def test_a_wrong_stage_is_refused(row: Any, why: str) -> None:
 
 
 def _simulated(**config: Any) -> tuple[Simulated, list[JsonObject]]:
-    told: list[JsonObject] = []
+    collected: list[JsonObject] = []
     made = Simulated(InitConfig(NODE, NoResources(), config), Timeline())
-    made.notify_pods(told.append)
-    return made, told
+    made.notify_pods(collected.append)
+    return made, collected
 
 
 def test_a_pod_lives_through_its_stages() -> None:
     stages = [{"when": "running", "next": "failed", "delay": 0.01, "always": True, "exit_code": 3}]
-    provider, told = _simulated(stages=stages, pod_cidr="10.202.0.0/16")
+    provider, result = _simulated(stages=stages, pod_cidr="10.202.0.0/16")
     provider.create_pod(new_pod("one"))
-    until(lambda: len(told) == 2)
-    assert [objects.status(each)["phase"] for each in told] == ["Running", "Failed"]
-    assert told[0]["status"]["podIP"].startswith("10.202.")
-    assert told[1]["status"]["podIP"] == told[0]["status"]["podIP"]
+    until(lambda: len(result) == 2)
+    assert [objects.status(each)["phase"] for each in result] == ["Running", "Failed"]
+    assert result[0]["status"]["podIP"].startswith("10.202.")
+    assert result[1]["status"]["podIP"] == result[0]["status"]["podIP"]
     provider.close()
 
 
 def test_a_pod_deleted_while_a_stage_is_due_does_not_come_to_it() -> None:
-    provider, told = _simulated(stages=[{"when": "created", "next": "running", "delay": 3600}])
+    provider, result = _simulated(stages=[{"when": "created", "next": "running", "delay": 3600}])
     pod = new_pod("one")
     provider.create_pod(pod)
     provider.delete_pod(pod)
     until(lambda: provider.get_pods() == [])
-    until(lambda: len(told) == 1)
-    assert told[0]["status"]["phase"] == "Succeeded"
+    until(lambda: len(result) == 1)
+    assert result[0]["status"]["phase"] == "Succeeded"
     provider.close()
 
 
 def test_a_pod_that_ran_before_a_restart_runs_on() -> None:
-    provider, told = _simulated()
+    provider, result = _simulated()
     pod = {**new_pod("one"), "status": status_in(new_pod("one"), "running", NOW, "")}
     provider.create_pod(pod)
     assert provider.get_pod_status("default", "one")["phase"] == "Running"
-    assert told == []
+    assert result == []
     provider.close()
 
 
 def test_many_nodes_share_one_thread() -> None:
     timeline = Timeline()
-    told: list[str] = []
+    collected: list[str] = []
     nodes = [Simulated(InitConfig(f"n{index}", NoResources()), timeline) for index in range(50)]
     for index, node in enumerate(nodes):
-        node.notify_pods(lambda pod: told.append(name(pod)))
+        node.notify_pods(lambda pod: collected.append(name(pod)))
         for number in range(20):
             node.create_pod(new_pod(f"p-{index}-{number}"))
-    until(lambda: len(told) == 1000)
-    assert len(set(told)) == 1000
+    until(lambda: len(collected) == 1000)
+    assert len(set(collected)) == 1000
     for node in nodes:
         node.close()
     until(lambda: timeline._thread is None)

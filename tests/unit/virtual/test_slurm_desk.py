@@ -40,10 +40,10 @@ class Machine:
                 self.jobs[uid] = "PENDING"
                 self.submitted.append(uid)
         self.jobs = {uid: state for uid, state in self.jobs.items() if uid in self.declared}
-        told = {
+        fields = {
             uid: {"name": "default/job", "state": self.jobs[uid]} if uid in self.jobs else None for uid in self.declared
         }
-        return {"digest": self.digest(), "status": told, "errors": errors}
+        return {"digest": self.digest(), "status": fields, "errors": errors}
 
 
 def passed(desk: Desk, machine: Machine, now_s: float = 0.0) -> set[str]:

@@ -73,10 +73,10 @@ def test_a_node_is_told_what_became_known_between_its_registration_and_the_first
     assert (objects.condition(node, "Ready") or {})["reason"] == "PartitionUnknown"
     login.may_answer.set()
     until(lambda: provider.configure_node({"metadata": {"name": "gpu"}, "status": {}})["status"].get("capacity"))
-    told: list[dict[str, Any]] = []
-    provider.notify_node_status(told.append)
-    until(lambda: told)
-    assert told[-1]["status"]["capacity"]["cpu"] == "4"
+    collected: list[dict[str, Any]] = []
+    provider.notify_node_status(collected.append)
+    until(lambda: collected)
+    assert collected[-1]["status"]["capacity"]["cpu"] == "4"
     provider.close()
 
 
@@ -84,16 +84,16 @@ def test_what_is_away_is_told_and_so_is_its_return(tmp_path: Path):
     login = Answers(faults=2)
     provider = made(login, tmp_path)
     login.may_answer.set()
-    told: list[dict[str, Any]] = []
+    collected: list[dict[str, Any]] = []
 
     def fails_once(node: dict[str, Any]) -> None:
-        told.append(node)
-        if len(told) == 1:
+        collected.append(node)
+        if len(collected) == 1:
             raise RuntimeError("the API does not answer")
 
     provider.configure_node({"metadata": {"name": "gpu"}, "status": {}})
     provider.notify_node_status(fails_once)
-    until(lambda: told and (objects.condition(told[-1], "SlurmUnavailable") or {})["status"] == "False")
+    until(lambda: collected and (objects.condition(collected[-1], "SlurmUnavailable") or {})["status"] == "False")
     provider.ping()
     provider.close()
 

@@ -61,16 +61,16 @@ def _pod(pod: str, phase: str, **status: Any) -> JsonObject:
 
 
 def _told(backend: _Backend, *pods: JsonObject) -> dict[str, JsonObject]:
-    told: list[JsonObject] = []
-    PodsTracker(backend, _Cluster(*pods), told.append).update_pods()
-    return {name(each): each["status"] for each in told}
+    collected: list[JsonObject] = []
+    PodsTracker(backend, _Cluster(*pods), collected.append).update_pods()
+    return {name(each): each["status"] for each in collected}
 
 
 def test_a_status_of_the_provider_is_told_with_the_whole_pod() -> None:
     pod = _pod("one", "Pending")
-    told: list[JsonObject] = []
-    PodsTracker(_Backend({"one": {"phase": "Running"}}), _Cluster(pod), told.append).update_pods()
-    assert told == [{**pod, "status": {"phase": "Running"}}]
+    collected: list[JsonObject] = []
+    PodsTracker(_Backend({"one": {"phase": "Running"}}), _Cluster(pod), collected.append).update_pods()
+    assert collected == [{**pod, "status": {"phase": "Running"}}]
     assert pod["status"] == {"phase": "Pending"}, "the lister's object was changed"
 
 
@@ -87,12 +87,12 @@ def test_a_running_pod_that_the_provider_lost_has_failed(answer: Exception | Non
         {"name": "app", "containerID": "mock://1", "ready": True, "state": {"running": {"startedAt": NOW}}},
         {"name": "done", "state": {"terminated": {"exitCode": 3}}},
     ]
-    told = _told(_Backend({"one": answer}), _pod("one", "Running", containerStatuses=containers))["one"]
-    assert (told["phase"], told["reason"]) == ("Failed", "NotFound")
-    assert "may have been deleted" in told["message"]
-    ended = told["containerStatuses"][0]["state"]["terminated"]
+    result = _told(_Backend({"one": answer}), _pod("one", "Running", containerStatuses=containers))["one"]
+    assert (result["phase"], result["reason"]) == ("Failed", "NotFound")
+    assert "may have been deleted" in result["message"]
+    ended = result["containerStatuses"][0]["state"]["terminated"]
     assert (ended["exitCode"], ended["startedAt"], ended["containerID"]) == (-137, NOW, "mock://1")
-    assert told["containerStatuses"][1]["state"] == {"terminated": {"exitCode": 3}}
+    assert result["containerStatuses"][1]["state"] == {"terminated": {"exitCode": 3}}
 
 
 def test_a_pod_that_has_not_run_yet_is_left_as_it_is() -> None:

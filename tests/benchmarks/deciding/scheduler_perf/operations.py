@@ -49,10 +49,10 @@ class PerfCase(NamedTuple):
 
     def templates(self) -> list[str]:
         """Return the files of all pods and other objects that it makes."""
-        told = [one.told for one in self.operations]
-        told += [inner for one in told if (inner := one.get("createPodsOp"))]
-        named = [one.get(field) for one in told for field in ("podTemplatePath", "templatePath")]
-        churned = [path for one in told for path in one.get("templatePaths") or ()]
+        listed = [one.told for one in self.operations]
+        listed += [inner for one in listed if (inner := one.get("createPodsOp"))]
+        named = [one.get(field) for one in listed for field in ("podTemplatePath", "templatePath")]
+        churned = [path for one in listed for path in one.get("templatePaths") or ()]
         return sorted({path for path in (*named, *churned, self.pod_template) if path})
 
 
@@ -133,51 +133,51 @@ def _operations(template: list[JsonObject], params: JsonObject, case: str) -> It
 def _checked(code: str, one: JsonObject, params: JsonObject, where: str) -> JsonObject:
     if unknown := one.keys() - FIELDS[code] - {"opcode"}:
         raise NotUnderstood(f"{where}: {_names(unknown)} not understood")
-    told = _with_params(one, params, where)
+    result = _with_params(one, params, where)
     for name in _REQUIRED.get(code, ()):
-        if told.get(name) is None:
+        if result.get(name) is None:
             raise NotUnderstood(f"{where}: {name} is missing")
     for name, choices in _CHOICES.items():
-        if told.get(name) not in {None, *choices}:
-            raise NotUnderstood(f"{where}: {name} is {told[name]}, not {' or '.join(choices)}")
-    _check_together(code, told, where)
+        if result.get(name) not in {None, *choices}:
+            raise NotUnderstood(f"{where}: {name} is {result[name]}, not {' or '.join(choices)}")
+    _check_together(code, result, where)
     if code == "createPodSets":
-        told["createPodsOp"] = _checked("createPods", told["createPodsOp"], params, f"{where}, createPodsOp")
+        result["createPodsOp"] = _checked("createPods", result["createPodsOp"], params, f"{where}, createPodsOp")
     if code == "sleep":
-        told["duration"] = _seconds(str(told["duration"]), where)
-    return told
+        result["duration"] = _seconds(str(result["duration"]), where)
+    return result
 
 
-def _check_together(code: str, told: JsonObject, where: str) -> None:
+def _check_together(code: str, fields: JsonObject, where: str) -> None:
     """Refuse what does not go with the rest of an operation."""
-    if code == "churn" and told["mode"] == "recreate" and not told.get("number"):
+    if code == "churn" and fields["mode"] == "recreate" and not fields.get("number"):
         raise NotUnderstood(f"{where}: number is missing, which recreate needs")
-    if unknown := (told.get("nodeAllocatableStrategy") or {}).keys() - _ALLOCATABLE:
+    if unknown := (fields.get("nodeAllocatableStrategy") or {}).keys() - _ALLOCATABLE:
         raise NotUnderstood(f"{where}: {_names(unknown)} not understood in nodeAllocatableStrategy")
-    if len({bool(told.get(name)) for name in VOLUMES}) > 1:
+    if len({bool(fields.get(name)) for name in VOLUMES}) > 1:
         raise NotUnderstood(f"{where}: {' and '.join(VOLUMES)} belong together")
-    if code == "createPods" and told.get("collectMetrics") and told.get("skipWaitToCompletion"):
+    if code == "createPods" and fields.get("collectMetrics") and fields.get("skipWaitToCompletion"):
         raise NotUnderstood(f"{where}: collectMetrics and skipWaitToCompletion exclude each other")
 
 
 def _with_params(one: JsonObject, params: JsonObject, where: str) -> JsonObject:
-    told = {name: value for name, value in one.items() if not name.endswith("Param")}
-    for name in one.keys() - told.keys():
+    fields = {name: value for name, value in one.items() if not name.endswith("Param")}
+    for name in one.keys() - fields.keys():
         param = str(one[name]).removeprefix("$")
         if param not in params:
             raise NotUnderstood(f"{where}: {name}: the workload has no parameter {param}")
-        told[name.removesuffix("Param")] = params[param]
-    return told
+        fields[name.removesuffix("Param")] = params[param]
+    return fields
 
 
-def _used(told: Any) -> set[str]:
+def _used(fields: Any) -> set[str]:
     """Return the parameters that operations name."""
-    if isinstance(told, list):
-        return {name for one in told for name in _used(one)}
-    if not isinstance(told, dict):
+    if isinstance(fields, list):
+        return {name for one in fields for name in _used(one)}
+    if not isinstance(fields, dict):
         return set()
-    own = {str(value).removeprefix("$") for name, value in told.items() if name.endswith("Param")}
-    return own | {name for value in told.values() for name in _used(value)}
+    own = {str(value).removeprefix("$") for name, value in fields.items() if name.endswith("Param")}
+    return own | {name for value in fields.values() for name in _used(value)}
 
 
 def _names(unknown: set[str]) -> str:

@@ -115,11 +115,11 @@ class Workload:
     # --- nodes and namespaces ---------------------------------------------------------------------
 
     def _create_nodes(self, asked: PerfOperation) -> None:
-        told, path = asked.told, asked.told.get("nodeTemplatePath")
+        result, path = asked.told, asked.told.get("nodeTemplatePath")
         make: Template = self._template(path) if path else lambda _index, _count: BASE_NODE
-        dealt = told.get("labelNodePrepareStrategy") or {}
-        unique = (told.get("uniqueNodeLabelStrategy") or {}).get("labelKey")
-        room = told.get("nodeAllocatableStrategy") or {}
+        dealt = result.get("labelNodePrepareStrategy") or {}
+        unique = (result.get("uniqueNodeLabelStrategy") or {}).get("labelKey")
+        room = result.get("nodeAllocatableStrategy") or {}
 
         def one(index: int) -> None:
             labels = {dealt["labelKey"]: dealt["labelValues"][index % len(dealt["labelValues"])]} if dealt else {}
@@ -153,25 +153,25 @@ class Workload:
     # --- pods -------------------------------------------------------------------------------------
 
     def _create_pods(self, asked: PerfOperation) -> None:
-        told, space, count = asked.told, asked.namespace, asked.times
-        path = told.get("podTemplatePath") or self._case.pod_template
+        result, space, count = asked.told, asked.namespace, asked.times
+        path = result.get("podTemplatePath") or self._case.pod_template
         if not path:
             raise NotUnderstood(f"operation {asked.number} (createPods): podTemplatePath is missing")
-        make = self._pods(path, told, space)
+        make = self._pods(path, result, space)
         self._namespace(space)
-        if told.get("collectMetrics"):
+        if result.get("collectMetrics"):
             self._sample((space,), {})
         self._all(lambda index: create(self._client, POD, make(index, count)), count)
-        if told.get("skipWaitToCompletion"):
+        if result.get("skipWaitToCompletion"):
             self._expected[space] += count
         else:
             self._wait(space, count, {})
-        if told.get("collectMetrics"):
+        if result.get("collectMetrics"):
             self._stop_sampling()
 
-    def _pods(self, path: str, told: JsonObject, space: str) -> Template:
+    def _pods(self, path: str, fields: JsonObject, space: str) -> Template:
         """Return what makes the pods of a template, each with a claim of its own where the operation says so."""
-        make, paths = self._template(path), [told.get(name) for name in VOLUMES]
+        make, paths = self._template(path), [fields.get(name) for name in VOLUMES]
         volume, claim = (self._template(one) if one else None for one in paths)
 
         def one(index: int, count: int) -> JsonObject:
@@ -187,8 +187,8 @@ class Workload:
     def _create_pod_sets(self, asked: PerfOperation) -> None:
         for number in range(asked.times):
             space = f"{asked.told['namespacePrefix']}-{number}"
-            told = {**asked.told["createPodsOp"], "namespace": space}
-            self._create_pods(PerfOperation(asked.number, "createPods", told))
+            fields = {**asked.told["createPodsOp"], "namespace": space}
+            self._create_pods(PerfOperation(asked.number, "createPods", fields))
 
     def _classed(self, pod: JsonObject) -> JsonObject:
         """Return a pod as a server with all its admission takes it, also for an update."""
@@ -208,14 +208,14 @@ class Workload:
             time.sleep(_POLL_S)
 
     def _barrier(self, asked: PerfOperation) -> None:
-        told = asked.told
-        attempted, named = told.get("stageRequirement") == "Attempted", told.get("namespaces") or []
+        result = asked.told
+        attempted, named = result.get("stageRequirement") == "Attempted", result.get("namespaces") or []
         if unknown := set(named) - self._expected.keys():
             raise NotUnderstood(
                 f"operation {asked.number} (barrier): no namespace {', '.join(sorted(unknown))} was made"
             )
         for space in named or list(self._expected):
-            self._wait(space, self._expected[space], told.get("labelSelector") or {}, attempted=attempted)
+            self._wait(space, self._expected[space], result.get("labelSelector") or {}, attempted=attempted)
         for space in () if attempted else named or list(self._expected):
             del self._expected[space]
 
@@ -264,11 +264,11 @@ class Workload:
             self._put(make(index, count), space)
 
     def _update_any(self, asked: PerfOperation) -> None:
-        told, count = asked.told, asked.times or 1
-        make, rate = self._template(told["templatePath"]), float(told.get("updatePerSecond") or 0)
+        result, count = asked.told, asked.times or 1
+        make, rate = self._template(result["templatePath"]), float(result.get("updatePerSecond") or 0)
         for index in self._paced(range(count), 1 / rate if rate else 0):
-            kind, made = self._placed(self._classed(make(index, count)), told.get("namespace"))
-            self._client.update(kind, made, subresource="/".join(told.get("subresources") or []))
+            kind, made = self._placed(self._classed(make(index, count)), result.get("namespace"))
+            self._client.update(kind, made, subresource="/".join(result.get("subresources") or []))
             if made.get("status"):  # upstream also empties the status where the template has none
                 self._client.update(kind, made, subresource="status")
 

@@ -23,11 +23,11 @@ def refused(status: int, call, *arguments, **options) -> str:
     try:
         call(*arguments, **options)
     except client.ApiException as error:
-        told = error
+        result = error
     else:
         raise AssertionError(f"{call} was not refused")
-    assert (told.status, told.reason) == (status, REASONS[status]), told
-    return str(told.body)
+    assert (result.status, result.reason) == (status, REASONS[status]), result
+    return str(result.body)
 
 
 def typed(core: client.CoreV1Api) -> None:
@@ -131,8 +131,8 @@ def asked(api: client.ApiClient) -> None:
     robot = client.Configuration(host=api.configuration.host)
     robot.ssl_ca_cert = api.configuration.ssl_ca_cert
     robot.api_key = {"authorization": f"Bearer {token.status.token}"}
-    told = refused(403, client.CoreV1Api(client.ApiClient(robot)).list_namespaced_pod, NAMESPACE)
-    assert f"system:serviceaccount:{NAMESPACE}:robot" in told
+    message = refused(403, client.CoreV1Api(client.ApiClient(robot)).list_namespaced_pod, NAMESPACE)
+    assert f"system:serviceaccount:{NAMESPACE}:robot" in message
     assert client.VersionApi(api).get_code().major == "1"
 
 

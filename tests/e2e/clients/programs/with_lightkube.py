@@ -28,11 +28,11 @@ def plain() -> None:
     try:
         theirs.apply(config_map(a="c"))
     except ApiError as error:
-        told = error
+        result = error
     else:
         raise AssertionError("no conflict")
-    assert told.status.reason == "Conflict"
-    assert 'conflict with "ours": .data.a' in str(told)
+    assert result.status.reason == "Conflict"
+    assert 'conflict with "ours": .data.a' in str(result)
     assert theirs.apply(config_map(a="c"), force=True).data == {"a": "c"}
     assert ours.patch(ConfigMap, "light", {"data": {"x": "y"}}, patch_type=PatchType.MERGE).data["x"] == "y"
     removal = [{"op": "remove", "path": "/data/x"}]

@@ -76,8 +76,8 @@ def test_ingresses_share_a_host_but_no_path(namespace: Namespace) -> None:
     assert _post(namespace, _ingress("beside", host, "/b")).code == 201
     answer = _post(namespace, _ingress("second", host, "/c", "/a/"))
     assert answer.code == 201
-    told = f"host {host} path /a/ is in use by Ingress {namespace.name}/first; this Ingress has no effect there"
-    assert told in answer.headers["warning"]
+    text = f"host {host} path /a/ is in use by Ingress {namespace.name}/first; this Ingress has no effect there"
+    assert text in answer.headers["warning"]
     answer = _post(namespace, _dns("third", host), "dns")
     assert answer.code == 400
     assert f"host {host} conflicts with existing host of Ingress {namespace.name}/" in answer.json["message"]

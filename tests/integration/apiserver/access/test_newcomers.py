@@ -64,18 +64,18 @@ def test_a_token_is_a_newcomer_who_asks_to_be_a_node_and_reads_his_own_request(
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"signer": "kubernetes.io/kube-apiserver-client"}, "signerName must be"),
         ({"node": ""}, "the subject must be CN=system:node:NAME"),
     ],
 )
 def test_a_newcomer_asks_for_nothing_else(
-    server: ApiServerProcess, token: BootstrapToken, change: dict[str, str], told: str
+    server: ApiServerProcess, token: BootstrapToken, change: dict[str, str], message: str
 ):
     body = asked(change.get("node", "n1"), change.get("signer", CLIENT_SIGNER))
     answer = server.request("POST", REQUESTS, body, token=str(token))
-    assert (answer.code, told in answer.json["message"]) == (403, True), answer.body
+    assert (answer.code, message in answer.json["message"]) == (403, True), answer.body
 
 
 def test_a_token_that_is_wrong_expired_or_not_for_this_is_nobody(server: ApiServerProcess, token: BootstrapToken):

@@ -24,9 +24,9 @@ def test_a_nodes_pods_are_those_that_are_bound_to_it(namespace: Namespace, node:
     server = namespace.server
     assert server.request("POST", namespace.path("pods"), pod("here", nodeName=node)).code == 201
     assert server.request("POST", namespace.path("pods"), pod("nowhere")).code == 201
-    told = server.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/pods").stdout
-    assert '"name":"here"' in told
-    assert "nowhere" not in told
+    done = server.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/pods").stdout
+    assert '"name":"here"' in done
+    assert "nowhere" not in done
     assert server.request("GET", f"/api/v1/nodes/{node}:10250/proxy/pods/").json["kind"] == "PodList"
 
 
@@ -34,8 +34,8 @@ def test_a_node_without_a_gateway_has_no_figures(server: ApiServerProcess, node:
     answer = server.request("GET", f"/api/v1/nodes/{node}/proxy/metrics/resource")
     assert (answer.code, "no gateway serves streams of node" in answer.json["message"]) == (503, True)
     healthy = server.request("GET", f"/api/v1/nodes/{node}/proxy/healthz")
-    told = f"node {node} is not ready: no node agent reports its status"
-    assert (healthy.code, healthy.json["message"]) == (503, told)
+    text = f"node {node} is not ready: no node agent reports its status"
+    assert (healthy.code, healthy.json["message"]) == (503, text)
 
 
 @pytest.mark.parametrize("path", ["proxy", "proxy/run/default/web/c", "proxy/runningpods", "proxy/../../../secrets"])

@@ -110,8 +110,8 @@ def test_a_node_reports_itself_and_its_pods_only(node: Node):
     assert patched(node, f"/api/v1/nodes/{node.stranger}/status", status).code == 403
     assert patched(node, own, {"metadata": {"labels": {"disk": "ssd", "kubernetes.io/os": "linux"}}}).code == 200
     for label in ("node-restriction.kubernetes.io/a", "node-role.kubernetes.io/master", "x.k8s.io/y"):
-        told = patched(node, own, {"metadata": {"labels": {label: "x"}}})
-        assert (told.code, label in told.json["message"]) == (403, True)
+        result = patched(node, own, {"metadata": {"labels": {label: "x"}}})
+        assert (result.code, label in result.json["message"]) == (403, True)
     taints = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
     assert "is not allowed to modify taints" in patched(node, own, taints).json["message"]
     pressure = {"spec": {"taints": [{"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}]}}
@@ -134,9 +134,9 @@ def test_a_node_makes_mirrors_of_its_own_static_pods_which_open_nothing_to_it(no
         return made
 
     def refused(body: Any) -> str:
-        told = node("POST", node.namespace.path("pods"), body)
-        assert told.code == 403, told.body
-        return str(told.json["message"])
+        result = node("POST", node.namespace.path("pods"), body)
+        assert result.code == 403, result.body
+        return str(result.json["message"])
 
     volumes = [{"name": "s", "secret": {"secretName": "other"}}]
     assert "can not create pods that reference secrets/other" in refused(mirror("reads", volumes=volumes))

@@ -54,8 +54,8 @@ def test_a_namespace_admin_cannot_make_himself_more(server: ApiServerProcess, na
     server.kubectl("create", "rolebinding", "chief", "--clusterrole=admin", "--user=chief", space)
     chief = ("--as=chief", space)
     server.kubectl("create", "role", "mine", "--verb=get", "--resource=pods", *chief)
-    told = server.kubectl("create", "role", "more", "--verb=get", "--resource=nodes", *chief, check=False).stderr
-    assert "is attempting to grant RBAC permissions not currently held" in told
+    outcome = server.kubectl("create", "role", "more", "--verb=get", "--resource=nodes", *chief, check=False).stderr
+    assert "is attempting to grant RBAC permissions not currently held" in outcome
     done = server.kubectl(
         "create", "rolebinding", "more", "--clusterrole=cluster-admin", "--user=chief", *chief, check=False
     )
@@ -114,8 +114,8 @@ def test_the_parts_of_an_impersonation_are_authorized_apart(server: ApiServerPro
         return answer.json
 
     assert act(201, User="joe")["status"]["userInfo"] == {"username": "joe", "groups": ["system:authenticated"]}
-    told = act(403, User="ann")["message"]
-    assert told == (
+    message = act(403, User="ann")["message"]
+    assert message == (
         f'users "ann" is forbidden: User "{name}" cannot impersonate resource "users" in API group "" '
         "at the cluster scope"
     )

@@ -64,8 +64,8 @@ def policies(namespace: Namespace) -> Iterator[Policies]:
     found.remove()
 
 
-def denied(policies: Policies, told: str) -> str:
-    who = f"ValidatingAdmissionPolicy '{policies.name}' with binding '{policies.name}' denied request: {told}"
+def denied(policies: Policies, message: str) -> str:
+    who = f"ValidatingAdmissionPolicy '{policies.name}' with binding '{policies.name}' denied request: {message}"
     return f'configmaps "a" is forbidden: {who}'
 
 
@@ -137,8 +137,8 @@ def test_a_binding_says_whether_to_deny_warn_or_note(policies: Policies, namespa
     assert policies.bind("Warn", "Audit").code == 201
     answer = namespace.create("a")
     assert answer.code == 201
-    told = f"Validation failed for ValidatingAdmissionPolicy '{policies.name}' with binding '{policies.name}': no"
-    assert answer.headers["warning"] == f'299 - "{told}"'
+    text = f"Validation failed for ValidatingAdmissionPolicy '{policies.name}' with binding '{policies.name}': no"
+    assert answer.headers["warning"] == f'299 - "{text}"'
     noted(namespace, '"validation.policy.admission.k8s.io/validation_failure"')
     both = policies.bind("Deny", "Warn", name="-2")
     assert "must not contain both Deny and Warn" in both.json["message"]
@@ -160,8 +160,8 @@ def test_a_policy_tells_the_audit_log(policies: Policies, namespace: Namespace) 
 
 def test_what_cannot_be_evaluated_counts_as_the_failure_policy_says(policies: Policies, namespace: Namespace) -> None:
     policies.ready({"expression": "object.data.size == '1'"})
-    told = "expression 'object.data.size == '1'' resulted in error: no such key: data"
-    assert namespace.create("a").json["message"] == denied(policies, told)
+    text = "expression 'object.data.size == '1'' resulted in error: no such key: data"
+    assert namespace.create("a").json["message"] == denied(policies, text)
     path = f"{GROUP}/validatingadmissionpolicies/{policies.name}"
     merge = {"Content-Type": "application/merge-patch+json"}
     answer = namespace.server.request("PATCH", path, {"spec": {"failurePolicy": "Ignore"}}, headers=merge)
@@ -200,7 +200,7 @@ def test_a_deletion_is_seen(policies: Policies, namespace: Namespace) -> None:
 
 
 @pytest.mark.parametrize(
-    ("validation", "told"),
+    ("validation", "message"),
     [
         ({"expression": "object."}, 'spec.validations[0].expression: Invalid value: "object.": compilation failed:'),
         ({"expression": "1"}, "must evaluate to bool"),
@@ -215,10 +215,10 @@ def test_a_deletion_is_seen(policies: Policies, namespace: Namespace) -> None:
         ({"expression": " "}, "expression is not specified"),
     ],
 )
-def test_what_is_wrong_is_told_when_it_is_written(policies: Policies, validation: dict[str, Any], told: str) -> None:
+def test_what_is_wrong_is_told_when_it_is_written(policies: Policies, validation: dict[str, Any], message: str) -> None:
     answer = policies.policy(validation)
     assert answer.code == 422
-    assert told in answer.json["message"]
+    assert message in answer.json["message"]
 
 
 def test_a_mutating_policy_is_an_unknown_kind(namespace: Namespace) -> None:

@@ -129,11 +129,11 @@ def test_an_extension_knows_who_asks(api: ApiServerProcess, extension: Extension
     assert api.request("GET", f"{FLUNDERS}/one", headers=as_jane).code == 200
     (asked,) = extension.asked(f"{FLUNDERS}/one")
     assert asked["peer"] == ["front-proxy-client"]
-    told = [(name, value) for name, value in asked["headers"] if name.startswith(("x-remote", "auth", "imperson"))]
-    assert ("x-remote-user", "jane") in told
-    assert {value for name, value in told if name == "x-remote-group"} == {"system:masters", "system:authenticated"}
-    assert [value for name, value in told if name.startswith("x-remote-extra")] == ["b"]
-    assert {name for name, _ in told} <= {"x-remote-user", "x-remote-group", "x-remote-extra-scopes%2fa"}
+    listed = [(name, value) for name, value in asked["headers"] if name.startswith(("x-remote", "auth", "imperson"))]
+    assert ("x-remote-user", "jane") in listed
+    assert {value for name, value in listed if name == "x-remote-group"} == {"system:masters", "system:authenticated"}
+    assert [value for name, value in listed if name.startswith("x-remote-extra")] == ["b"]
+    assert {name for name, _ in listed} <= {"x-remote-user", "x-remote-group", "x-remote-extra-scopes%2fa"}
 
 
 def test_a_certificate_of_another_authority_is_trusted_only_where_that_is_said(
@@ -175,9 +175,9 @@ def test_discovery_tells_of_extensions_in_every_form(api: ApiServerProcess, exte
     rows = [line.split() for line in api.kubectl("api-resources").stdout.splitlines()]
     assert ["flunders", "fl,po", f"{GROUP}/{VERSION}", "true", "Flunder"] in rows
     # a short name that a built-in kind has stays its own
-    told = api.kubectl("get", "po").stderr
-    assert 'short name "po" could also match lower priority resource flunders.wardle.example.com' in told
-    assert "No resources found in default namespace." in told
+    done = api.kubectl("get", "po").stderr
+    assert 'short name "po" could also match lower priority resource flunders.wardle.example.com' in done
+    assert "No resources found in default namespace." in done
 
 
 def test_openapi_v2_has_an_extensions_paths_and_leaves_the_servers_own(
@@ -187,15 +187,15 @@ def test_openapi_v2_has_an_extensions_paths_and_leaves_the_servers_own(
         return dict(api.request("GET", "/openapi/v2").json)
 
     until(lambda: f"{PATH}/flunders" in document()["paths"])
-    told = document()
-    flunder = told["definitions"]["wardle.Flunder"]
+    result = document()
+    flunder = result["definitions"]["wardle.Flunder"]
     assert flunder["x-kubernetes-group-version-kind"] == [{"group": GROUP, "version": VERSION, "kind": "Flunder"}]
     assert flunder["properties"]["metadata"] == {
         "$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta_v2"
     }
-    assert told["definitions"]["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["type"] == "object"
-    assert told["definitions"]["io.k8s.api.apps.v1.Deployment"]["type"] == "object"
-    assert "/apis/apps/v1/deployments" not in told["paths"]
+    assert result["definitions"]["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["type"] == "object"
+    assert result["definitions"]["io.k8s.api.apps.v1.Deployment"]["type"] == "object"
+    assert "/apis/apps/v1/deployments" not in result["paths"]
     assert api.request("DELETE", f"{SERVICES}/{NAME}").code == 200
     until(lambda: f"{PATH}/flunders" not in document()["paths"])
 
@@ -281,12 +281,12 @@ def test_the_audit_log_names_what_an_extension_was_asked(api: ApiServerProcess, 
         found = [line for line in lines if line["requestURI"] == FLUNDERS and line["verb"] == "create"]
         return found[-1] if found else None
 
-    told = until(event)
-    assert told["objectRef"] == {
+    events = until(event)
+    assert events["objectRef"] == {
         "resource": "flunders", "namespace": "default", "apiGroup": GROUP, "apiVersion": VERSION,
     }  # fmt: skip
-    assert (told["stage"], "requestObject" in told) == ("ResponseComplete", False)
-    assert told["responseStatus"] == {"metadata": {}, "code": 201}
+    assert (events["stage"], "requestObject" in events) == ("ResponseComplete", False)
+    assert events["responseStatus"] == {"metadata": {}, "code": 201}
     metrics = api.request("GET", "/metrics").body.decode()
     assert f'apiserver_request_total{{code="201",resource="{NAME}",verb="create"}}' in metrics
 

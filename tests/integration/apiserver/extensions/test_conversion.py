@@ -222,12 +222,12 @@ LIES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_converter_that_lies_is_not_believed(hosts: Hosts, lie: str) -> None:
     assert hosts.make("v1", "a", address="one:1").code == 201
-    answer, told = LIES[lie]
+    answer, result = LIES[lie]
     hosts.hook.answers["/convert"] = answer
     refused = hosts.get("v2", "a")
     assert (refused.code, refused.json["kind"]) == (500, "Status")
     assert refused.json["message"].startswith(f"conversion webhook for {hosts.group}/v1, Kind=Host ")
-    assert told in refused.json["message"]
+    assert result in refused.json["message"]
     assert hosts.server.request("GET", hosts.path("v2")).code == 500
     assert hosts.make("v2", "b", host="two", port=2).code == 500
     assert hosts.get("v1", "b").code == 404
@@ -242,8 +242,8 @@ def test_a_list_says_which_object_is_wrong(hosts: Hosts) -> None:
     for name in ("a", "b"):
         hosts.make("v1", name, address="one:1")
     hosts.hook.answers["/convert"] = lying(lambda obj: renamed(obj) if obj["metadata"]["name"] == "b" else obj)
-    told = hosts.server.request("GET", hosts.path("v2")).json["message"]
-    assert "returned invalid converted object at index 1: must have the same name: b != other" in told
+    message = hosts.server.request("GET", hosts.path("v2")).json["message"]
+    assert "returned invalid converted object at index 1: must have the same name: b != other" in message
 
 
 def test_a_watch_ends_with_the_converters_failure(hosts: Hosts) -> None:
@@ -314,9 +314,9 @@ def test_a_converter_that_is_gone_is_named_and_one_that_is_back_is_asked(hosts: 
     gone = f"https://127.0.0.1:{free_port()}/convert"
     moved(gone)
     until(lambda: hosts.get("v2", "a").code == 500)
-    told = hosts.get("v2", "a").json["message"]
-    assert told.startswith(f'conversion webhook for {hosts.group}/v1, Kind=Host failed: Post "{gone}?timeout=30s": ')
-    assert told.endswith("connect: connection refused")
+    message = hosts.get("v2", "a").json["message"]
+    assert message.startswith(f'conversion webhook for {hosts.group}/v1, Kind=Host failed: Post "{gone}?timeout=30s": ')
+    assert message.endswith("connect: connection refused")
     assert hosts.spec("v1", "a")["address"] == "one:1"
     moved(hosts.hook.url("/convert"))
     until(lambda: hosts.get("v2", "a").code == 200)
@@ -349,8 +349,8 @@ def test_a_plan_asks_the_converter_and_says_what_it_answers(hosts: Hosts) -> Non
     gone = {**obj, "metadata": {**obj["metadata"], "name": "old"}}
     for field, wanted, at in (("objects", obj, "v2"), ("deleted", gone, "v1")):
         answer = planned(**{field: [wanted]})
-        told = f"spec.{field}[0]: conversion webhook for {hosts.group}/{at}, Kind=Host returned invalid object: "
-        assert (answer.code, answer.json["message"].startswith(told)) == (500, True), answer.json
+        text = f"spec.{field}[0]: conversion webhook for {hosts.group}/{at}, Kind=Host returned invalid object: "
+        assert (answer.code, answer.json["message"].startswith(text)) == (500, True), answer.json
     assert hosts.get("v1", "new").code == 404
 
 
@@ -363,19 +363,19 @@ def test_failures_are_counted_and_told(hosts: Hosts) -> None:
     assert f'apiserver_conversion_webhook_request_total{{failure_type="{kind}",result="failure"}}' in metrics
     assert f'apiserver_crd_conversion_webhook_duration_seconds_count{{crd_name="hosts.{hosts.group}"' in metrics
 
-    def told() -> bool:
+    def is_reported() -> bool:
         found = hosts.server.request("GET", "/api/v1/namespaces/default/events").json["items"]
         return any(
             event["involvedObject"]["name"] == f"hosts.{hosts.group}" and event["reason"] == "FailedCallingWebhook"
             for event in found
         )
 
-    until(told)
+    until(is_reported)
 
 
 def test_what_is_written_bad_is_refused(hosts: Hosts) -> None:
     group = f"g{uuid.uuid4().hex[:8]}.example.com"
-    for change, told in (
+    for change, each in (
         ({"conversionReviewVersions": ["v2"]}, "must include at least one of v1, v1beta1"),
         ({"conversionReviewVersions": []}, "spec.conversion.webhook.conversionReviewVersions: Required value"),
         ({"clientConfig": None}, "spec.conversion.webhook.clientConfig: Required value: required when strategy is set"),
@@ -386,7 +386,7 @@ def test_what_is_written_bad_is_refused(hosts: Hosts) -> None:
         body["spec"]["conversion"]["webhook"] |= change
         answer = hosts.server.request("POST", DEFINITIONS, body)
         assert answer.code == 422, answer.json
-        assert told in answer.json["message"]
+        assert each in answer.json["message"]
 
 
 def test_the_converter_of_the_how_to_converts(hosts: Hosts) -> None:

@@ -193,8 +193,8 @@ def test_a_dry_run_is_told_to_webhooks(hooks: Hooks) -> None:
 
 
 def test_warnings_and_annotations_reach_client_and_audit_log(hooks: Hooks) -> None:
-    told = {"allowed": True, "warnings": ["this is deprecated"], "auditAnnotations": {"why": "because"}}
-    hooks.validating("/warn", lambda _: dict(told))
+    fields = {"allowed": True, "warnings": ["this is deprecated"], "auditAnnotations": {"why": "because"}}
+    hooks.validating("/warn", lambda _: dict(fields))
     answer = hooks.namespace.create("a")
     assert answer.headers["warning"] == '299 - "this is deprecated"'
     wanted = '"warn.example.com/why":"because"'
@@ -251,7 +251,7 @@ def hang_up(connection: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("respond", "told"),
+    ("respond", "message"),
     [
         pytest.param(_raw(b"<html>"), "the answer is not valid JSON", id="garbage"),
         pytest.param(_raw(b"[]"), "the answer is not an AdmissionReview object", id="list"),
@@ -264,13 +264,13 @@ def hang_up(connection: socket.socket) -> None:
         pytest.param(lambda handler, _: hang_up(handler.connection), "EOF", id="hangs-up"),
     ],
 )
-def test_a_wrong_answer_is_no_permission(hooks: Hooks, respond: Any, told: str) -> None:
+def test_a_wrong_answer_is_no_permission(hooks: Hooks, respond: Any, message: str) -> None:
     hooks.server.raw["/wrong"] = respond
     hooks.make("validating", hooks.hook("/wrong"))
     answer = hooks.namespace.create("a")
     assert answer.code == 500
     assert 'failed calling webhook "wrong.example.com"' in answer.json["message"]
-    assert told in answer.json["message"]
+    assert message in answer.json["message"]
     assert hooks.namespace.get("a").code == 404
 
 
@@ -353,8 +353,8 @@ def test_a_condition_that_cannot_be_evaluated_counts_as_the_failure_policy_says(
     rules = [{**EVERYTHING, "resources": ["configmaps"]}]
     assert hooks.make("validating", hooks.hook("/deny", matchConditions=missing, rules=rules)).code == 201
     answer = hooks.namespace.create("a")
-    told = "expression 'int(object.data.size) > 3' resulted in error: no such key: data"
-    assert (answer.code, answer.json["message"]) == (403, f'configmaps "a" is forbidden: {told}')
+    text = "expression 'int(object.data.size) > 3' resulted in error: no such key: data"
+    assert (answer.code, answer.json["message"]) == (403, f'configmaps "a" is forbidden: {text}')
     hooks.remove()
     ignoring = hooks.hook("/deny", matchConditions=missing, rules=rules, failurePolicy="Ignore")
     assert hooks.make("validating", ignoring).code == 201
@@ -363,7 +363,7 @@ def test_a_condition_that_cannot_be_evaluated_counts_as_the_failure_policy_says(
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "message"),
     [
         ("object.", "compilation failed: ERROR: <input>:1:8: Syntax error"),
         ("nothing == 1", "compilation failed: ERROR: <input>:1:1: undeclared reference to 'nothing'"),
@@ -371,8 +371,8 @@ def test_a_condition_that_cannot_be_evaluated_counts_as_the_failure_policy_says(
         ("", "Required value"),
     ],
 )
-def test_a_condition_is_an_expression_that_is_true_or_false(hooks: Hooks, expression: str, told: str) -> None:
+def test_a_condition_is_an_expression_that_is_true_or_false(hooks: Hooks, expression: str, message: str) -> None:
     answer = hooks.make("validating", hooks.hook("/deny", matchConditions=[{"name": "a", "expression": expression}]))
     assert answer.code == 422
     assert "webhooks[0].matchConditions[0].expression" in answer.json["message"]
-    assert told in answer.json["message"]
+    assert message in answer.json["message"]

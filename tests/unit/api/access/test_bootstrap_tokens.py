@@ -37,9 +37,9 @@ def test_a_secret_is_read_as_it_was_written():
     "text", ["", "abcdef", "abcdef.", "ABCDEF.0123456789abcdef", "abcdef.0123456789abcdef\n", "a.b"]
 )
 def test_other_forms_are_no_tokens(text: str):
-    with pytest.raises(ValueError, match="6 characters, a dot and 16") as told:
+    with pytest.raises(ValueError, match="6 characters, a dot and 16") as result:
         bootstrap_tokens.parse_token(text)
-    assert not text.strip() or text not in str(told.value).replace("abcdef.0123456789abcdef", "")
+    assert not text.strip() or text not in str(result.value).replace("abcdef.0123456789abcdef", "")
 
 
 @pytest.mark.parametrize(

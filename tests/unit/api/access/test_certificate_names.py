@@ -35,7 +35,7 @@ def test_the_common_name_is_the_user_and_organizations_are_groups_in_their_order
 
 
 @pytest.mark.parametrize(
-    ("attributes", "told"),
+    ("attributes", "message"),
     [
         ([], "no common name"),
         ([(O, "people")], "no common name"),
@@ -48,8 +48,8 @@ def test_the_common_name_is_the_user_and_organizations_are_groups_in_their_order
         ([(CN, "a"), (O, "x\u202ey")], "must be printable"),
     ],
 )
-def test_a_subject_that_others_read_otherwise_names_nobody(attributes: list[tuple[str, str]], told: str):
-    with pytest.raises(ValueError, match=told):
+def test_a_subject_that_others_read_otherwise_names_nobody(attributes: list[tuple[str, str]], message: str):
+    with pytest.raises(ValueError, match=message):
         names_of(attributes)
 
 
@@ -75,7 +75,7 @@ def test_a_request_says_what_it_asks_for():
 
 
 @pytest.mark.parametrize(
-    ("builder", "told"),
+    ("builder", "message"),
     [
         (for_subject((NameOID.COMMON_NAME, "a"), (NameOID.COUNTRY_NAME, "DE")), "the attribute 2.5.4.6"),
         (
@@ -88,8 +88,10 @@ def test_a_request_says_what_it_asks_for():
         (JANE.add_attribute(AttributeOID.CHALLENGE_PASSWORD, b"x"), "the attributes 1.2.840.113549.1.9.7"),
     ],
 )
-def test_a_request_for_more_than_a_signer_gives_is_refused(builder: x509.CertificateSigningRequestBuilder, told: str):
-    with pytest.raises(ValueError, match=told):
+def test_a_request_for_more_than_a_signer_gives_is_refused(
+    builder: x509.CertificateSigningRequestBuilder, message: str
+):
+    with pytest.raises(ValueError, match=message):
         parse(encoded(builder))
 
 

@@ -66,15 +66,17 @@ def test_a_key_that_steers_another_kind_means_nothing_and_is_free():
     leaving = {"metadata": {"annotations": {"minik8s.io/leaving": "departed"}}}
     assert refusals(("", "ConfigMap"), leaving, None, "nodes") == []
     assert refusals(("", "Node"), leaving, None, "others") == []
-    (told,) = refusals(("", "Node"), leaving, None, "nodes")
-    assert told == "metadata.annotations[minik8s.io/leaving]: may be set by people and controllers only"
+    (result,) = refusals(("", "Node"), leaving, None, "nodes")
+    assert result == "metadata.annotations[minik8s.io/leaving]: may be set by people and controllers only"
 
 
 def test_a_template_counts_as_the_pods_it_makes():
     template = {"metadata": {"annotations": {"kubernetes.io/config.hash": "x"}}}
     made: JsonObject = {"spec": {"jobTemplate": {"spec": {"template": template}}}}
-    (told,) = refusals(("batch", "CronJob"), made, None, "others")
-    assert told.startswith("spec.jobTemplate.spec.template.metadata.annotations[kubernetes.io/config.hash]: may be set")
+    (result,) = refusals(("batch", "CronJob"), made, None, "others")
+    assert result.startswith(
+        "spec.jobTemplate.spec.template.metadata.annotations[kubernetes.io/config.hash]: may be set"
+    )
     assert refusals(("batch", "CronJob"), made, made, "others") == []
 
 

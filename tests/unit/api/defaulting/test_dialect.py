@@ -55,9 +55,9 @@ def test_there_are_original_manifests():
 def test_reading_in_the_dialect_is_told():
     pod = samples.sample(POD)
     pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "protocol": "tcp"}]
-    told = warnings(POD, samples.created(to_canonical(POD, pod)))
-    assert len(told) == 1
-    assert told[0].startswith("read in the dialect of the original MiniK8s")
+    warned = warnings(POD, samples.created(to_canonical(POD, pod)))
+    assert len(warned) == 1
+    assert warned[0].startswith("read in the dialect of the original MiniK8s")
 
 
 @samples.cases("original_manifests")

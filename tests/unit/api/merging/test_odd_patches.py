@@ -51,18 +51,18 @@ def test_operations_of_a_json_patch(op):
 @pytest.mark.parametrize("directive", DIRECTIVES)
 def test_directives_of_a_strategic_merge(directive):
     for odd in ODD:
-        told = {directive: odd}
+        fields = {directive: odd}
         bodies = [
-            told,
-            {"spec": told},
+            fields,
+            {"spec": fields},
             {"spec": odd},
-            {"metadata": {**told, "finalizers": odd}},
-            {"spec": {"containers": odd, **told}},
-            {"spec": {"containers": [told]}},
-            {"spec": {"containers": [{"name": "c", **told}]}},
+            {"metadata": {**fields, "finalizers": odd}},
+            {"spec": {"containers": odd, **fields}},
+            {"spec": {"containers": [fields]}},
+            {"spec": {"containers": [{"name": "c", **fields}]}},
             {"spec": {"containers": [{"name": odd, "image": "q"}]}},
             {"spec": {"containers": [{"name": "c", "ports": [{"containerPort": odd}]}]}},
-            {"spec": {"volumes": [{"name": "v", **told}]}},
+            {"spec": {"volumes": [{"name": "v", **fields}]}},
         ]
         for body in bodies:
             assert outcome(strategic_merge.strategic_merge, POD, copy.deepcopy(LIVE), body) in {0, 400}

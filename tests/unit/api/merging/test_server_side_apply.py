@@ -24,13 +24,13 @@ def play(case):
     live = copy.deepcopy(case.get("live", {}))
     for minute, step in enumerate(case["steps"]):
         now = samples.NOW + timedelta(minutes=minute)
-        ((operation, told),) = step.items()
+        ((operation, result),) = step.items()
         if operation == "apply":
-            applier = Applier(told["manager"], told.get("force", False), told.get("subresource", ""))
-            live = apply(kind, live, samples.merged(identity, told["config"]), applier, now)
+            applier = Applier(result["manager"], result.get("force", False), result.get("subresource", ""))
+            live = apply(kind, live, samples.merged(identity, result["config"]), applier, now)
         else:
-            new = samples.merged(identity, told["object"])
-            writer = managed_fields.Writer(told["manager"], told.get("subresource", ""))
+            new = samples.merged(identity, result["object"])
+            writer = managed_fields.Writer(result["manager"], result.get("subresource", ""))
             managed_fields.record_update(kind, kind, new, live or None, writer, now)
             live = new
     return live

@@ -33,7 +33,7 @@ def test_a_pod_has_a_policy_and_a_node_one_for_each_section(policy):
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "told"),
+    ("kind", "value", "message"),
     [
         (POD, "containers=report", 'supported values: "heal", "ignore", "report"'),
         (POD, "", 'supported values: "heal", "ignore", "report"'),
@@ -44,13 +44,13 @@ def test_a_pod_has_a_policy_and_a_node_one_for_each_section(policy):
         (DEPLOYMENT, "ignore", "it is for Pods: set it in spec.template.metadata.annotations"),
     ],
 )
-def test_what_cannot_be_kept_is_refused(kind: Kind, value: str, told: str):
+def test_what_cannot_be_kept_is_refused(kind: Kind, value: str, message: str):
     obj = marked(value)
     if kind is NODE:
         del obj["metadata"]["namespace"]
     (cause,) = validate_metadata(kind, obj)
     assert cause.field == f"metadata.annotations[{DRIFT}]"
-    assert told in cause.message
+    assert message in cause.message
 
 
 def test_a_template_is_asked_as_its_pods_are():

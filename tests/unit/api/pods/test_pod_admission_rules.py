@@ -23,8 +23,8 @@ def test_pod_security(path: Path):
 
 def test_every_check_has_a_case_that_violates_it():
     folder = samples.ROOT / "tests" / "cases" / "pod_security"
-    told = "\n".join(line for path in folder.glob("*.yml") for line in samples.read(path)["says"])
-    assert not [check.name for check in CHECKS if f"{check.title} (" not in told]
+    text = "\n".join(line for path in folder.glob("*.yml") for line in samples.read(path)["says"])
+    assert not [check.name for check in CHECKS if f"{check.title} (" not in text]
 
 
 @samples.cases("limit_range")
@@ -43,12 +43,12 @@ def test_a_claim_is_held_to_its_storage():
         {"spec": {"limits": [{"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "2Gi"}}]}}
     ]
 
-    def told(storage):
+    def reported(storage):
         return limits.claim_violations({"spec": {"resources": {"requests": {"storage": storage}}}}, ranges)
 
-    assert told("1536Mi") == []
-    assert told("512Mi") == ["minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 512Mi"]
-    assert told("3Gi") == ["maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"]
+    assert reported("1536Mi") == []
+    assert reported("512Mi") == ["minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 512Mi"]
+    assert reported("3Gi") == ["maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"]
 
 
 @pytest.mark.parametrize(

@@ -124,8 +124,8 @@ def test_missing_fields():
     obj = samples.sample(POD_ADDRESS)
     assert structural.missing_fields(POD_ADDRESS, obj) == []
     obj["spec"] = {"podUID": "", "podName": None, "podNamespace": "default"}
-    told = [cause.field for cause in structural.missing_fields(POD_ADDRESS, obj)]
-    assert told == ["spec.podUID", "spec.podName", "spec.nodeName"]
+    causes = [cause.field for cause in structural.missing_fields(POD_ADDRESS, obj)]
+    assert causes == ["spec.podUID", "spec.podName", "spec.nodeName"]
     assert [cause.field for cause in structural.missing_fields(POD_ADDRESS, {})] == ["spec"]
 
 

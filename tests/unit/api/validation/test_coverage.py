@@ -135,15 +135,15 @@ def with_field(kind, found):
 @pytest.mark.parametrize(("kind", "found"), those("refused"))
 def test_what_is_refused_is_invalid(kind, found):
     obj, path = with_field(kind, found)
-    told = [cause for cause in validate_create(kind, samples.created(obj)) if cause.field == path]
-    assert any("not supported by minik8s" in cause.message for cause in told)
+    causes = [cause for cause in validate_create(kind, samples.created(obj)) if cause.field == path]
+    assert any("not supported by minik8s" in cause.message for cause in causes)
 
 
 @pytest.mark.parametrize(("kind", "found"), those("warned"))
 def test_what_is_warned_about_is_told(kind, found):
     obj, path = with_field(kind, found)
-    told = [text for text in warnings(kind, samples.created(obj)) if "stored, but minik8s does not act on it" in text]
-    assert any(path in text.partition(": ")[0].split(", ") for text in told)
+    warned = [text for text in warnings(kind, samples.created(obj)) if "stored, but minik8s does not act on it" in text]
+    assert any(path in text.partition(": ")[0].split(", ") for text in warned)
 
 
 @pytest.mark.parametrize(("kind", "found"), those("refused") + those("warned"))

@@ -52,12 +52,14 @@ def test_generate_name_is_checked(prefix, fine):
 
 
 def test_annotations_are_limited():
-    def told(size):
+    def reported(size):
         obj = samples.merged(samples.sample(CONFIG_MAP), {"metadata": {"annotations": {"a": "x" * (size - 1)}}})
         return list(map(str, validate_create(CONFIG_MAP, samples.created(obj))))
 
-    assert told(ANNOTATIONS_LIMIT_BYTES) == []
-    assert told(ANNOTATIONS_LIMIT_BYTES + 1) == ["metadata.annotations: Too long: may not be more than 262144 bytes"]
+    assert reported(ANNOTATIONS_LIMIT_BYTES) == []
+    assert reported(ANNOTATIONS_LIMIT_BYTES + 1) == [
+        "metadata.annotations: Too long: may not be more than 262144 bytes"
+    ]
 
 
 def test_annotation_keys_may_have_capitals_but_no_spaces():
@@ -68,7 +70,7 @@ def test_annotation_keys_may_have_capitals_but_no_spaces():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({}, []),
         ({"propagationPolicy": "Background", "gracePeriodSeconds": 0, "dryRun": ["All"]}, []),
@@ -83,5 +85,5 @@ def test_annotation_keys_may_have_capitals_but_no_spaces():
         ),
     ],
 )
-def test_delete_options(options, told):
-    assert list(map(str, validate_delete_options(options))) == told
+def test_delete_options(options, expected):
+    assert list(map(str, validate_delete_options(options))) == expected

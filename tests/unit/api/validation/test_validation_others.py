@@ -60,7 +60,7 @@ def test_data_is_limited_to_one_mebibyte():
 
 
 @pytest.mark.parametrize(
-    ("secret_type", "data", "told"),
+    ("secret_type", "data", "expected"),
     [
         ("Opaque", {}, []),
         ("kubernetes.io/tls", {}, ["data[tls.crt]", "data[tls.key]"]),
@@ -72,15 +72,15 @@ def test_data_is_limited_to_one_mebibyte():
         ("kubernetes.io/service-account-token", {}, ["metadata.annotations[kubernetes.io/service-account.name]"]),
     ],
 )
-def test_secret_types_want_their_keys(secret_type, data, told):
-    assert fields(SECRET, {"type": secret_type, "data": data}) == told
+def test_secret_types_want_their_keys(secret_type, data, expected):
+    assert fields(SECRET, {"type": secret_type, "data": data}) == expected
 
 
 def test_no_message_repeats_a_secret():
     change = {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": "canary", "a/b": "canary"}}
-    told = " ".join(map(str, validate_create(SECRET, created(SECRET, change))))
-    assert "canary" not in told
-    assert base64.b64encode(b"canary").decode() not in told
+    text = " ".join(map(str, validate_create(SECRET, created(SECRET, change))))
+    assert "canary" not in text
+    assert base64.b64encode(b"canary").decode() not in text
 
 
 def test_the_pod_cidr_of_a_node_is_set_once():
@@ -96,8 +96,8 @@ def test_the_status_of_a_node_is_looked_at_when_it_is_written():
     new = samples.merged(
         old, {"status": {"addresses": [{"type": "InternalIP", "address": "n1"}], "capacity": {"pods": "-1"}}}
     )
-    told = [cause.field for cause in validate_update(NODE, new, old, "status")]
-    assert told == ["status.addresses[0].address", "status.capacity[pods]"]
+    causes = [cause.field for cause in validate_update(NODE, new, old, "status")]
+    assert causes == ["status.addresses[0].address", "status.capacity[pods]"]
     again = samples.merged(new, {"status": {"phase": "Running"}})
     assert validate_update(NODE, again, new, "status") == []  # it stood there before
 

@@ -94,9 +94,9 @@ def test_a_token_ends_in_time(tokens: Tokens, clock: FakeClock):
 
 
 def test_no_token_outlives_what_the_cluster_allows(tokens: Tokens, clock: FakeClock):
-    told: list[str] = []
-    made = tokens.request(ROBOT, {"spec": {"expirationSeconds": 1 << 32}}, warn=told.append)
-    assert told == ["requested expiration of 4294967296 seconds shortened to 86400 seconds"]
+    collected: list[str] = []
+    made = tokens.request(ROBOT, {"spec": {"expirationSeconds": 1 << 32}}, warn=collected.append)
+    assert collected == ["requested expiration of 4294967296 seconds shortened to 86400 seconds"]
     clock.advance(86_399)
     tokens.check(made["status"]["token"])
     clock.advance(1)

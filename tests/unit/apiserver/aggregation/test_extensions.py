@@ -73,7 +73,7 @@ def test_a_client_that_does_not_read_holds_no_place_for_ever(monkeypatch: pytest
     monkeypatch.setattr(extensions, "WAIT_S", 0.1)
     codes: list[int] = []
 
-    async def told() -> None:
+    async def reported() -> None:
         ours, client = socket.socketpair()
         theirs, _extension = socket.socketpair()
         outcome = Outcome(codes.append)
@@ -95,5 +95,5 @@ def test_a_client_that_does_not_read_holds_no_place_for_ever(monkeypatch: pytest
         client.close()
         _extension.close()
 
-    asyncio.run(told())
+    asyncio.run(reported())
     assert codes == [200]

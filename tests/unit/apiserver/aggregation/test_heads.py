@@ -67,12 +67,12 @@ def test_what_was_authorized_is_what_is_asked_for() -> None:
 
 
 def test_an_answer_asks_for_no_credentials_and_speaks_for_no_origin() -> None:
-    told = [
+    listed = [
         (b"Content-Type", b"application/json"), (b"WWW-Authenticate", b"Basic"), (b"Set-Cookie", b"a=b"),
         (b"Access-Control-Allow-Origin", b"*"), (b"Connection", b"keep-alive, X-Hop"), (b"X-Hop", b"1"),
         (b"Content-Length", b"7"), (b"Transfer-Encoding", b"chunked"),
     ]  # fmt: skip
-    assert heads.answer(told) == [(b"Content-Type", b"application/json"), (b"Connection", b"close")]
+    assert heads.answer(listed) == [(b"Content-Type", b"application/json"), (b"Connection", b"close")]
     switching = [(b"Connection", b"Upgrade"), (b"Upgrade", b"echo"), (b"Set-Cookie", b"a=b")]
     assert heads.answer(switching, switching=True) == switching[:2]
 

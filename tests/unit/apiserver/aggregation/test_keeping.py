@@ -95,11 +95,11 @@ def test_discovery_does_not_wait_for_an_extension(
     looking = threading.Thread(target=keeping.look)
     looking.start()
     assert silent.asked.wait(60)
-    told: list[Any] = []
-    reader = threading.Thread(target=lambda: told.append(keeping.offers()))
+    collected: list[Any] = []
+    reader = threading.Thread(target=lambda: collected.append(keeping.offers()))
     reader.start()
     reader.join(60)
-    assert [each.remote.name for each in told[0]] == ["v1.g.example.com"]
+    assert [each.remote.name for each in collected[0]] == ["v1.g.example.com"]
     assert looking.is_alive()
     silent.release()
     looking.join(60)

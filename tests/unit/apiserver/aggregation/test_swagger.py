@@ -54,21 +54,21 @@ def test_what_differs_gets_a_name_of_its_own() -> None:
     paths = {"/apis/g.example.com/v1": {"get": {"a": reference("Meta"), "b": reference("Same")}}}
     one = Part(paths, {"Meta": {"type": "string"}, "Same": {"type": "string"}, "New": {"items": reference("Meta")}})
     other = Part({"/x": reference("Meta")}, {"Meta": {"type": "number"}, "Meta_v2": {"type": "null"}})
-    told = orjson.loads(merged(orjson.dumps(OWN), [one, other]))
-    assert told["definitions"] == {
+    document = orjson.loads(merged(orjson.dumps(OWN), [one, other]))
+    assert document["definitions"] == {
         "Meta": {"type": "object"}, "Same": {"type": "string"}, "Meta_v2": {"type": "string"},
         "New": {"items": reference("Meta_v2")}, "Meta_v3": {"type": "number"}, "Meta_v2_v2": {"type": "null"},
     }  # fmt: skip
-    assert told["paths"]["/apis/g.example.com/v1"]["get"] == {"a": reference("Meta_v2"), "b": reference("Same")}
-    assert told["paths"]["/x"] == reference("Meta_v3")
-    assert told["paths"]["/api/v1/pods"] == {"get": {}}
+    assert document["paths"]["/apis/g.example.com/v1"]["get"] == {"a": reference("Meta_v2"), "b": reference("Same")}
+    assert document["paths"]["/x"] == reference("Meta_v3")
+    assert document["paths"]["/api/v1/pods"] == {"get": {}}
 
 
 def test_a_definition_of_the_servers_refers_to_the_servers_whatever_an_extension_repeats() -> None:
     own = {**OWN, "definitions": {"Pod": {"items": reference("Spec")}, "Spec": {"type": "object"}}}
     part = Part({"/x": reference("Pod")}, {"Pod": {"items": reference("Spec")}, "Spec": {"type": "null"}})
-    told = orjson.loads(merged(orjson.dumps(own), [part]))
-    assert told["definitions"] == {**own["definitions"], "Spec_v2": {"type": "null"}}
+    document = orjson.loads(merged(orjson.dumps(own), [part]))
+    assert document["definitions"] == {**own["definitions"], "Spec_v2": {"type": "null"}}
 
 
 @pytest.mark.parametrize(

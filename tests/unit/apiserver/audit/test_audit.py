@@ -186,8 +186,8 @@ def test_requests_do_not_wait_for_a_slow_disk(tmp_path: Path):
     stuck.go.set()
     log.stop()
     lines = Files(tmp_path / "audit.log").lines()
-    told = [line["annotations"] for line in lines if line["stage"] == "Panic"]
-    (lost,) = [each["minik8s.io/audit-events-lost-by-user"] for each in told]
+    listed = [line["annotations"] for line in lines if line["stage"] == "Panic"]
+    (lost,) = [each["minik8s.io/audit-events-lost-by-user"] for each in listed]
     assert f'apiserver_audit_error_total{{reason="queue full"}} {lost.removeprefix("jane: ")}' in metrics.text()
     assert len(lines) - 1 + int(lost.removeprefix("jane: ")) == 21
     assert [line["user"]["username"] for line in lines].count("joe") == 1

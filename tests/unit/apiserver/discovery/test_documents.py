@@ -12,13 +12,13 @@ from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_patc
 
 def test_every_kind_is_in_both_forms_of_discovery():
     groups = [*discovery.aggregated("v2", core=True)["items"], *discovery.aggregated("v2", core=False)["items"]]
-    told = {
+    fields = {
         (group["metadata"].get("name", ""), version["version"], resource["resource"])
         for group in groups
         for version in group["versions"]
         for resource in version["resources"]
     }
-    assert told == {(kind.group, kind.version, kind.plural) for kind in KINDS.all()}
+    assert fields == {(kind.group, kind.version, kind.plural) for kind in KINDS.all()}
     for group, versions in KINDS.groups().items():
         for version in versions:
             listed = discovery.resource_list(group, version)["resources"]
@@ -74,11 +74,11 @@ def test_every_kind_can_be_explained(kind):
         f"{root}{scope}/{kind.plural}{end}" for scope in ("", "/namespaces/{namespace}") for end in ("", "/{name}")
     ]
     served = [document["paths"][place] for place in places if place in document["paths"]]
-    told = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    fields = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     found = [operation for one in served for method, operation in one.items() if method != "parameters"]
-    assert told in [operation["x-kubernetes-group-version-kind"] for operation in found]
+    assert fields in [operation["x-kubernetes-group-version-kind"] for operation in found]
     types = document["components"]["schemas"].values()
-    described = [one for one in types if told in one.get("x-kubernetes-group-version-kind", [])]
+    described = [one for one in types if fields in one.get("x-kubernetes-group-version-kind", [])]
     assert described
     assert described[0]["description"]
     assert described[0]["properties"]
@@ -116,12 +116,12 @@ def test_structures_that_are_always_refused_are_not_offered():
 def test_version_2_tells_every_kind_and_its_references_lead_somewhere():
     document = orjson.loads(openapi_v2.document())
     definitions = document["definitions"]
-    told = {
+    fields = {
         (each["group"], each["version"], each["kind"])
         for name in definitions
         for each in definitions[name].get("x-kubernetes-group-version-kind", [])
     }
-    assert {(kind.group, kind.version, kind.kind) for kind in KINDS.all()} <= told
+    assert {(kind.group, kind.version, kind.kind) for kind in KINDS.all()} <= fields
     assert {reference.removeprefix("#/definitions/") for reference in _references(document)} <= definitions.keys()
     written = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]
     assert "application/strategic-merge-patch+json" in written["patch"]["consumes"]
@@ -183,10 +183,10 @@ def test_a_document_of_patches_merges_lists_of_our_kinds_as_the_whole_one_does(k
             held["[]"] = merged(document, schema["items"], seen)
         return found | {field: one for field, one in held.items() if one}
 
-    whole, short = (orjson.loads(told.document(kind.group, kind.version)[0]) for told in (openapi, openapi_patches))
-    told = merged(whole, whole["components"]["schemas"][kind.definition])
-    assert told
-    assert merged(short, short["components"]["schemas"][kind.definition]) == told
+    whole, short = (orjson.loads(each.document(kind.group, kind.version)[0]) for each in (openapi, openapi_patches))
+    each = merged(whole, whole["components"]["schemas"][kind.definition])
+    assert each
+    assert merged(short, short["components"]["schemas"][kind.definition]) == each
 
 
 def test_groups_that_are_not_served_are_not_found():

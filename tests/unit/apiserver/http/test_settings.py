@@ -41,7 +41,7 @@ def test_tokens_live_a_day_unless_it_says_otherwise(given: dict[str, Any]):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "message"),
     [
         ("port", 0, "port must be 1 to 65535"),
         ("port", "x", "port must be an integer"),
@@ -58,6 +58,6 @@ def test_tokens_live_a_day_unless_it_says_otherwise(given: dict[str, Any]):
         ("limits", {"bytes_per_user": 1000}, "limits.bytes_per_user must be at least 4194304"),
     ],
 )
-def test_what_cannot_be_used_is_named(given: dict[str, Any], key: str, value: object, told: str):
-    with pytest.raises(ConfigurationError, match=told):
+def test_what_cannot_be_used_is_named(given: dict[str, Any], key: str, value: object, message: str):
+    with pytest.raises(ConfigurationError, match=message):
         settings.read(Configuration({**given, key: value}, "x"))

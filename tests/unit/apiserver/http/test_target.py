@@ -82,9 +82,9 @@ def test_verbs(method: str, path: str, watch: bool, verb: str | None):  # noqa: 
 
 
 def test_what_this_version_does_not_serve_of_a_pod_says_what_to_do():
-    told = unserved("/api/v1/namespaces/default/pods/web/log").message
-    assert told.startswith("pods/log: logs are not served")
-    assert "docker logs" in told
+    message = unserved("/api/v1/namespaces/default/pods/web/log").message
+    assert message.startswith("pods/log: logs are not served")
+    assert "docker logs" in message
     assert unserved("/api/v1/namespaces/default/pods/web/nope").message == unserved("/api/v1/nope").message
     # kubectl debug reads the details of a 404 whether there are any or not
     assert "details" in unserved("/api/v1/nope").status()

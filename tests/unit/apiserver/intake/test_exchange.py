@@ -60,13 +60,13 @@ def test_what_has_no_body_has_no_length():
 
 
 @pytest.mark.parametrize(
-    ("version", "connection", "told"), [("1.1", "close", "close"), ("1.0", "keep-alive", "keep-alive")]
+    ("version", "connection", "message"), [("1.1", "close", "close"), ("1.0", "keep-alive", "keep-alive")]
 )
-def test_the_connection_ends_or_stays_as_asked(version: str, connection: str, told: str):
+def test_the_connection_ends_or_stays_as_asked(version: str, connection: str, message: str):
     exchange = Exchange(environ(version=version, connection=connection), close=False)
 
-    assert f"Connection: {told}" in heads(exchange, answering("200 OK", body=[]))[0]
-    assert exchange.close is (told == "close")
+    assert f"Connection: {message}" in heads(exchange, answering("200 OK", body=[]))[0]
+    assert exchange.close is (message == "close")
 
 
 def test_a_server_that_stops_keeps_no_connection():

@@ -13,8 +13,8 @@ from minik8s_modules.store.cache import WatchCache
 
 
 def node(name: str, *addresses: str) -> JsonObject:
-    told = [{"type": "InternalIP", "address": each} for each in addresses]
-    return {"metadata": {"name": name}, "status": {"addresses": told}}
+    listed = [{"type": "InternalIP", "address": each} for each in addresses]
+    return {"metadata": {"name": name}, "status": {"addresses": listed}}
 
 
 def test_an_address_that_two_nodes_claim_is_nobodys() -> None:

@@ -119,8 +119,8 @@ def test_a_reconciler_tells_what_it_counted_and_nothing_else() -> None:
     metrics.on_pod("u", "Pending", 1.0)
     metrics.on_pod("u", "Running", 2.5)
     assert reconciler_text(metrics.registry.text()) == metrics.registry.text()
-    told = "# TYPE minik8s_reconciler_items counter\nminik8s_reconciler_items_total 1\nkubelet_node_name 0\nup 0\n"
-    assert [line for line in reconciler_text(told).splitlines() if line[0] != "#"] == [
+    text = "# TYPE minik8s_reconciler_items counter\nminik8s_reconciler_items_total 1\nkubelet_node_name 0\nup 0\n"
+    assert [line for line in reconciler_text(text).splitlines() if line[0] != "#"] == [
         "minik8s_reconciler_items_total 1.0"
     ]
     assert reconciler_text("up{") == reconciler_text("") == ""

@@ -256,13 +256,13 @@ def test_what_a_deletion_takes_along_is_told(backend: Backend, options: Options)
     writing.create(backend, Target(CONFIG_MAP, "shop"), _config("below", {}, ownerReferences=[owner]), options)
     writing.create(backend, Target(CONFIG_MAP, "shop"), _config("beside", {}), options)
 
-    def told(deleted: JsonObject) -> list[tuple[str, str]]:
+    def reported(deleted: JsonObject) -> list[tuple[str, str]]:
         rows = _status(backend, options, deleted=[deleted])["objects"]
         assert {row["action"] for row in rows} == {"delete"}
         return [(row["name"], row.get("because", "")) for row in rows]
 
-    assert told(_config("a", {}, namespace="shop")) == [("a", ""), ("below", "ConfigMap/a")]
-    assert told(SHOP) == [
+    assert reported(_config("a", {}, namespace="shop")) == [("a", ""), ("below", "ConfigMap/a")]
+    assert reported(SHOP) == [
         (name, "Namespace/shop" if name != "shop" else "") for name in ("shop", "a", "below", "beside")
     ]
 
@@ -348,16 +348,16 @@ def test_without_the_control_planes_reconciler_a_node_of_its_own_cannot_be_told(
 def test_what_was_counted_of_a_node_comes_from_the_reconciler_that_has_it(backend: Backend, options: Options):
     for lease in ("minik8s-reconciler-a", "minik8s-reconciler-b", "minik8s-reconciler-node.n2"):
         _lease(backend, options, lease)
-    told = RecordedReconcilers(
+    result = RecordedReconcilers(
         {
             "minik8s-reconciler-a": OSError("away"),
             "minik8s-reconciler-b": {"metrics": {"n1": "one", "n2": "a shard must not tell of it"}},
             "minik8s-reconciler-node.n2": {"metrics": {"n2": "two"}},
         }
     )
-    assert metrics_of(backend.cache, told, "n1") == "one"
-    assert metrics_of(backend.cache, told, "n2") == "two"
-    assert metrics_of(backend.cache, told, "n3") == ""
+    assert metrics_of(backend.cache, result, "n1") == "one"
+    assert metrics_of(backend.cache, result, "n2") == "two"
+    assert metrics_of(backend.cache, result, "n3") == ""
     assert metrics_of(backend.cache, None, "n1") == ""
 
 

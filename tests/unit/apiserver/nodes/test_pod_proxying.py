@@ -186,9 +186,9 @@ def test_what_is_asked_of_the_node() -> None:
 
 def head(line: str = "GET / HTTP/1.1", length: int = 0, **headers: str) -> list[str]:
     given = {name.replace("_", "-"): value for name, value in headers.items()}
-    told = proxying.forwarded(line, given, Path(POD, "/x", ""), "192.0.2.1", length).decode("latin-1")
-    assert told.endswith("\r\n\r\n")
-    return told.removesuffix("\r\n\r\n").split("\r\n")
+    text = proxying.forwarded(line, given, Path(POD, "/x", ""), "192.0.2.1", length).decode("latin-1")
+    assert text.endswith("\r\n\r\n")
+    return text.removesuffix("\r\n\r\n").split("\r\n")
 
 
 def test_the_request_that_a_pod_gets() -> None:
@@ -209,13 +209,13 @@ def test_the_request_that_a_pod_gets() -> None:
 )  # fmt: skip
 def test_headers_that_stay_here(name: str) -> None:
     sent = {"Connection": "close, named", name: "secret"}
-    told = proxying.forwarded("GET / HTTP/1.1", sent, Path(POD, "/x", ""), "192.0.2.1", 0)
-    assert b"secret" not in told
+    result = proxying.forwarded("GET / HTTP/1.1", sent, Path(POD, "/x", ""), "192.0.2.1", 0)
+    assert b"secret" not in result
 
 
 def test_upgrades() -> None:
-    told = head(Connection="keep-alive, Upgrade", Upgrade="websocket", Sec_WebSocket_Key="k")
-    assert {"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: k"} <= {*told}
+    result = head(Connection="keep-alive, Upgrade", Upgrade="websocket", Sec_WebSocket_Key="k")
+    assert {"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: k"} <= {*result}
     assert not [line for line in head(Upgrade="websocket") if line.startswith("Upgrade")]
     offered = "base64url.bearer.authorization.k8s.io.c2VjcmV0, chat"
     assert "Sec-WebSocket-Protocol: chat" in head(Sec_WebSocket_Protocol=offered)

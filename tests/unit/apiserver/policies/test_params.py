@@ -46,14 +46,16 @@ def test_what_is_not_there_denies_or_is_passed_over(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "ref", "namespace", "told"),
+    ("kind", "ref", "namespace", "message"),
     [
         (CONFIG_MAPS, {"name": "x"}, "", "cannot use namespaced paramRef in policy binding"),
         (NODES, {"name": "x", "namespace": "a"}, "a", "paramRef.namespace must not be provided"),
         ({"apiVersion": "a.b/v1", "kind": "C"}, {"name": "x"}, "a", "paramKind: 'a.b/v1, Kind=C'"),
     ],
 )
-def test_what_cannot_be(backend: Backend, kind: dict[str, str], ref: dict[str, str], namespace: str, told: str) -> None:
+def test_what_cannot_be(
+    backend: Backend, kind: dict[str, str], ref: dict[str, str], namespace: str, message: str
+) -> None:
     with pytest.raises(Misconfigured) as error:
         params_of(backend.cache, KINDS, kind, ref, namespace)
-    assert told in str(error.value)
+    assert message in str(error.value)

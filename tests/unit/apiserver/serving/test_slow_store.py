@@ -13,7 +13,7 @@ TOLD = "answers of the last minute took longer than 0.5 s"
 
 
 @pytest.mark.parametrize(
-    ("answers_s", "told"),
+    ("answers_s", "message"),
     [
         ([0.003] * 500, ""),
         ([0.003] * 199 + [4.0], ""),
@@ -29,8 +29,8 @@ TOLD = "answers of the last minute took longer than 0.5 s"
     ],
     ids=["quick", "one late of two hundred", "too few to say", "two late", "all late"],
 )
-def test_ninety_nine_of_a_hundred_answers_come_in_time_or_it_is_said(answers_s: list[float], told: str):
-    assert slowness(answers_s) == told
+def test_ninety_nine_of_a_hundred_answers_come_in_time_or_it_is_said(answers_s: list[float], message: str):
+    assert slowness(answers_s) == message
 
 
 def test_a_store_remembers_what_it_took():

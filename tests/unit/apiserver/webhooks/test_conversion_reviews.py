@@ -60,8 +60,8 @@ def test_the_object_at_fault_is_told_by_its_place() -> None:
     )  # fmt: skip
     assert why(answer(wrong))[1] == "returned invalid object: must have the same name: a != b"
     labelled = {**NEW, "metadata": {"name": "a", "uid": "1", "labels": []}}
-    told = "returned invalid metadata in object at index 1: invalid metadata.labels of type []interface {}"
-    assert why(answer(NEW, labelled), 2)[1] == f"{told} in converted object"
+    text = "returned invalid metadata in object at index 1: invalid metadata.labels of type []interface {}"
+    assert why(answer(NEW, labelled), 2)[1] == f"{text} in converted object"
 
 
 def test_an_object_without_metadata_is_another() -> None:

@@ -42,7 +42,7 @@ def test_an_answer_that_allows_has_its_patch_warnings_and_annotations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("response", "told"),
+    ("response", "message"),
     [
         (None, "webhook response was absent"),
         ({"uid": "other", "allowed": True}, 'expected response.uid="u", got "other"'),
@@ -62,10 +62,10 @@ def test_an_answer_that_allows_has_its_patch_warnings_and_annotations() -> None:
         ({"uid": "u", "allowed": False, "status": {"code": "403"}}, "of a wrong type"),
     ],
 )
-def test_what_is_wrong_is_no_answer(response: Any, told: str) -> None:
+def test_what_is_wrong_is_no_answer(response: Any, message: str) -> None:
     with pytest.raises(BadAnswer) as error:
         answered(response, mutating=True)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_validating_webhook_returns_no_patch() -> None:

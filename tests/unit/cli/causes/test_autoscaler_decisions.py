@@ -17,8 +17,8 @@ TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
 def deployment(kind: str = "Deployment", ready: int = 2) -> JsonObject:
     spec = {"selector": {"matchLabels": LABELS}, "replicas": 2}
-    told = {"status": {"replicas": 2, "readyReplicas": ready}}
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"}, "spec": spec, **told}
+    fields = {"status": {"replicas": 2, "readyReplicas": ready}}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"}, "spec": spec, **fields}
 
 
 def used(cpu: str, name: str = "web-a") -> JsonObject:
@@ -138,10 +138,10 @@ def test_replicas_that_somebody_else_has_set_are_told():
     able = {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale", "message": "ready"}
     about = autoscaler([], currentReplicas=3, desiredReplicas=3, conditions=[able])
     kept = put(api, about, deployment())[0]
-    told = "Since:    the target was given 2 replicas; the autoscaler decides on them next"
-    assert [*decisions(kept, api.around())][-1] == told
+    text = "Since:    the target was given 2 replicas; the autoscaler decides on them next"
+    assert [*decisions(kept, api.around())][-1] == text
     same = {**kept, "status": {**kept["status"], "desiredReplicas": 2}}
-    assert told not in [*decisions(same, api.around())]
+    assert text not in [*decisions(same, api.around())]
 
 
 def test_a_target_that_cannot_be_read_damps_nothing():

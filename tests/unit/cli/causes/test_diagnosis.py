@@ -19,13 +19,13 @@ def find_cause(obj, events=(), *others):
     return judge(kept, api.around()).cause
 
 
-def event(number, told):
+def event(number, expected):
     involved = {"kind": "Pod", "name": "web", "namespace": "default", "uid": "u"}
     return {
         "kind": "Event",
         "metadata": {"name": f"e{number}", "namespace": "default"},
         "involvedObject": involved,
-        **told,
+        **expected,
     }
 
 
@@ -39,16 +39,16 @@ def test_a_container_that_cannot_be_pulled_is_the_cause():
 
 
 @pytest.mark.parametrize(
-    ("ended", "told"),
+    ("ended", "expected"),
     [
         ({"exitCode": 3, "reason": "Error"}, "(Error: it exited with 3)"),
         ({"exitCode": 137, "reason": "OOMKilled"}, "(OOMKilled: it exited with 137)"),
         ({"exitCode": 127, "reason": "StartError", "message": "no such file"}, "(StartError: no such file)"),
     ],
 )
-def test_a_crash_loop_tells_the_end_before(ended, told):
+def test_a_crash_loop_tells_the_end_before(ended, expected):
     entry = waiting("CrashLoopBackOff", "back-off 10s", lastState={"terminated": ended})
-    assert find_cause(pod(containerStatuses=[entry])) == f"container app: CrashLoopBackOff: back-off 10s {told}"
+    assert find_cause(pod(containerStatuses=[entry])) == f"container app: CrashLoopBackOff: back-off 10s {expected}"
 
 
 def test_a_container_on_its_way_is_no_cause():

@@ -99,10 +99,10 @@ def test_a_kind_that_nobody_else_answers_is_told_as_before(api: LoggedApi):
     assert not around.unread
 
 
-@pytest.mark.parametrize(("condition", "told"), [(GONE, True), (PASSED, False)])
+@pytest.mark.parametrize(("condition", "expected"), [(GONE, True), (PASSED, False)])
 def test_what_kubectl_cannot_read_may_be_an_extensions(
     condition: JsonObject,
-    told: bool,  # noqa: FBT001 - a case
+    expected: bool,  # noqa: FBT001 - a case
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -111,8 +111,8 @@ def test_what_kubectl_cannot_read_may_be_an_extensions(
     assert why(cast("ApiClient", extension(LoggedApi(), condition)), parse(["why", "flunder", "x"])) == 1
     shown = capsys.readouterr().err
     wanted = f"nothing of apiservice/{NAME} (wardle.example.com) can be read: requests for its group get 503"
-    assert (wanted in shown, refused in shown) == (told, True)
-    assert ("Next: kubectl -n wardle get services" in shown) == told
+    assert (wanted in shown, refused in shown) == (expected, True)
+    assert ("Next: kubectl -n wardle get services" in shown) == expected
 
 
 def test_the_way_to_an_extension_leads_through_the_gateway_of_its_node(capsys: pytest.CaptureFixture[str]):
@@ -136,31 +136,31 @@ def test_the_way_to_an_extension_leads_through_the_gateway_of_its_node(capsys: p
 def test_an_address_that_is_not_its_pods_has_no_tunnel(endpoint: JsonObject, capsys: pytest.CaptureFixture[str]):
     api = extension(LoggedApi(), PASSED)
     service(api, **endpoint)
-    code, told = traced(api, capsys)
-    assert (code, "directly: no pod of its namespace has it" in told, "node n1" in told) == (0, True, False)
+    code, printed = traced(api, capsys)
+    assert (code, "directly: no pod of its namespace has it" in printed, "node n1" in printed) == (0, True, False)
 
 
 @pytest.mark.parametrize(
-    ("made", "spec", "told"),
+    ("made", "spec", "message"),
     [
         (False, {}, "there is no Service wardle/api"),
         (True, {"service": {**META, "port": 8}}, "Service wardle/api has no port 8"),
     ],
 )
-def test_where_the_way_ends_is_told(made: bool, spec: JsonObject, told: str, capsys: pytest.CaptureFixture[str]):  # noqa: FBT001 - a case
+def test_where_the_way_ends_is_told(made: bool, spec: JsonObject, message: str, capsys: pytest.CaptureFixture[str]):  # noqa: FBT001 - a case
     api = extension(LoggedApi(), GONE, **spec)
     if made:
         service(api)
     code, shown = traced(api, capsys)
-    assert (code, told in shown) == (1, True)
+    assert (code, message in shown) == (1, True)
     assert "requests get 503: ServiceNotFound: service/api is not present" in shown
 
 
 def test_a_service_whose_endpoints_are_not_ready_is_the_end(capsys: pytest.CaptureFixture[str]):
     api = extension(LoggedApi(), PASSED)
     service(api, conditions={"ready": False})
-    code, told = traced(api, capsys, f"apiservices/{NAME}")
-    assert (code, "endpoints  none: it has no selector" in told) == (1, True)
+    code, printed = traced(api, capsys, f"apiservices/{NAME}")
+    assert (code, "endpoints  none: it has no selector" in printed) == (1, True)
 
 
 def test_what_the_server_answers_itself_and_what_is_not_there(capsys: pytest.CaptureFixture[str]):
@@ -181,8 +181,8 @@ def test_the_ways_to_webhooks(capsys: pytest.CaptureFixture[str]):
         {"name": "b.example.com", "clientConfig": {"url": "https://hooks.example.com/b"}},
     ]
     api.create(VALIDATING_WEBHOOK_CONFIGURATION, {"metadata": {"name": "hooks"}, "webhooks": hooks})
-    code, told = traced(api, capsys, "validatingwebhookconfiguration/hooks")
+    code, printed = traced(api, capsys, "validatingwebhookconfiguration/hooks")
     assert code == 0
-    assert "webhook    a.example.com, by Ignore if it is not reached\n" in told
-    assert "10.244.0.7:8443 (pod api-1), directly, or through the gateway of node n1" in told
-    assert "webhook    b.example.com → https://hooks.example.com/b, from the API server's machine\n" in told
+    assert "webhook    a.example.com, by Ignore if it is not reached\n" in printed
+    assert "10.244.0.7:8443 (pod api-1), directly, or through the gateway of node n1" in printed
+    assert "webhook    b.example.com → https://hooks.example.com/b, from the API server's machine\n" in printed

@@ -24,10 +24,10 @@ def held(lock: Path, lasts_s: float = 1800, **holder: Any) -> None:
     """Have the lock be taken as the module takes it, by this process unless ``holder`` says otherwise."""
     pid = os.getpid()
     own = {"host": socket.gethostname(), "controller": controller(), "pid": pid, "started": started(pid)}
-    told = {**own, "id": "5c0f2a91d3e4", "user": "root", "playbook": "site.yml", **holder}
+    fields = {**own, "id": "5c0f2a91d3e4", "user": "root", "playbook": "site.yml", **holder}
     place = Place(str(lock))
     with place.alone() as descriptor:
-        place.write(descriptor, take(None, told, lasts_s, "", machine_now()).claim)
+        place.write(descriptor, take(None, fields, lasts_s, "", machine_now()).claim)
 
 
 def test_a_playbook_that_runs_is_named(lock: Path) -> None:

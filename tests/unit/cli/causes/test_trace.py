@@ -83,25 +83,25 @@ def test_a_way_is_shown_from_the_name_to_the_endpoints(api: FakeApi, capsys: pyt
     paths = [{"path": "/web", "backend": {"service": {"name": "web", "port": 80}}}]
     api.create(DNS, {"metadata": {"name": "shop", **META}, "spec": {"rules": [{"host": "shop.test", "paths": paths}]}})
     api.create(HOST_GRANT, {"metadata": {"name": "all"}, "spec": {"namespaces": ["default"], "hosts": ["*"]}})
-    code, told = run(api, capsys, "trace", "http://shop.test:80/web/x?y=1", "--from-namespace", "other")
-    assert code == 0, told
+    code, printed = run(api, capsys, "trace", "http://shop.test:80/web/x?y=1", "--from-namespace", "other")
+    assert code == 0, printed
     for part in ("cluster DNS", "DNS default/shop", "default/web:80 → 100.0.0.7", "10.244.0.7:8080 (pod a, ready)"):
-        assert part in told
-    code, told = run(api, capsys, "trace", "web.default")
-    assert (code, "10.244.0.7:8080" in told) == (0, True)
+        assert part in printed
+    code, printed = run(api, capsys, "trace", "web.default")
+    assert (code, "10.244.0.7:8080" in printed) == (0, True)
 
 
 def test_names_differ_from_one_namespace_to_another(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     with_endpoint(api)
     paths = [{"path": "/web", "backend": {"service": {"name": "web", "port": 80}}}]
     api.create(DNS, {"metadata": {"name": "shop", **META}, "spec": {"rules": [{"host": "shop.test", "paths": paths}]}})
-    code, told = run(api, capsys, "trace", "shop.test/web")
-    assert (code, "shop.test.default.hosts.cluster.local" in told) == (0, True)
-    code, told = run(api, capsys, "trace", "shop.test/web", "--from-namespace", "other")
-    assert (code, "in the pods of namespace default alone, as no HostGrant gives it more" in told) == (1, True)
+    code, printed = run(api, capsys, "trace", "shop.test/web")
+    assert (code, "shop.test.default.hosts.cluster.local" in printed) == (0, True)
+    code, printed = run(api, capsys, "trace", "shop.test/web", "--from-namespace", "other")
+    assert (code, "in the pods of namespace default alone, as no HostGrant gives it more" in printed) == (1, True)
     assert run(api, capsys, "trace", "web")[0] == 0
-    code, told = run(api, capsys, "trace", "web", "--from-namespace", "other")
-    assert (code, "namespace other has no such Service" in told) == (1, True)
+    code, printed = run(api, capsys, "trace", "web", "--from-namespace", "other")
+    assert (code, "namespace other has no such Service" in printed) == (1, True)
 
 
 def test_why_names_a_missing_grant_and_how_to_make_one(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,16 +110,16 @@ def test_why_names_a_missing_grant_and_how_to_make_one(api: FakeApi, capsys: pyt
     status = {"conditions": [{"type": "Accepted", "status": "True"}]}
     rules = [{"host": "shop.test", "paths": paths}]
     api.create(DNS, {"metadata": {"name": "shop", **META}, "spec": {"rules": rules}, "status": status})
-    _, told = run(api, capsys, "why", "dns", "shop", "-n", "default")
-    assert "HostNotGranted: host shop.test answers in the pods of namespace default alone: no HostGrant" in told
-    command = told[told.index("echo '") + len("echo '") : told.index("' | kubectl create -f -")]
+    _, printed = run(api, capsys, "why", "dns", "shop", "-n", "default")
+    assert "HostNotGranted: host shop.test answers in the pods of namespace default alone: no HostGrant" in printed
+    command = printed[printed.index("echo '") + len("echo '") : printed.index("' | kubectl create -f -")]
     api.create(HOST_GRANT, {**json.loads(command), "metadata": {"name": "made-as-told"}})
-    _, told = run(api, capsys, "why", "dns", "shop", "-n", "default")
-    assert "as it should be" in told
+    _, printed = run(api, capsys, "why", "dns", "shop", "-n", "default")
+    assert "as it should be" in printed
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "message"),
     [
         ("nobody.test/", "no Ingress or DNS object declares nobody.test"),
         ("shop.test/other", "has no path for /other: nginx answers 404 (paths: /gone, /web)"),
@@ -127,7 +127,7 @@ def test_why_names_a_missing_grant_and_how_to_make_one(api: FakeApi, capsys: pyt
         ("shop.test/web", "no pod of namespace default has the labels app=web"),
     ],
 )
-def test_where_a_way_ends_is_said(api: FakeApi, capsys: pytest.CaptureFixture[str], place: str, told: str) -> None:
+def test_where_a_way_ends_is_said(api: FakeApi, capsys: pytest.CaptureFixture[str], place: str, message: str) -> None:
     paths = [
         {"path": f"/{name}", "pathType": "Prefix", "backend": {"service": {"name": name, "port": {"number": 80}}}}
         for name in ("web", "gone")
@@ -136,11 +136,11 @@ def test_where_a_way_ends_is_said(api: FakeApi, capsys: pytest.CaptureFixture[st
     api.create(INGRESS, {"metadata": {"name": "shop", **META}, "spec": {"rules": rules}})
     code, shown = run(api, capsys, "trace", place)
     assert code == 1
-    assert told in shown
+    assert message in shown
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "message"),
     [
         ({"phase": "Succeeded"}, "it is over (Succeeded)"),
         ({"phase": "Pending"}, "it has no address yet"),
@@ -152,14 +152,14 @@ def test_where_a_way_ends_is_said(api: FakeApi, capsys: pytest.CaptureFixture[st
     ],
 )
 def test_a_pod_that_is_no_endpoint_is_told_with_the_reason(
-    api: FakeApi, capsys: pytest.CaptureFixture[str], status: JsonObject, told: str
+    api: FakeApi, capsys: pytest.CaptureFixture[str], status: JsonObject, message: str
 ) -> None:
     with_endpoint(api)
     node = {"metadata": {"name": "n1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     api.create(NODE, node)
     api.create(POD, pod("late", status))
     _, shown = run(api, capsys, "describe", "service", "web", "-n", "default")
-    assert f"pod late: {told}" in shown
+    assert f"pod late: {message}" in shown
 
 
 def test_why_finds_the_pods_of_a_replication_controller(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
@@ -263,7 +263,7 @@ def an_ingress(api: FakeApi, name: str, host: str, service: str = "web", **spec:
 
 
 @pytest.mark.parametrize(
-    ("service", "spec", "told"),
+    ("service", "spec", "message"),
     [
         ("gone", {}, "ServiceNotFound: path /: there is no Service default/gone"),
         ("web", {}, "Service default/web has no endpoints (nginx answers 503): no pod of namespace default has the"),
@@ -291,7 +291,7 @@ def an_ingress(api: FakeApi, name: str, host: str, service: str = "web", **spec:
     ],
 )
 def test_why_an_ingress_leads_nowhere(
-    api: FakeApi, capsys: pytest.CaptureFixture[str], service: str, spec: JsonObject, told: str
+    api: FakeApi, capsys: pytest.CaptureFixture[str], service: str, spec: JsonObject, message: str
 ) -> None:
     key = base64.b64encode(b"-----BEGIN PRIVATE KEY-----").decode()
     api.create(SECRET, {"metadata": {"name": "half", **META}, "data": {"tls.crt": "eA=="}})
@@ -300,7 +300,7 @@ def test_why_an_ingress_leads_nowhere(
     an_ingress(api, "i", "a.test", service, **spec)
     for command in ("why", "describe"):
         _, shown = run(api, capsys, command, "ingress", "i", "-n", "default")
-        assert told in shown
+        assert message in shown
 
 
 def test_why_a_second_object_has_not_its_host(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:

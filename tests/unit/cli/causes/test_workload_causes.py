@@ -34,8 +34,8 @@ BROKEN = pod(
 
 
 def test_the_pods_say_why_a_deployment_is_not_available():
-    told = find_cause(workload(UNAVAILABLE), pod("web-b"), BROKEN)
-    assert told == "1 of 2 pods are not ready; pod web-a: container app: ErrImagePull: no"
+    causes = find_cause(workload(UNAVAILABLE), pod("web-b"), BROKEN)
+    assert causes == "1 of 2 pods are not ready; pod web-a: container app: ErrImagePull: no"
     assert find_cause(workload(UNAVAILABLE), BROKEN) == "pod web-a: container app: ErrImagePull: no"
 
 

@@ -46,14 +46,14 @@ META = {"namespace": "shop"}
 def test_a_version_gets_its_percent_and_the_others_keep_their_proportions(
     before: dict[str, int], percent: int, after: dict[str, int]
 ):
-    told = weights_for([{"name": name, "weight": weight} for name, weight in before.items()], "v2", percent)
-    assert {one["name"]: one["weight"] for one in told} == after
+    result = weights_for([{"name": name, "weight": weight} for name, weight in before.items()], "v2", percent)
+    assert {one["name"]: one["weight"] for one in result} == after
 
 
 def test_large_weights_stay_an_int32_each():
     before = {"a": 10**9, "b": 10**9 + 7, "v2": 1}
-    told = weights_for([{"name": name, "weight": weight} for name, weight in before.items()], "v2", 33)
-    weights = {one["name"]: one["weight"] for one in told}
+    result = weights_for([{"name": name, "weight": weight} for name, weight in before.items()], "v2", 33)
+    weights = {one["name"]: one["weight"] for one in result}
     assert max(weights.values()) <= MOST
     assert weights["v2"] / sum(weights.values()) == pytest.approx(0.33, abs=0.001)
 

@@ -74,8 +74,8 @@ def test_what_was_shown_is_applied(tmp_path: Path, capsys: pytest.CaptureFixture
     server._statuses = [status(row("create", "new"), row("update", "old", resourceVersion=version))]
     assert run(server, tmp_path, config("new", x="1"), config("old", a="2")) == 0
     assert server.data() == {"new": {"x": "1"}, "old": {"a": "2"}}
-    told = capsys.readouterr().out
-    assert told.endswith("ConfigMap shop/new created\nConfigMap shop/old configured\n")
+    printed = capsys.readouterr().out
+    assert printed.endswith("ConfigMap shop/new created\nConfigMap shop/old configured\n")
 
 
 def test_what_was_applied_is_no_change_for_the_next_apply(tmp_path: Path):
@@ -102,9 +102,9 @@ def test_an_object_that_changes_in_the_last_moment_is_left_alone(tmp_path: Path,
     server.before_writing = lambda: server.patch(CONFIG_MAP, "old", "shop", {"data": {"c": "3"}})
     assert run(server, tmp_path, config("old", a="2"), config("new")) == 1
     assert server.data() == {"old": {"a": "1", "b": "1", "c": "3"}}
-    told = capsys.readouterr().err
-    assert "the object has been modified" in told
-    assert "not applied: ConfigMap shop/old, ConfigMap shop/new" in told
+    printed = capsys.readouterr().err
+    assert "the object has been modified" in printed
+    assert "not applied: ConfigMap shop/old, ConfigMap shop/new" in printed
 
 
 def test_what_somebody_has_made_in_the_last_moment_is_left_alone(tmp_path: Path):

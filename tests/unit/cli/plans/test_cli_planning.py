@@ -162,10 +162,10 @@ def test_a_review_reads_what_users_wrote_as_data():
     assert "````diff" in text, "a fence is longer than what stands in it"
     assert "web-5d9f-<1>" in text
     wild = '`x` | <script> {{ y }} " \0\nz'
-    told = markdown({**NOTHING, "objects": [row("refuse", "Pod", "bad", message=wild)], "messages": [wild]})
-    assert '``refused: `x` \\| <script> {{ y }} " z``' in " ".join(told.split())
-    assert "\0" not in told
-    assert not [line for line in told.splitlines() if line.startswith("z")]
+    message = markdown({**NOTHING, "objects": [row("refuse", "Pod", "bad", message=wild)], "messages": [wild]})
+    assert '``refused: `x` \\| <script> {{ y }} " z``' in " ".join(message.split())
+    assert "\0" not in message
+    assert not [line for line in message.splitlines() if line.startswith("z")]
 
 
 class Answers:
@@ -200,17 +200,17 @@ def test_exit_codes_are_those_of_terraform(
 ):
     assert run(status, tmp_path) == code
     assert run(status, tmp_path, "--detailed-exitcode") == detailed
-    told = capsys.readouterr().err
-    assert ("1 of the objects would be refused: Pod shop/bad" in told) == (status is PLANNED)
+    printed = capsys.readouterr().err
+    assert ("1 of the objects would be refused: Pod shop/bad" in printed) == (status is PLANNED)
 
 
 def test_the_form_for_programs_is_the_documented_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     schema = json.loads(Path("docs/reference/plan.schema.json").read_text(encoding="utf-8"))
     for status in (PLANNED, NOTHING):
         run(status, tmp_path, "-o", "json")
-        told = json.loads(capsys.readouterr().out)
-        jsonschema.validate(told, schema)
-        assert (told["status"], told["summary"]) == (status, summary(status))
+        printed = json.loads(capsys.readouterr().out)
+        jsonschema.validate(printed, schema)
+        assert (printed["status"], printed["summary"]) == (status, summary(status))
     run({**NOTHING, "object": []}, tmp_path, "-o", "json")
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(json.loads(capsys.readouterr().out), schema)

@@ -67,7 +67,7 @@ def decide(case: dict[str, Any]) -> Decision:
     spec, current = case["spec"], case["current"]
     autoscaler = autoscaler_of(spec, currentReplicas=current, desiredReplicas=current)
     requests = case.get("requests", ["1"] * case["statusReplicas"])
-    told = {
+    fields = {
         **case,
         "current": len(requests),
         "resource": {"name": "cpu", "requests": [half(each) for each in requests]},
@@ -78,7 +78,7 @@ def decide(case: dict[str, Any]) -> Decision:
     if needs_metrics(autoscaler, scale):
         seen = ScaleInputs(
             scale,
-            ready_since_they_run(pods_of(told)),
+            ready_since_they_run(pods_of(fields)),
             [measured(case, each) for each in metrics],
             [Key(SPACE, "test-hpa")],
         )

@@ -116,8 +116,8 @@ def test_two_autoscalers_on_the_same_pods_scale_nothing(shop: Shop):
     shop.begin()
     shop.until(lambda: all(shop.reason("ScalingActive", name) == "AmbiguousSelector" for name in ("hpa", "other")))
     shop.server.refused = 0
-    told = objects.condition({"status": shop.status()}, "ScalingActive") or {}
-    assert "controlled by multiple HPAs: [{hpa shop} {other shop}]" in told["message"]
+    status = objects.condition({"status": shop.status()}, "ScalingActive") or {}
+    assert "controlled by multiple HPAs: [{hpa shop} {other shop}]" in status["message"]
     for _ in range(10):
         shop.tick()
     assert shop.replicas() == 2
@@ -129,9 +129,9 @@ def test_a_selector_that_is_none_is_told(shop: Shop):
     shop.autoscaler()
     shop.begin()
     shop.until(lambda: shop.reason("ScalingActive") == "InvalidSelector")
-    told = objects.condition({"status": shop.status()}, "ScalingActive") or {}
-    assert told["status"] == "False"
-    assert "couldn't convert selector into a corresponding internal selector object" in told["message"]
+    status = objects.condition({"status": shop.status()}, "ScalingActive") or {}
+    assert status["status"] == "False"
+    assert "couldn't convert selector into a corresponding internal selector object" in status["message"]
     until(lambda: "InvalidSelector" in shop.reasons())
     assert shop.replicas() == 2
 
@@ -170,8 +170,8 @@ def test_metrics_that_nobody_serves_are_told(shop: Shop):
     shop.autoscaler({"type": "External", "external": queue})
     shop.begin()
     shop.until(lambda: shop.reason("ScalingActive") == "FailedGetExternalMetric")
-    told = objects.condition({"status": shop.status()}, "ScalingActive") or {}
-    assert told["message"] == (
+    status = objects.condition({"status": shop.status()}, "ScalingActive") or {}
+    assert status["message"] == (
         "the HPA was unable to compute the replica count: unable to get external metric shop/queue/nil: unable to "
         "fetch metrics from external metrics API: the server could not find the requested resource"
     )

@@ -37,12 +37,12 @@ def with_defaults(**behavior: Any) -> dict[str, Any]:
     return found
 
 
-def changes(told: list[list[int]]) -> tuple[Change, ...]:
-    return tuple(Change(by, NOW - timedelta(seconds=ago, milliseconds=1)) for by, ago in told)
+def changes(expected: list[list[int]]) -> tuple[Change, ...]:
+    return tuple(Change(by, NOW - timedelta(seconds=ago, milliseconds=1)) for by, ago in expected)
 
 
-def recommendations(told: list[list[int]]) -> tuple[Recommendation, ...]:
-    return tuple(Recommendation(replicas, NOW - timedelta(seconds=ago, milliseconds=1)) for replicas, ago in told)
+def recommendations(expected: list[list[int]]) -> tuple[Recommendation, ...]:
+    return tuple(Recommendation(replicas, NOW - timedelta(seconds=ago, milliseconds=1)) for replicas, ago in expected)
 
 
 @pytest.mark.parametrize("path", LIMITS, ids=lambda path: path.stem)

@@ -20,8 +20,8 @@ MIB = 1024 * 1024
 
 def used_of(pods: list[list[list[float]]]) -> dict[str, list[Used]]:
     return {
-        f"p{number}": [Used(NOW - timedelta(seconds=ago), cores, int(mib * MIB)) for ago, cores, mib in told]
-        for number, told in enumerate(pods)
+        f"p{number}": [Used(NOW - timedelta(seconds=ago), cores, int(mib * MIB)) for ago, cores, mib in each]
+        for number, each in enumerate(pods)
     }
 
 

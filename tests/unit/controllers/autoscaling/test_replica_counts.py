@@ -28,16 +28,16 @@ CASES = sorted((Path(__file__).parents[3] / "cases" / "count_replicas").glob("*.
 def count(case: dict[str, Any]) -> Count:
     pods, current = pods_of(case), case["current"]
     if "resource" in case:
-        told = case["resource"]
+        result = case["resource"]
         samples = samples_of(case)
-        return by_utilization(current, told["target"], told["name"], pods, samples, NOW, case.get("container", ""))
-    told = case["metric"]
-    if told["type"] == "pods":
-        found = {f"test-pod-{number}": Sample(level, NOW, 60.0) for number, level in enumerate(told["levels"])}
-        return by_average(current, told["target"], pods, found, NOW)
-    if told["type"] in {"object", "external"}:
-        return by_value(current, told["target"], sum(told["levels"]), pods)
-    return by_value_per_pod(current, told["target"], sum(told["levels"]))
+        return by_utilization(current, result["target"], result["name"], pods, samples, NOW, case.get("container", ""))
+    result = case["metric"]
+    if result["type"] == "pods":
+        found = {f"test-pod-{number}": Sample(level, NOW, 60.0) for number, level in enumerate(result["levels"])}
+        return by_average(current, result["target"], pods, found, NOW)
+    if result["type"] in {"object", "external"}:
+        return by_value(current, result["target"], sum(result["levels"]), pods)
+    return by_value_per_pod(current, result["target"], sum(result["levels"]))
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -75,11 +75,11 @@ def test_where_all_pods_tell_the_count_brings_the_average_to_the_target(seed: in
 @pytest.mark.parametrize("seed", range(200))
 def test_pods_that_tell_nothing_never_turn_the_direction(seed: int):
     chance = random.Random(seed)
-    told, silent, level = chance.randint(1, 20), chance.randint(1, 10), chance.randint(0, 2000)
+    result, silent, level = chance.randint(1, 20), chance.randint(1, 10), chance.randint(0, 2000)
     target = chance.randint(1, 1000)
-    samples = {f"test-pod-{number}": Sample(level, NOW, 60.0) for number in range(told)}
-    found = by_average(told + silent, target, pods_of({"current": told + silent}), samples, NOW).replicas
-    assert found >= told + silent if level > target else found <= told + silent
+    samples = {f"test-pod-{number}": Sample(level, NOW, 60.0) for number in range(result)}
+    found = by_average(result + silent, target, pods_of({"current": result + silent}), samples, NOW).replicas
+    assert found >= result + silent if level > target else found <= result + silent
 
 
 def test_a_pod_counts_once_its_sample_is_younger_than_its_readiness():

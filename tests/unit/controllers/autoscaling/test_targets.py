@@ -44,7 +44,7 @@ def test_a_scale_is_read_and_changed_in_the_namespace_of_its_autoscaler() -> Non
 def test_what_lies_in_no_namespace_is_not_found() -> None:
     served = Served()
     targets = Targets(served, {})
-    told = "the server could not find the requested resource"
-    assert targets.scale(kind(namespaced=False), "team-a", "a") == told
-    assert targets.change(kind(namespaced=False), "team-a", "a", 2, 3) == told
+    text = "the server could not find the requested resource"
+    assert targets.scale(kind(namespaced=False), "team-a", "a") == text
+    assert targets.change(kind(namespaced=False), "team-a", "a", 2, 3) == text
     assert served.asked == []

@@ -22,13 +22,13 @@ EACH = pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 KEY = objects.Key(SPACE, "web")
 
 
-def made_job(told: dict[str, Any], cron: dict[str, Any]) -> dict[str, Any]:
+def made_job(fields: dict[str, Any], cron: dict[str, Any]) -> dict[str, Any]:
     """``name``, ``end`` (Complete or Failed, a minute ago), ``began`` (seconds ago)."""
-    job = workload(JOB, {}, told["name"])
+    job = workload(JOB, {}, fields["name"])
     job["metadata"]["ownerReferences"] = [controller_reference(CRON_JOB, cron)]
-    job["status"] = {"startTime": ago(told.get("began", 500))}
-    if "end" in told:
-        job["status"] |= {"conditions": [{"type": told["end"], "status": "True"}], "completionTime": ago(60)}
+    job["status"] = {"startTime": ago(fields.get("began", 500))}
+    if "end" in fields:
+        job["status"] |= {"conditions": [{"type": fields["end"], "status": "True"}], "completionTime": ago(60)}
     return job
 
 
@@ -37,7 +37,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     limits = {"successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1, "concurrencyPolicy": "Allow"}
     cron = workload(CRON_JOB, {**limits, **case["cron"]})
     cron["spec"]["jobTemplate"] = {"metadata": {"labels": {"a": "b"}}, "spec": {"template": cron["spec"]["template"]}}
-    return case, [cron, *(made_job(told, cron) for told in case.get("jobs", []))]
+    return case, [cron, *(made_job(each, cron) for each in case.get("jobs", []))]
 
 
 @EACH
@@ -81,6 +81,6 @@ def test_there_are_cases():
 
 
 def test_a_deadline_of_64_bits_hides_nothing():
-    told = {"schedule": "0 * * * *", "startingDeadlineSeconds": 2**63 - 1}
-    cron = workload(CRON_JOB, {**told, "status": {"lastScheduleTime": "2026-01-01T11:00:00Z"}})
+    fields = {"schedule": "0 * * * *", "startingDeadlineSeconds": 2**63 - 1}
+    cron = workload(CRON_JOB, {**fields, "status": {"lastScheduleTime": "2026-01-01T11:00:00Z"}})
     assert words(decide_cron_job(cron, [], NOW)[0]) == "create web-29454480"

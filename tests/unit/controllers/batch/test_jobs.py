@@ -23,11 +23,11 @@ EACH = pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 KEY = objects.Key(SPACE, "web")
 
 
-def made_job(told: dict[str, Any]) -> dict[str, Any]:
+def made_job(fields: dict[str, Any]) -> dict[str, Any]:
     """A workload whose status may say ``startTime: now`` or seconds ago; ``at`` of conditions; ``restart``."""
-    told = {"parallelism": 1, "backoffLimit": 6, "completionMode": "NonIndexed", **told}
-    restart = told.pop("restart", "Never")
-    job = workload(JOB, {key: value for key, value in told.items() if value is not None})
+    fields = {"parallelism": 1, "backoffLimit": 6, "completionMode": "NonIndexed", **fields}
+    restart = fields.pop("restart", "Never")
+    job = workload(JOB, {key: value for key, value in fields.items() if value is not None})
     job["spec"]["template"]["spec"]["restartPolicy"] = restart
     status = job["status"]
     if "startTime" in status:
@@ -37,25 +37,27 @@ def made_job(told: dict[str, Any]) -> dict[str, Any]:
     return job
 
 
-def made_pod(told: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+def made_pod(fields: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     """As ``pod``; ``ended`` (seconds ago), ``exit``, ``index``, ``failures``, ``conditions``, ``counted``."""
-    made = pod(told, JOB, job)
+    made = pod(fields, JOB, job)
     meta, status = made["metadata"], made["status"]
-    if not told.get("counted"):
+    if not fields.get("counted"):
         meta["finalizers"] = [job_tracking.FINALIZER]
-    notes = {job_indexes.INDEX: told.get("index"), job_indexes.FAILURES: told.get("failures")}
+    notes = {job_indexes.INDEX: fields.get("index"), job_indexes.FAILURES: fields.get("failures")}
     meta.setdefault("annotations", {}).update({key: str(value) for key, value in notes.items() if value is not None})
-    if "ended" in told or "exit" in told:
-        ended = {"exitCode": told.get("exit", 1), "finishedAt": ago(told.get("ended", 20))}
+    if "ended" in fields or "exit" in fields:
+        ended = {"exitCode": fields.get("exit", 1), "finishedAt": ago(fields.get("ended", 20))}
         status["containerStatuses"] = [{"name": "app", "restartCount": 0, "state": {"terminated": ended}}]
-    status.setdefault("conditions", []).extend({"type": each, "status": "True"} for each in told.get("conditions", []))
+    status.setdefault("conditions", []).extend(
+        {"type": each, "status": "True"} for each in fields.get("conditions", [])
+    )
     return made
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
     job = made_job(case["job"])
-    return case, [job, *(made_pod(told, job) for told in case.get("pods", []))]
+    return case, [job, *(made_pod(each, job) for each in case.get("pods", []))]
 
 
 def shown(step: Step) -> str:
@@ -128,9 +130,9 @@ def test_an_indexed_pod_knows_its_index():
     last = made[11]
     assert (last["spec"]["hostname"], last["metadata"]["generateName"]) == ("web-11", "web-11-")
     assert objects.labels(last)[job_indexes.INDEX] == objects.annotations(last)[job_indexes.INDEX] == "11"
-    told = last["spec"]["containers"][0]["env"]
+    result = last["spec"]["containers"][0]["env"]
     path = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-    assert told == [{"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": path}}}]
+    assert result == [{"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": path}}}]
     assert last["spec"]["initContainers"] == [own]
     assert "env" not in container, "the template is nobody's to change"
 

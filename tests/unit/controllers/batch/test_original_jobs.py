@@ -43,7 +43,7 @@ def test_it_gets_a_pod_with_what_it_asks_for():
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "fields"),
     [
         ({}, {"phase": "Pending"}),
         (
@@ -66,11 +66,11 @@ def test_it_gets_a_pod_with_what_it_asks_for():
         ),
     ],
 )  # fmt: skip
-def test_its_status_is_its_pods(found: dict[str, Any], told: dict[str, str]):
+def test_its_status_is_its_pods(found: dict[str, Any], fields: dict[str, str]):
     (step,) = decide_original_job(job(phase="None yet"), [pod(**found)])
     assert isinstance(step, WriteStatus)
-    assert step.status == told
-    assert decide_original_job(job(**told), [pod(**found)]) == []
+    assert step.status == fields
+    assert decide_original_job(job(**fields), [pod(**found)]) == []
 
 
 def test_one_that_has_ended_never_runs_again():

@@ -14,8 +14,8 @@ from minik8s_modules.controllers.cleanup.events import EventController, decide_e
 CLOCK = FakeClock()
 
 
-def event(**told: object) -> dict[str, object]:
-    return {"metadata": {"name": "e", "namespace": "default", "resourceVersion": "5"}, **told}
+def event(**given: object) -> dict[str, object]:
+    return {"metadata": {"name": "e", "namespace": "default", "resourceVersion": "5"}, **given}
 
 
 def ago(minutes: int) -> str:
@@ -23,7 +23,7 @@ def ago(minutes: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("told", "over"),
+    ("expected", "over"),
     [
         ({"lastTimestamp": ago(61)}, True),
         ({"lastTimestamp": ago(59)}, False),
@@ -34,8 +34,8 @@ def ago(minutes: int) -> str:
         ({}, False),
     ],
 )
-def test_which_events_are_over(told, over):
-    assert bool(decide_events([event(**told)], CLOCK.now())) is over
+def test_which_events_are_over(expected, over):
+    assert bool(decide_events([event(**expected)], CLOCK.now())) is over
 
 
 def test_a_sweep_deletes_what_is_over_unless_it_has_happened_again():

@@ -21,15 +21,15 @@ CASES = sorted((Path(__file__).parents[3] / "cases" / "decide_garbage").glob("*.
 EACH = pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 
 
-def made(told: dict[str, Any]) -> dict[str, Any]:
-    meta: dict[str, Any] = {"name": told["name"], "namespace": SPACE, "uid": f"uid-{told['name']}"}
-    kind = "Nonsense" if told.get("unknown") else "ConfigMap"
+def made(fields: dict[str, Any]) -> dict[str, Any]:
+    meta: dict[str, Any] = {"name": fields["name"], "namespace": SPACE, "uid": f"uid-{fields['name']}"}
+    kind = "Nonsense" if fields.get("unknown") else "ConfigMap"
     meta["ownerReferences"] = [
-        {"apiVersion": "v1", "kind": kind, "name": name, "uid": f"uid-{name}", "blockOwnerDeletion": "block" in told}
-        for name in told.get("owners", [])
+        {"apiVersion": "v1", "kind": kind, "name": name, "uid": f"uid-{name}", "blockOwnerDeletion": "block" in fields}
+        for name in fields.get("owners", [])
     ]
-    meta["finalizers"] = told.get("finalizers", [])
-    if told.get("deleting"):
+    meta["finalizers"] = fields.get("finalizers", [])
+    if fields.get("deleting"):
         meta["deletionTimestamp"] = ago(1)
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
 
@@ -38,7 +38,7 @@ class World:
     """ConfigMaps that are deleted as the API server deletes."""
 
     def __init__(self, case: dict[str, Any]) -> None:
-        self.found = {f"uid-{told['name']}": made(told) for told in case["objects"]}
+        self.found = {f"uid-{each['name']}": made(each) for each in case["objects"]}
 
     def steps(self, uid: str) -> list[Step]:
         """Decide about one object."""

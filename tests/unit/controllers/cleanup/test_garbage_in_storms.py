@@ -85,7 +85,7 @@ def names(api: FakeApi, kind: Kind) -> set[str]:
 
 
 def delete_until_told(api: FakeApi, propagation: str) -> None:
-    def told() -> bool:
+    def is_reported() -> bool:
         try:
             api.delete(CONFIG_MAP, "root", SPACE, propagation=propagation)
         except NotFound:
@@ -94,7 +94,7 @@ def delete_until_told(api: FakeApi, propagation: str) -> None:
             return False
         return True
 
-    until(told)
+    until(is_reported)
 
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground"])

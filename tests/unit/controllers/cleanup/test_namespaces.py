@@ -35,16 +35,16 @@ CASES = sorted((Path(__file__).parents[3] / "cases" / "decide_namespace").glob("
 NOW = "2026-01-01T00:00:00Z"
 
 
-def thing(told: dict[str, Any]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"name": "x", "finalizers": told.get("finalizers", [])}
-    if told.get("deleting"):
+def thing(fields: dict[str, Any]) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": "x", "finalizers": fields.get("finalizers", [])}
+    if fields.get("deleting"):
         metadata["deletionTimestamp"] = NOW
     return {"metadata": metadata}
 
 
-def namespace(told: dict[str, Any]) -> dict[str, Any]:
-    made = thing({"deleting": told.get("deleting", True)})
-    return {**made, "spec": {"finalizers": told.get("finalizers", ["kubernetes"])}, "status": {}}
+def namespace(fields: dict[str, Any]) -> dict[str, Any]:
+    made = thing({"deleting": fields.get("deleting", True)})
+    return {**made, "spec": {"finalizers": fields.get("finalizers", ["kubernetes"])}, "status": {}}
 
 
 def words(step: Step) -> str:
@@ -68,21 +68,21 @@ def test_there_are_cases():
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_decide_namespace(path: Path):
     case = yaml.safe_load(path.read_text())
-    wanted = {kind_of(resource): [thing(told) for told in found] for resource, found in case["content"].items()}
+    wanted = {kind_of(resource): [thing(one) for one in found] for resource, found in case["content"].items()}
     content = {kind: wanted[kind] for kind in namespaced_kinds() if kind in wanted}
     about = namespace(case.get("namespace", {}))
     if case.get("namespace", {}).get("told"):
         about["status"]["conditions"] = changed_conditions(about, wanted_conditions(content, {}), NOW)
     steps = decide_namespace(about, content, case.get("failures", {}), NOW)
     assert [words(step) for step in steps] == case["expect"]
-    told = {each["type"]: each for step in steps if isinstance(step, SetConditions) for each in step.conditions}
+    one = {each["type"]: each for step in steps if isinstance(step, SetConditions) for each in step.conditions}
     for key, kind in (
         ("remaining", "NamespaceContentRemaining"),
         ("finalizers", "NamespaceFinalizersRemaining"),
         ("failure", "NamespaceDeletionContentFailure"),
     ):
         if key in case:
-            assert (told[kind]["status"], told[kind]["message"]) == ("True", case[key])
+            assert (one[kind]["status"], one[kind]["message"]) == ("True", case[key])
 
 
 def test_views_of_other_kinds_and_kinds_that_are_not_kept_are_no_content():
@@ -237,9 +237,9 @@ def test_a_namespace_waits_for_an_extension_that_is_away(api: FakeApi):
     controller = NamespaceController(api, extensions=lambda: Extended((), unknown))
     controller.sync(Key("", "shop"))
     conditions = {each["type"]: each for each in api.get(NAMESPACE, "shop")["status"]["conditions"]}
-    told = conditions["NamespaceDeletionDiscoveryFailure"]
-    assert (told["status"], told["reason"]) == ("True", "DiscoveryFailed")
-    assert told["message"] == (
+    result = conditions["NamespaceDeletionDiscoveryFailure"]
+    assert (result["status"], result["reason"]) == ("True", "DiscoveryFailed")
+    assert result["message"] == (
         "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: "
         "wardle.example.com/v1: stale GroupVersion discovery: wardle.example.com/v1"
     )
@@ -307,8 +307,8 @@ def test_a_list_that_holds_no_objects_keeps_no_namespace_from_being_emptied(api:
     controller.sync(Key("", "shop"))
     assert not real(CONFIG_MAP, "shop").items
     conditions = {each["type"]: each for each in api.get(NAMESPACE, "shop")["status"]["conditions"]}
-    told = conditions["NamespaceDeletionDiscoveryFailure"]["message"]
-    assert "wardle.example.com/v1: flunders cannot be listed" in told
+    message = conditions["NamespaceDeletionDiscoveryFailure"]["message"]
+    assert "wardle.example.com/v1: flunders cannot be listed" in message
 
 
 def test_what_is_known_goes_before_extensions_are_asked(api: FakeApi):

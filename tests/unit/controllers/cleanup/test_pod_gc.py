@@ -31,22 +31,22 @@ class Case:
 
     def __init__(self, path: Path) -> None:
         self.told = yaml.safe_load(path.read_text(encoding="utf-8"))
-        self.pods = [self._pod(told) for told in self.told["pods"]]
-        self.nodes = {name: self._node(name, told) for name, told in self.told.get("nodes", {}).items()}
+        self.pods = [self._pod(each) for each in self.told["pods"]]
+        self.nodes = {name: self._node(name, each) for name, each in self.told.get("nodes", {}).items()}
 
     @staticmethod
-    def _pod(told: dict[str, Any]) -> dict[str, Any]:
-        made = pod(told, REPLICA_SET, workload(REPLICA_SET, {}))
-        if "deleting" in told:
+    def _pod(fields: dict[str, Any]) -> dict[str, Any]:
+        made = pod(fields, REPLICA_SET, workload(REPLICA_SET, {}))
+        if "deleting" in fields:
             made["metadata"]["deletionGracePeriodSeconds"] = 30
-        if "reason" in told:
-            made["status"]["reason"] = told["reason"]
+        if "reason" in fields:
+            made["status"]["reason"] = fields["reason"]
         return made
 
     @staticmethod
-    def _node(name: str, told: dict[str, Any]) -> dict[str, Any]:
-        taints = [{"key": told["taint"], "effect": "NoExecute"}] if "taint" in told else []
-        status = {"conditions": [{"type": "Ready", "status": told["ready"]}]}
+    def _node(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+        taints = [{"key": fields["taint"], "effect": "NoExecute"}] if "taint" in fields else []
+        status = {"conditions": [{"type": "Ready", "status": fields["ready"]}]}
         return {"metadata": {"name": name}, "spec": {"taints": taints}, "status": status}
 
     def steps(self, world: World) -> list[Step]:

@@ -78,9 +78,9 @@ def test_creations_start_slowly_and_stop_at_the_first_refusal(shell: Shell):
     (failure,) = shell.acting.take(shell.owner, [new_pod(shell.owner.obj)] * 100)
     assert isinstance(failure.error, Forbidden)
     assert len(calls) == 7, "batches of 1, 2 and 4, and none after the refusal"
-    told = shell.told()
-    assert len([each for each in told if each[0] == "SuccessfulCreate"]) == 6
-    assert any(reason == "FailedCreate" and "exceeded quota" in message for reason, message in told)
+    result = shell.told()
+    assert len([each for each in result if each[0] == "SuccessfulCreate"]) == 6
+    assert any(reason == "FailedCreate" and "exceeded quota" in message for reason, message in result)
 
 
 def test_names_are_made_as_generate_name_makes_them(shell: Shell):

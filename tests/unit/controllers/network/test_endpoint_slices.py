@@ -28,25 +28,25 @@ CASES = sorted((Path(__file__).parents[3] / "cases" / "decide_slices").glob("*.y
 EACH = pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 
 
-def service(told: JsonObject) -> JsonObject:
+def service(fields: JsonObject) -> JsonObject:
     """Return a Service from a case's short form (its spec)."""
-    spec = {"clusterIP": "100.0.0.9", "ports": [{"port": 80, "protocol": "TCP", "targetPort": 8080}], **told}
+    spec = {"clusterIP": "100.0.0.9", "ports": [{"port": 80, "protocol": "TCP", "targetPort": 8080}], **fields}
     return {"metadata": {"name": "web", "namespace": "default", "uid": "u-web", "labels": {"team": "a"}}, "spec": spec}
 
 
-def pod(told: JsonObject) -> JsonObject:
+def pod(fields: JsonObject) -> JsonObject:
     """Return a pod from a case's short form: name, ip, ready, deleting, phase, node, labels, ports."""
-    metadata: JsonObject = {"name": told["name"], "namespace": "default", "uid": f"u-{told['name']}"}
-    metadata["labels"] = told.get("labels", {"app": "web"})
-    if told.get("deleting"):
+    metadata: JsonObject = {"name": fields["name"], "namespace": "default", "uid": f"u-{fields['name']}"}
+    metadata["labels"] = fields.get("labels", {"app": "web"})
+    if fields.get("deleting"):
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    ports = [{"name": name, "containerPort": number} for name, number in (told.get("ports") or {}).items()]
-    ready = "True" if told.get("ready", True) else "False"
-    status = {"phase": told.get("phase", "Running"), "conditions": [{"type": "Ready", "status": ready}]}
-    if told.get("ip"):
-        status["podIP"] = told["ip"]
-    spec = {"nodeName": told.get("node", "n1"), "containers": [{"name": "c", "ports": ports}]}
-    return {"metadata": metadata, "spec": {**spec, **told.get("spec", {})}, "status": status}
+    ports = [{"name": name, "containerPort": number} for name, number in (fields.get("ports") or {}).items()]
+    ready = "True" if fields.get("ready", True) else "False"
+    status = {"phase": fields.get("phase", "Running"), "conditions": [{"type": "Ready", "status": ready}]}
+    if fields.get("ip"):
+        status["podIP"] = fields["ip"]
+    spec = {"nodeName": fields.get("node", "n1"), "containers": [{"name": "c", "ports": ports}]}
+    return {"metadata": metadata, "spec": {**spec, **fields.get("spec", {})}, "status": status}
 
 
 def after(slices: list[JsonObject], steps: list[SliceStep]) -> list[JsonObject]:
@@ -68,9 +68,9 @@ def short(one: JsonObject) -> str:
     ports = ",".join(f"{each['name']}={each['port']}/{each['protocol']}" for each in one["ports"])
     words = []
     for endpoint in one["endpoints"]:
-        told = endpoint["conditions"]
-        state = "" if told["ready"] else "-serving" if told["serving"] else "-unready"
-        words.append(endpoint["addresses"][0] + state + ("-ending" if told["terminating"] else ""))
+        result = endpoint["conditions"]
+        state = "" if result["ready"] else "-serving" if result["serving"] else "-unready"
+        words.append(endpoint["addresses"][0] + state + ("-ending" if result["terminating"] else ""))
     return f"{ports} {' '.join(words)}".strip()
 
 

@@ -23,11 +23,11 @@ def test_decide_routes(path: Path) -> None:
     services = {str(objects.key(each)): each for each in case.get("services", [])}
     dns, ingresses, classes, grants = (case.get(part, []) for part in ("dns", "ingresses", "classes", "grants"))
     found = decide_routes(Cluster(dns, ingresses, classes, services, grants))
-    told = {
+    fields = {
         host: sorted(f"{one.kind} {one.path} {one.service}:{one.port} {one.owner}" for one in places)
         for host, places in found.hosts.items()
     }
-    assert told == case["hosts"]
+    assert fields == case["hosts"]
     refused = {owner: [f"{one.reason}: {one.message}" for one in why] for owner, why in found.refused.items()}
     assert refused == case.get("refused", {})
     assert dict(found.tls) == case.get("tls", {})

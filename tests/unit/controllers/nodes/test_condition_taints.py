@@ -22,8 +22,8 @@ EVICTING = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
 MEASURED = {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}
 
 
-def _node(*taints: dict[str, str], type_: str = "virtual-kubelet", cordoned: bool = False, **told: str) -> Any:
-    conditions = [{"type": kind, "status": status} for kind, status in told.items()]
+def _node(*taints: dict[str, str], type_: str = "virtual-kubelet", cordoned: bool = False, **message: str) -> Any:
+    conditions = [{"type": kind, "status": status} for kind, status in message.items()]
     return {
         "metadata": {"name": "far", "labels": {"type": type_}},
         "spec": {"taints": [*taints], **({"unschedulable": True} if cordoned else {})},

@@ -35,18 +35,21 @@ CASES = Path(__file__).parents[3] / "cases"
 ORIGINAL = {"minik8s.io/dialect": "original"}
 
 
-def pod(told: JsonObject) -> JsonObject:
-    made = workloads.pod({"owner": "none", **told}, REPLICA_SET, workloads.workload(REPLICA_SET, {}))
-    marks = ORIGINAL if told.get("original") else {}
-    made["metadata"]["annotations"] = {**marks, **({"kubernetes.io/config.mirror": "x"} if told.get("mirror") else {})}
+def pod(fields: JsonObject) -> JsonObject:
+    made = workloads.pod({"owner": "none", **fields}, REPLICA_SET, workloads.workload(REPLICA_SET, {}))
+    marks = ORIGINAL if fields.get("original") else {}
+    made["metadata"]["annotations"] = {
+        **marks,
+        **({"kubernetes.io/config.mirror": "x"} if fields.get("mirror") else {}),
+    }
     return made
 
 
-def node(told: JsonObject | None) -> JsonObject | None:
-    if told is None:
+def node(fields: JsonObject | None) -> JsonObject | None:
+    if fields is None:
         return None
-    marks = {LEAVING: told["leaving"]} if "leaving" in told else {}
-    spec = {"unschedulable": True} if told.get("unschedulable") else {}
+    marks = {LEAVING: fields["leaving"]} if "leaving" in fields else {}
+    spec = {"unschedulable": True} if fields.get("unschedulable") else {}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "annotations": marks}, "spec": spec}
 
 
@@ -63,19 +66,23 @@ def cases(of: str) -> list[Path]:
 
 @pytest.mark.parametrize("path", cases("decide_leaving"), ids=lambda path: path.stem)
 def test_decide_leaving(path: Path):
-    told = yaml.safe_load(path.read_text(encoding="utf-8"))
-    about, noted = node(told["node"]), frozenset(told.get("noted", []))
+    message = yaml.safe_load(path.read_text(encoding="utf-8"))
+    about, noted = node(message["node"]), frozenset(message.get("noted", []))
     assert about is not None
-    pods = [pod(each) for each in told["pods"]]
-    assert [words(step) for step in decide_leaving(about, pods, noted, NOW)] == told["steps"]
+    pods = [pod(each) for each in message["pods"]]
+    assert [words(step) for step in decide_leaving(about, pods, noted, NOW)] == message["steps"]
 
 
 @pytest.mark.parametrize("path", cases("decide_return"), ids=lambda path: path.stem)
 def test_decide_return(path: Path):
-    told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    message = yaml.safe_load(path.read_text(encoding="utf-8"))
     note = note_of(pod({"name": "a", "original": True}))
-    there = pod({"name": "a", "uid": told["pod"], "deleting": told.get("deleting", False)}) if "pod" in told else None
-    assert [words(step) for step in decide_return(note, there, node(told.get("node")))] == told["steps"]
+    there = (
+        pod({"name": "a", "uid": message["pod"], "deleting": message.get("deleting", False)})
+        if "pod" in message
+        else None
+    )
+    assert [words(step) for step in decide_return(note, there, node(message.get("node")))] == message["steps"]
 
 
 def play(world: World, cut: int) -> None:
@@ -158,8 +165,8 @@ def uid_of(api: FakeApi, name: str) -> str:
         return ""
 
 
-def made(api: FakeApi, told: JsonObject) -> str:
-    wanted = pod(told)
+def made(api: FakeApi, fields: JsonObject) -> str:
+    wanted = pod(fields)
     wanted["metadata"].pop("uid")
     return objects.uid(api.create(POD, wanted))
 

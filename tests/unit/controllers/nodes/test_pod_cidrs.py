@@ -36,21 +36,21 @@ def node(name: str, cidr: str = "") -> JsonObject:
 
 @pytest.mark.parametrize("path", sorted((CASES / "choose_pod_cidr").glob("*.yml")), ids=lambda path: path.stem)
 def test_choose_pod_cidr(path: Path):
-    told = yaml.safe_load(path.read_text(encoding="utf-8"))
-    nodes = [node(name, cidr) for name, cidr in told["nodes"].items()]
-    claims = [claim_of(cidr, holder) for cidr, holder in told["claims"].items()]
-    asked = (told.get("cluster_cidr", "10.244.0.0/16"), told["node"], nodes, claims, told.get("refused", []))
-    if "error" in told:
-        with pytest.raises(NoCidrLeft, match=told["error"]):
+    message = yaml.safe_load(path.read_text(encoding="utf-8"))
+    nodes = [node(name, cidr) for name, cidr in message["nodes"].items()]
+    claims = [claim_of(cidr, holder) for cidr, holder in message["claims"].items()]
+    asked = (message.get("cluster_cidr", "10.244.0.0/16"), message["node"], nodes, claims, message.get("refused", []))
+    if "error" in message:
+        with pytest.raises(NoCidrLeft, match=message["error"]):
             choose(*asked)
     else:
-        assert choose(*asked) == (told["gets"], told["claimed"])
+        assert choose(*asked) == (message["gets"], message["claimed"])
 
 
-def claim(cidr: str, told: JsonObject) -> JsonObject:
-    made = claim_of(cidr, told.get("node", "n1"))
-    made["metadata"]["creationTimestamp"] = ago(told.get("age", 1000))
-    return {**made, "status": {"phase": told["phase"]}} if "phase" in told else made
+def claim(cidr: str, fields: JsonObject) -> JsonObject:
+    made = claim_of(cidr, fields.get("node", "n1"))
+    made["metadata"]["creationTimestamp"] = ago(fields.get("age", 1000))
+    return {**made, "status": {"phase": fields["phase"]}} if "phase" in fields else made
 
 
 def words(step: Step) -> str:
@@ -70,26 +70,26 @@ def words(step: Step) -> str:
 
 @pytest.mark.parametrize("path", sorted((CASES / "decide_pod_cidrs").glob("*.yml")), ids=lambda path: path.stem)
 def test_decide_pod_cidrs(path: Path):
-    told = yaml.safe_load(path.read_text(encoding="utf-8"))
-    claims = [claim(cidr, each) for cidr, each in told.get("claims", {}).items()]
-    has = node("n1", told["node"]) if "node" in told else None
+    message = yaml.safe_load(path.read_text(encoding="utf-8"))
+    claims = [claim(cidr, each) for cidr, each in message.get("claims", {}).items()]
+    has = node("n1", message["node"]) if "node" in message else None
     found = NodeRanges(
         has,
         [each for each in claims if each["spec"]["nodeName"] == "n1"],
-        next((each for each in claims if each["spec"]["cidr"] == told.get("node")), None),
-        [{"metadata": {"name": each}} for each in told.get("addresses", [])],
-        {"metadata": {"name": "n1"}} if told.get("lease") else None,
+        next((each for each in claims if each["spec"]["cidr"] == message.get("node")), None),
+        [{"metadata": {"name": each}} for each in message.get("addresses", [])],
+        {"metadata": {"name": "n1"}} if message.get("lease") else None,
     )
-    if told.get("settled"):
+    if message.get("settled"):
         found = found._replace(claims=[settled(each) for each in found.claims])
-    assert [words(step) for step in decide_pod_cidrs("n1", found, NOW)] == told["steps"]
+    assert [words(step) for step in decide_pod_cidrs("n1", found, NOW)] == message["steps"]
 
 
-def settled(told: JsonObject) -> JsonObject:
+def settled(fields: JsonObject) -> JsonObject:
     """Return the claim with the status that the first decision gives it."""
-    first = decide_pod_cidrs("n1", NodeRanges(None, [told]), NOW)
+    first = decide_pod_cidrs("n1", NodeRanges(None, [fields]), NOW)
     assert isinstance(first[0], WriteStatus)
-    return {**told, "status": first[0].status}
+    return {**fields, "status": first[0].status}
 
 
 def test_the_quarantine_says_what_to_do():

@@ -31,8 +31,8 @@ def node(name: str, ready: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"conditions": [condition]}}
 
 
-def pods(*told: dict[str, Any]) -> list[dict[str, Any]]:
-    return [pod(each, REPLICA_SET, workload(REPLICA_SET, {})) for each in told]
+def pods(*fields: dict[str, Any]) -> list[dict[str, Any]]:
+    return [pod(each, REPLICA_SET, workload(REPLICA_SET, {})) for each in fields]
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

@@ -30,18 +30,21 @@ TAINTS, EVICTIONS = (sorted((ROOT / name).glob("*.yml")) for name in ("decide_ta
 PREFIX = "node.kubernetes.io/"
 
 
-def node(name: str, told: dict[str, Any]) -> dict[str, Any]:
-    taints: list[dict[str, Any]] = [{"key": "example.com/other", "effect": "NoExecute"}] if "others" in told else []
-    if "taint" in told:
-        taints.append({"key": PREFIX + told["taint"], "effect": "NoExecute", "timeAdded": ago(77)})
-    ready = {"type": "Ready", "status": told.get("ready"), "lastTransitionTime": ago(told.get("since", 5))}
-    labels = {"topology.kubernetes.io/zone": told.get("zone", ""), **({"type": "kwok"} if "virtual" in told else {})}
+def node(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    taints: list[dict[str, Any]] = [{"key": "example.com/other", "effect": "NoExecute"}] if "others" in fields else []
+    if "taint" in fields:
+        taints.append({"key": PREFIX + fields["taint"], "effect": "NoExecute", "timeAdded": ago(77)})
+    ready = {"type": "Ready", "status": fields.get("ready"), "lastTransitionTime": ago(fields.get("since", 5))}
+    labels = {
+        "topology.kubernetes.io/zone": fields.get("zone", ""),
+        **({"type": "kwok"} if "virtual" in fields else {}),
+    }
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
         "spec": {"taints": taints},
-        "status": {"conditions": [ready] if "ready" in told else []},
+        "status": {"conditions": [ready] if "ready" in fields else []},
     }
 
 
@@ -60,7 +63,7 @@ def named(step: Step) -> str:
 @pytest.mark.parametrize("path", TAINTS, ids=lambda path: path.stem)
 def test_decide_taints(path: Path):
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
-    nodes = [node(name, told) for name, told in case["nodes"].items()]
+    nodes = [node(name, one) for name, one in case["nodes"].items()]
     steps = decide_taints(nodes, case.get("last"), NOW)
     assert [named(step) for step in steps] == case["steps"]
     if "kept" in case:
@@ -84,9 +87,9 @@ def evicted(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     for taint in taints:
         if "added" in taint:
             taint["timeAdded"] = ago(taint.pop("added"))
-    told: dict[str, Any] = {"name": "p", "node": "n1"}
-    told |= {field: case[field] for field in ("phase", "deleting") if field in case}
-    made = pod(told, REPLICA_SET, workload(REPLICA_SET, {}))
+    fields: dict[str, Any] = {"name": "p", "node": "n1"}
+    fields |= {field: case[field] for field in ("phase", "deleting") if field in case}
+    made = pod(fields, REPLICA_SET, workload(REPLICA_SET, {}))
     made["spec"]["tolerations"] = case.get("tolerations", [])
     if "scheduled" in case:
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": ago(case["scheduled"])}

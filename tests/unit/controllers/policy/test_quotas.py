@@ -35,7 +35,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any
         "spec": spec,
         "status": case.get("status", {}),
     }
-    return case, quota, [made(told) for told in case["objects"]]
+    return case, quota, [made(each) for each in case["objects"]]
 
 
 def kind_of(obj: dict[str, Any]) -> Kind:
@@ -44,21 +44,23 @@ def kind_of(obj: dict[str, Any]) -> Kind:
     return kind
 
 
-def made(told: dict[str, Any]) -> dict[str, Any]:
-    kind = told.get("kind", "Pod")
-    meta: dict[str, Any] = {"name": told["name"], "namespace": told.get("namespace", SPACE)}
-    if "annotations" in told:
-        meta["annotations"] = told["annotations"]
-    if "deleted" in told:
-        meta["deletionTimestamp"] = rfc3339(NOW - timedelta(seconds=told["deleted"]))
+def made(fields: dict[str, Any]) -> dict[str, Any]:
+    kind = fields.get("kind", "Pod")
+    meta: dict[str, Any] = {"name": fields["name"], "namespace": fields.get("namespace", SPACE)}
+    if "annotations" in fields:
+        meta["annotations"] = fields["annotations"]
+    if "deleted" in fields:
+        meta["deletionTimestamp"] = rfc3339(NOW - timedelta(seconds=fields["deleted"]))
         meta["deletionGracePeriodSeconds"] = 30
-    spec = dict(told.get("spec", {}))
+    spec = dict(fields.get("spec", {}))
     if kind == "Pod":
-        resources = {side: told[side] for side in ("requests", "limits") if side in told}
+        resources = {side: fields[side] for side in ("requests", "limits") if side in fields}
         spec["containers"] = [{"name": "app", "resources": resources}]
-        spec["initContainers"] = [{"name": "init", "resources": {"requests": told["init"]}}] if "init" in told else []
+        spec["initContainers"] = (
+            [{"name": "init", "resources": {"requests": fields["init"]}}] if "init" in fields else []
+        )
     version = "apps/v1" if kind == "Deployment" else "v1"
-    status = {"phase": told.get("phase", "Running")}
+    status = {"phase": fields.get("phase", "Running")}
     return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec, "status": status}
 
 

@@ -22,35 +22,40 @@ CASES = sorted((Path(__file__).parents[3] / "cases" / "bind_claims").glob("*.yml
 EACH = pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 
 
-def made(kind: Kind, told: JsonObject) -> JsonObject:
+def made(kind: Kind, fields: JsonObject) -> JsonObject:
     """Return an object: ``name``, ``deleting`` and other fields of metadata, ``phase``; the rest is its spec."""
-    told = dict(told)
-    meta = {"name": told.pop("name"), **({"namespace": told.pop("namespace", SPACE)} if kind.namespaced else {})}
-    meta["uid"] = told.pop("uid", f"uid-{meta['name']}")
+    fields = dict(fields)
+    meta = {"name": fields.pop("name"), **({"namespace": fields.pop("namespace", SPACE)} if kind.namespaced else {})}
+    meta["uid"] = fields.pop("uid", f"uid-{meta['name']}")
     for field in ("annotations", "labels", "finalizers"):
-        if field in told:
-            meta[field] = told.pop(field)
-    meta["creationTimestamp"] = ago(told.pop("age", 100))
-    if told.pop("deleting", False):
+        if field in fields:
+            meta[field] = fields.pop(field)
+    meta["creationTimestamp"] = ago(fields.pop("age", 100))
+    if fields.pop("deleting", False):
         meta["deletionTimestamp"] = ago(1)
     of_status = ("phase", "reason", "addresses", *(("capacity",) if kind == PERSISTENT_VOLUME_CLAIM else ()))
-    status = {field: told.pop(field) for field in of_status if field in told}
+    status = {field: fields.pop(field) for field in of_status if field in fields}
     whole = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
-    return {**whole, **told} if kind == STORAGE_CLASS else {**whole, "spec": told, "status": status}
+    return {**whole, **fields} if kind == STORAGE_CLASS else {**whole, "spec": fields, "status": status}
 
 
-def volume(told: JsonObject) -> JsonObject:
-    told = {"phase": "Available", "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain", **told}
-    told["capacity"] = {"storage": told.pop("size", "1Gi")}
-    if told.pop("placed", True):
-        told["hostPath"] = {"path": "/data"}
-    return made(PERSISTENT_VOLUME, told)
+def volume(fields: JsonObject) -> JsonObject:
+    fields = {
+        "phase": "Available",
+        "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": "Retain",
+        **fields,
+    }
+    fields["capacity"] = {"storage": fields.pop("size", "1Gi")}
+    if fields.pop("placed", True):
+        fields["hostPath"] = {"path": "/data"}
+    return made(PERSISTENT_VOLUME, fields)
 
 
-def claim(told: JsonObject) -> JsonObject:
-    told = {"phase": "Pending", "accessModes": ["ReadWriteOnce"], **told}
-    told["resources"] = {"requests": {"storage": told.pop("size", "1Gi")}}
-    return made(PERSISTENT_VOLUME_CLAIM, told)
+def claim(fields: JsonObject) -> JsonObject:
+    fields = {"phase": "Pending", "accessModes": ["ReadWriteOnce"], **fields}
+    fields["resources"] = {"requests": {"storage": fields.pop("size", "1Gi")}}
+    return made(PERSISTENT_VOLUME_CLAIM, fields)
 
 
 class Case:
@@ -132,8 +137,8 @@ def test_claims_get_volumes(path: Path):
         assert objects.annotations(claimed) == marks
     leaving = [objects.name(each) for each in world.all(PERSISTENT_VOLUME) if objects.is_deleting(each)]
     assert leaving == case.told.get("deleting", [])
-    told = [f"{each.type} {each.reason}: {each.message}" for each in world.events]
-    assert list(dict.fromkeys(told)) == case.told.get("told", [])
+    message = [f"{each.type} {each.reason}: {each.message}" for each in world.events]
+    assert list(dict.fromkeys(message)) == case.told.get("told", [])
     for kind, _ in DECIDERS:
         for obj in world.all(kind):
             assert unknown_fields(kind, obj) == []

@@ -23,14 +23,14 @@ KEY = objects.Key(SPACE, "web")
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
 
 
-def made_set(told: dict[str, Any]) -> dict[str, Any]:
+def made_set(fields: dict[str, Any]) -> dict[str, Any]:
     """``nodeSelector``, ``affinity`` (expressions) and ``tolerations`` go into the template."""
-    told = dict(told)
-    more: dict[str, Any] = {key: told.pop(key) for key in ("nodeSelector", "tolerations") if key in told}
-    if "affinity" in told:
-        term = {"nodeSelectorTerms": [{"matchExpressions": told.pop("affinity")}]}
+    fields = dict(fields)
+    more: dict[str, Any] = {key: fields.pop(key) for key in ("nodeSelector", "tolerations") if key in fields}
+    if "affinity" in fields:
+        term = {"nodeSelectorTerms": [{"matchExpressions": fields.pop("affinity")}]}
         more["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}
-    made = workload(DAEMON_SET, {"updateStrategy": ROLLING, "revisionHistoryLimit": 10, **told})
+    made = workload(DAEMON_SET, {"updateStrategy": ROLLING, "revisionHistoryLimit": 10, **fields})
     made["spec"]["template"]["spec"] |= more
     return made
 
@@ -44,16 +44,16 @@ def revision(owner: dict[str, Any], number: int, image: str) -> dict[str, Any]:
     return {**step, "metadata": meta, "revision": number}
 
 
-def node(told: dict[str, Any]) -> dict[str, Any]:
-    meta = {"name": told["name"], "uid": told["name"], "labels": told.get("labels", {})}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"taints": told.get("taints", [])}}
+def node(fields: dict[str, Any]) -> dict[str, Any]:
+    meta = {"name": fields["name"], "uid": fields["name"], "labels": fields.get("labels", {})}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"taints": fields.get("taints", [])}}
 
 
-def made_pod(told: dict[str, Any], owner: dict[str, Any]) -> dict[str, Any]:
-    made = pod(told, DAEMON_SET, owner)
-    made["metadata"]["labels"][history.HASH_LABEL] = history.hash_of(revision(owner, 1, told["image"]))
-    if "for" in told:
-        made["spec"] = daemon_pods._for_node({}, told["for"])
+def made_pod(fields: dict[str, Any], owner: dict[str, Any]) -> dict[str, Any]:
+    made = pod(fields, DAEMON_SET, owner)
+    made["metadata"]["labels"][history.HASH_LABEL] = history.hash_of(revision(owner, 1, fields["image"]))
+    if "for" in fields:
+        made["spec"] = daemon_pods._for_node({}, fields["for"])
     return made
 
 
@@ -61,9 +61,9 @@ def read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
     owner = made_set(case["set"])
     owner["status"] = case.get("set-status", owner["status"])
-    everything = [owner, *(revision(owner, **told) for told in case.get("revisions", []))]
-    everything += [node(told) for told in case["nodes"]]
-    return case, [*everything, *(made_pod(told, owner) for told in case.get("pods", []))]
+    everything = [owner, *(revision(owner, **each) for each in case.get("revisions", []))]
+    everything += [node(each) for each in case["nodes"]]
+    return case, [*everything, *(made_pod(each, owner) for each in case.get("pods", []))]
 
 
 def shown(step: Step, hash_value: str) -> str:

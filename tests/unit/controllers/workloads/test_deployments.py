@@ -23,39 +23,39 @@ EACH = pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 KEY = objects.Key(SPACE, "web")
 
 
-def made_set(told: dict[str, Any], deployment: dict[str, Any]) -> dict[str, Any]:
+def made_set(fields: dict[str, Any], deployment: dict[str, Any]) -> dict[str, Any]:
     """``image``, ``size``, ``available`` (and all others: of its status), ``revision``, ``age``, ``owner``."""
-    image, size = told.get("image", "web:1"), told.get("size", 0)
+    image, size = fields.get("image", "web:1"), fields.get("size", 0)
     made = template(image=image)
-    value = told.get("hash", image.replace(":", ""))
-    noted = replica_annotations(deployment) if told.get("noted", True) is True else told["noted"]
-    annotations = {**{key: str(count) for key, count in noted.items()}, **told.get("annotations", {})}
-    if "revision" in told:
-        annotations[revisions.REVISION] = str(told["revision"])
-    replicas = told.get("actual", size)
+    value = fields.get("hash", image.replace(":", ""))
+    noted = replica_annotations(deployment) if fields.get("noted", True) is True else fields["noted"]
+    annotations = {**{key: str(count) for key, count in noted.items()}, **fields.get("annotations", {})}
+    if "revision" in fields:
+        annotations[revisions.REVISION] = str(fields["revision"])
+    replicas = fields.get("actual", size)
     status = {"replicas": replicas, "observedGeneration": 1}
-    able = told.get("available", size)
+    able = fields.get("available", size)
     status |= {field: count for field, count in (("readyReplicas", able), ("availableReplicas", able)) if count}
-    obj = workload(REPLICA_SET, {"age": told.get("age", 500), "annotations": annotations, "status": status,
+    obj = workload(REPLICA_SET, {"age": fields.get("age", 500), "annotations": annotations, "status": status,
                                  "replicas": size}, f"web-{value}")  # fmt: skip
-    obj["status"] |= {"conditions": told["conditions"]} if "conditions" in told else {}
+    obj["status"] |= {"conditions": fields["conditions"]} if "conditions" in fields else {}
     hashed = {"app": "web", revisions.HASH_LABEL: value}
     obj["metadata"]["labels"] = dict(hashed)
     obj["spec"]["template"] = {**made, "metadata": {"labels": dict(hashed)}}
     obj["spec"]["selector"] = {"matchLabels": dict(hashed)}
-    if told.get("owner", "self") == "self":
+    if fields.get("owner", "self") == "self":
         obj["metadata"]["ownerReferences"] = [controller_reference(DEPLOYMENT, deployment)]
-    elif told["owner"] != "none":
-        other = {"metadata": {"name": told["owner"], "uid": f"uid-{told['owner']}"}}
+    elif fields["owner"] != "none":
+        other = {"metadata": {"name": fields["owner"], "uid": f"uid-{fields['owner']}"}}
         obj["metadata"]["ownerReferences"] = [controller_reference(DEPLOYMENT, other)]
     return obj
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
-    told = {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+    fields = {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600, **case["deployment"]}  # fmt: skip
-    deployment = workload(DEPLOYMENT, told)
+    deployment = workload(DEPLOYMENT, fields)
     sets = [made_set(each, deployment) for each in case.get("sets", [])]
     pods = []
     for each, one in zip(case.get("sets", []), sets, strict=True):

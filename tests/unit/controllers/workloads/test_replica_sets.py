@@ -26,7 +26,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
     kind = kind_of(case)
     declared = workload(kind, case["set"])
-    return case, declared, [pod(told, kind, declared) for told in case.get("pods", [])]
+    return case, declared, [pod(each, kind, declared) for each in case.get("pods", [])]
 
 
 def kind_of(case: dict[str, Any]) -> Kind:

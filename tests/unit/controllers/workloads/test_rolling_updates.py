@@ -35,34 +35,38 @@ KEY = Key(SPACE, "update")
 OLD, NEW = ({"containers": [{"name": "app", "image": image}]} for image in ("web:1", "web:2"))
 
 
-def made_update(told: dict[str, Any], status: dict[str, Any] | None, name: str = "update") -> JsonObject:
-    told, status = dict(told), dict(status or {})
+def made_update(fields: dict[str, Any], status: dict[str, Any] | None, name: str = "update") -> JsonObject:
+    fields, status = dict(fields), dict(status or {})
     meta: JsonObject = {"name": name, "namespace": SPACE, "uid": f"uid-{name}", "generation": 1}
-    if told.pop("finalizer", True):
+    if fields.pop("finalizer", True):
         meta["finalizers"] = [FINALIZER]
-    if told.pop("deleting", False):
+    if fields.pop("deleting", False):
         meta["deletionTimestamp"] = ago(1)
     if "pods" in status:
         status["pods"] = [{"name": pod, "labels": {"app": "web"}, "spec": OLD} for pod in status["pods"]]
     if "age" in status:
         status["batchStartTime"] = ago(status.pop("age"))
-    spec = {"serviceRef": "web", "port": 80, "minimumAlive": 1, "interval": 0, "newPodSpec": NEW, **told}
+    spec = {"serviceRef": "web", "port": 80, "minimumAlive": 1, "interval": 0, "newPodSpec": NEW, **fields}
     return {"apiVersion": "v1", "kind": "RollingUpdate", "metadata": meta, "spec": spec, "status": status}
 
 
-def made_pod(name: str, told: dict[str, Any]) -> JsonObject:
+def made_pod(name: str, fields: dict[str, Any]) -> JsonObject:
     meta: JsonObject = {"name": name, "namespace": SPACE, "uid": f"uid-{name}"}
-    meta["labels"] = told.get("labels", {"app": "web"})
-    if told.get("new"):
+    meta["labels"] = fields.get("labels", {"app": "web"})
+    if fields.get("new"):
         meta["annotations"] = {UPDATED_BY: "uid-update"}
-    if told.get("deleting"):
+    if fields.get("deleting"):
         meta["deletionTimestamp"] = ago(1)
-    if "owner" in told:
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": told["owner"], "uid": "x", "controller": True}
+    if "owner" in fields:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": fields["owner"], "uid": "x", "controller": True}
         meta["ownerReferences"] = [owner]
-    spec: JsonObject = dict(NEW if told.get("new") else OLD)
-    spec = {"nodeName": "n1", **(with_sidecar(spec) if told.get("sidecar") else spec)}
-    status = {"phase": told.get("phase", "Running"), "podIP": "10.244.0.1", **ready(is_ready=bool(told.get("ready")))}
+    spec: JsonObject = dict(NEW if fields.get("new") else OLD)
+    spec = {"nodeName": "n1", **(with_sidecar(spec) if fields.get("sidecar") else spec)}
+    status = {
+        "phase": fields.get("phase", "Running"),
+        "podIP": "10.244.0.1",
+        **ready(is_ready=bool(fields.get("ready"))),
+    }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
 
 
@@ -73,9 +77,9 @@ def ready(*, is_ready: bool) -> JsonObject:
 def read(path: Path) -> tuple[dict[str, Any], list[JsonObject]]:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
     service = {"selector": {"app": "web"}, "ports": [{"port": 80}]}
-    told = [] if case.get("service", 0) is None else [service]
+    collected = [] if case.get("service", 0) is None else [service]
     services = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": SPACE}, "spec": each}
-                for each in told]  # fmt: skip
+                for each in collected]  # fmt: skip
     rivals = [made_update({}, status, name) for name, status in case.get("rivals", {}).items()]
     # what a case says of the status after is the whole of it where there was none before
     before = case.get("status") if "pods" in case.get("status", {}) else None
@@ -101,8 +105,8 @@ def test_decide_rolling_update(path: Path):
         if isinstance(step, WriteStatus):
             assert unknown_fields(ROLLING_UPDATE, {"status": step.status}) == []
             assert step.status.items() >= wanted.items()
-            told = objects.condition({"status": step.status}, "Progressing") or {}
-            assert {told["reason"]: told["message"]}.items() >= case.get("why", {}).items()
+            status = objects.condition({"status": step.status}, "Progressing") or {}
+            assert {status["reason"]: status["message"]}.items() >= case.get("why", {}).items()
             names = [each["name"] for each in step.status.get("pods") or []]
             assert names == case.get("records", names)
         if isinstance(step, Create):
@@ -201,9 +205,9 @@ class Storm:
             self.world.put(POD, {**pod, "status": {"phase": "Running", "podIP": "10.244.0.9", **ready(is_ready=True)}})
         elif update is not None and (withheld := objects.status(update).get("withheld")):
             status = objects.status(update)
-            told = sorted({*status.get("acknowledged", []), objects.name(pod)})
+            reported = sorted({*status.get("acknowledged", []), objects.name(pod)})
             assert withheld
-            self.world.put(ROLLING_UPDATE, {**update, "status": {**status, "acknowledged": told}})
+            self.world.put(ROLLING_UPDATE, {**update, "status": {**status, "acknowledged": reported}})
 
     def until_done(self) -> None:
         """Go on until nothing is left to do."""

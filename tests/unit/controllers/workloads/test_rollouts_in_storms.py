@@ -93,14 +93,14 @@ def test_a_rollout_in_a_storm_keeps_its_bounds_and_ends(api: CountedApi, manager
 
 
 def roll_until_told(api: CountedApi, to: str) -> None:
-    def told() -> bool:
+    def is_reported() -> bool:
         try:
             roll(api, to)
         except (StatusError, TemporaryError):
             return False
         return True
 
-    until(told)
+    until(is_reported)
 
 
 def test_a_set_of_another_owner_that_has_the_name_makes_the_hash_another(api: CountedApi, manager: Manager):

@@ -28,13 +28,13 @@ DEFAULTS = {
 }
 
 
-def made_set(told: dict[str, Any]) -> dict[str, Any]:
+def made_set(fields: dict[str, Any]) -> dict[str, Any]:
     """``claims`` (names of templates); ``status.currentRevision`` may be a number."""
-    told = {**DEFAULTS, **told}
-    if "claims" in told:
-        told["volumeClaimTemplates"] = [{"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"]}}
-                                        for name in told.pop("claims")]  # fmt: skip
-    return workload(STATEFUL_SET, told)
+    fields = {**DEFAULTS, **fields}
+    if "claims" in fields:
+        fields["volumeClaimTemplates"] = [{"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+                                        for name in fields.pop("claims")]  # fmt: skip
+    return workload(STATEFUL_SET, fields)
 
 
 def revision(owner: dict[str, Any], number: int, image: str) -> dict[str, Any]:
@@ -44,29 +44,34 @@ def revision(owner: dict[str, Any], number: int, image: str) -> dict[str, Any]:
     return {**made, "metadata": {**made["metadata"], "uid": f"uid-revision-{number}"}, "revision": number}
 
 
-def made_pod(told: dict[str, Any], owner: dict[str, Any]) -> dict[str, Any]:
+def made_pod(fields: dict[str, Any], owner: dict[str, Any]) -> dict[str, Any]:
     """As ``pod``; ``at`` is its ordinal, ``image`` tells its revision."""
-    name = told.get("name") or f"web-{told['at']}"
-    made = pod({**told, "name": name}, STATEFUL_SET, owner)
-    labels = {stateful_pods.NAME_LABEL: name, stateful_pods.INDEX_LABEL: str(told.get("at", ""))}
-    of = objects.name(revision(owner, 1, told.get("image", "web:1")))
+    name = fields.get("name") or f"web-{fields['at']}"
+    made = pod({**fields, "name": name}, STATEFUL_SET, owner)
+    labels = {stateful_pods.NAME_LABEL: name, stateful_pods.INDEX_LABEL: str(fields.get("at", ""))}
+    of = objects.name(revision(owner, 1, fields.get("image", "web:1")))
     made["metadata"]["labels"] |= {**labels, history.HASH_LABEL: of}
     return made
 
 
-def claim(told: dict[str, Any]) -> dict[str, Any]:
-    meta = {"name": told["name"], "namespace": SPACE, "uid": told["name"], "ownerReferences": told.get("owners", [])}
+def claim(fields: dict[str, Any]) -> dict[str, Any]:
+    meta = {
+        "name": fields["name"],
+        "namespace": SPACE,
+        "uid": fields["name"],
+        "ownerReferences": fields.get("owners", []),
+    }
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": {}}
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
     owner = made_set(case["set"])
-    revisions = [revision(owner, **told) for told in case.get("revisions", [])]
+    revisions = [revision(owner, **each) for each in case.get("revisions", [])]
     number = owner["status"].get("currentRevision")
     if number is not None:
         owner["status"]["currentRevision"] = objects.name(revisions[number - 1])
-    pods = [made_pod(told, owner) for told in case.get("pods", [])]
+    pods = [made_pod(each, owner) for each in case.get("pods", [])]
     return case, [owner, *revisions, *map(claim, case.get("claims", [])), *pods]
 
 
@@ -90,8 +95,8 @@ def test_decide_stateful_set(path: Path):
             assert step.status.items() >= case.get("status", {}).items()
             assert unknown_fields(STATEFUL_SET, {"status": step.status}) == []
             if "revisions-told" in case:
-                told = [step.status["currentRevision"], step.status["updateRevision"]]
-                assert told == [names[number] for number in case["revisions-told"]]
+                status = [step.status["currentRevision"], step.status["updateRevision"]]
+                assert status == [names[number] for number in case["revisions-told"]]
         if isinstance(step, Create):
             assert unknown_fields(step.kind, step.obj) == []
         if isinstance(step, Create) and step.kind == POD and "image" in case:

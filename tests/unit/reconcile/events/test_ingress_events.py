@@ -27,8 +27,8 @@ class Notes:
 
 def outcome(section: str, errors: dict[str, str], *keys: str) -> Outcome:
     """Return an outcome whose ``section`` has ``errors`` and looked at ``keys``."""
-    told = {key: {"reason": "X", "message": message} for key, message in errors.items()}
-    return Outcome("i", "n1", "ok", {section: {"errors": told, "status": dict.fromkeys(keys)}}, "")
+    fields = {key: {"reason": "X", "message": message} for key, message in errors.items()}
+    return Outcome("i", "n1", "ok", {section: {"errors": fields, "status": dict.fromkeys(keys)}}, "")
 
 
 def test_each_error_goes_to_whom_it_concerns_once_and_its_end_too() -> None:

@@ -26,8 +26,8 @@ class Notes:
 
 def outcome(errors: dict[str, str], *keys: str) -> Outcome:
     """Return an outcome whose section policies has ``errors`` and looked at ``keys``."""
-    told = {key: {"reason": "PolicyNotEnforced", "message": message} for key, message in errors.items()}
-    return Outcome("i", "n1", "ok", {"policies": {"errors": told, "status": dict.fromkeys(keys)}}, "")
+    fields = {key: {"reason": "PolicyNotEnforced", "message": message} for key, message in errors.items()}
+    return Outcome("i", "n1", "ok", {"policies": {"errors": fields, "status": dict.fromkeys(keys)}}, "")
 
 
 def test_what_a_node_does_not_enforce_is_told_once_and_its_end_too() -> None:
@@ -37,8 +37,8 @@ def test_what_a_node_does_not_enforce_is_told_once_and_its_end_too() -> None:
     failed = outcome({"filter": "the network driver is weave"})
     for _ in range(2):
         events.on_outcome(failed)
-    told = ("Warning PolicyNotEnforced", "node n1: the network driver is weave")
-    assert notes.events == [("Node", *told), ("NetworkPolicy", *told)]
+    result = ("Warning PolicyNotEnforced", "node n1: the network driver is weave")
+    assert notes.events == [("Node", *result), ("NetworkPolicy", *result)]
     events.on_outcome(outcome({}))
     over = ("Normal PolicyEnforced", "node n1: policies are enforced")
     assert notes.events[2:] == [("Node", *over), ("NetworkPolicy", *over)]

@@ -27,8 +27,8 @@ class Notes:
 
 def outcome(errors: dict[str, str], *keys: str) -> Outcome:
     """Return an outcome whose section services has ``errors`` and looked at ``keys``."""
-    told = {key: {"reason": "InvalidEntry", "message": message} for key, message in errors.items()}
-    return Outcome("i", "n1", "ok", {"services": {"errors": told, "status": dict.fromkeys(keys)}}, "")
+    fields = {key: {"reason": "InvalidEntry", "message": message} for key, message in errors.items()}
+    return Outcome("i", "n1", "ok", {"services": {"errors": fields, "status": dict.fromkeys(keys)}}, "")
 
 
 def test_an_error_is_told_once_and_its_end_too() -> None:

@@ -30,9 +30,9 @@ class Server(FakeApi):
         self.asked: list[Mapping[str, Any]] = []
         self.missing = False
 
-    def create(self, kind: Kind, obj: Mapping[str, Any], **told: Any) -> dict[str, Any]:
+    def create(self, kind: Kind, obj: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
         """Return the TokenRequest with a token of its number."""
-        assert (kind, told) == (SERVICE_ACCOUNT, {"subresource": "token"})
+        assert (kind, fields) == (SERVICE_ACCOUNT, {"subresource": "token"})
         self.asked.append(obj)
         if self.missing:
             raise NotFound(SERVICE_ACCOUNT, "robot")

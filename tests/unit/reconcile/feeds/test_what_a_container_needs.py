@@ -24,7 +24,7 @@ WANTED: dict[str, Any] = {
 MISSING = {CONTAINER: {"reason": "VolumeMissing", "message": "needs volume 'data'"}}
 
 
-def result(**told: Any) -> dict[str, Any]:
+def result(**fields: Any) -> dict[str, Any]:
     """Return a module's result of a pass that found no fault but those told."""
     none = {
         "changed": False,
@@ -35,15 +35,15 @@ def result(**told: Any) -> dict[str, Any]:
         "errors": {},
         "held": [],
     }
-    return {**none, "status": {}, "steps": [], **told}
+    return {**none, "status": {}, "steps": [], **fields}
 
 
 def after(volumes: dict[str, Any], containers: dict[str, Any]) -> NodeState:
     """Return a node whose first pass, at second 100, came back with those results."""
     state = NodeState("n1", lambda: 300.0)
     state.sent = Sent("i", {section: full(WANTED[section]) for section in SECTIONS})
-    told = {**dict.fromkeys(SECTIONS, result()), "volumes": volumes, "containers": containers}
-    state.on_outcome(Outcome("i", "n1", "ok", told, ""), NOW, 100.0, lambda *_: None)
+    fields = {**dict.fromkeys(SECTIONS, result()), "volumes": volumes, "containers": containers}
+    state.on_outcome(Outcome("i", "n1", "ok", fields, ""), NOW, 100.0, lambda *_: None)
     return state
 
 

@@ -84,9 +84,9 @@ def test_records_of_images_that_are_gone_are_dropped_and_too_little_freed_is_tol
     records = image_gc.detect({"gone": Record(NOW)}, [Image("new", ("n:1",), 1)], frozenset(), NOW)
     assert records == {"new": Record(NOW)}
     assert image_gc.shortfall(ImagePlan(12), 12) is None
-    told = "Failed to garbage collect required amount of images. Attempted to free 12 bytes"
-    told += ", but only found 5 bytes eligible to free."
-    assert image_gc.shortfall(ImagePlan(12), 5) == ("FreeDiskSpaceFailed", told)
+    text = "Failed to garbage collect required amount of images. Attempted to free 12 bytes"
+    text += ", but only found 5 bytes eligible to free."
+    assert image_gc.shortfall(ImagePlan(12), 5) == ("FreeDiskSpaceFailed", text)
 
 
 def pod(name: str, row: JsonObject) -> JsonObject:
@@ -134,7 +134,7 @@ def limited(**fields: Any) -> JsonObject:
 
 
 @pytest.mark.parametrize(
-    ("used", "told"),
+    ("used", "expected"),
     [
         (Used(volumes={"v": 2**20}), ""),
         (Used(volumes={"v": 2**20 + 1}), 'Usage of EmptyDir volume "v" exceeds the limit "1Mi". '),
@@ -144,9 +144,9 @@ def limited(**fields: Any) -> JsonObject:
         ),
     ],
 )
-def test_limits_of_local_storage(used, told):
+def test_limits_of_local_storage(used, expected):
     found = eviction.over_limits(limited(), used)
-    assert (found.message if found else "") == told
+    assert (found.message if found else "") == expected
     assert eviction.is_limited(limited())
 
 

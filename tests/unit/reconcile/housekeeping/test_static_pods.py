@@ -53,7 +53,7 @@ CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("{", "cannot be read"),
         ("kind: Service\napiVersion: v1\n", "hold a v1 Pod"),
@@ -74,10 +74,10 @@ CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"
         ("a: &a [1]\nb: [*a, *a]\n", "aliases"),
     ],
 )
-def test_what_is_no_static_pod_is_told(text, told):
+def test_what_is_no_static_pod_is_told(text, expected):
     parsed = parse_manifests("n1", [file("web.yml", text), file("good.yml", manifest("good"))])
     assert [pod["metadata"]["name"] for pod in parsed.pods] == ["good-n1"]
-    assert told in parsed.errors["web.yml"]
+    assert expected in parsed.errors["web.yml"]
 
 
 def test_of_two_files_of_one_name_the_first_holds():
@@ -135,16 +135,16 @@ def test_a_mirror_that_bears_the_uid_of_a_static_pod_of_another_name_changes_not
     uid, mirror = objects.uid(pod), mirrored(pod)
     forged = api_pod("forged-n1", "own-uid", mirror=uid) | {"status": {"phase": "Failed"}}
     static = StaticPods()
-    for told in ([forged, mirror], [mirror, forged]):
-        (seen,) = seen_pods("n1", told, static)
+    for each in ([forged, mirror], [mirror, forged]):
+        (seen,) = seen_pods("n1", each, static)
         assert objects.key(seen) == objects.key(pod)
-        assert objects.key(seen_pod(uid, told, static) or {}) == objects.key(pod)
+        assert objects.key(seen_pod(uid, each, static) or {}) == objects.key(pod)
     static.take("n1", [pod], [as_static(forged)], NOW)
     assert not static.ends(uid)
-    for told in ([forged, mirror], [mirror, forged]):
-        (seen,) = seen_pods("n1", told, static)
+    for each in ([forged, mirror], [mirror, forged]):
+        (seen,) = seen_pods("n1", each, static)
         assert (objects.key(seen), seen["status"]) == (objects.key(pod), {"phase": "Running"})
-        assert (seen_pod(uid, told, static) or {})["status"] == {"phase": "Running"}
+        assert (seen_pod(uid, each, static) or {})["status"] == {"phase": "Running"}
     assert seen_pod(uid, [forged], static) == pod
 
 

@@ -154,13 +154,13 @@ def test_whose_policy_a_key_has():
 
 
 def test_the_node_hears_of_a_section_once_and_each_object_of_its_own():
-    told = Told()
+    outcome = Told()
     found = [Difference("services", f"shop/{name}:80", "set x", EARLIER, healed=True) for name in "ab"]
     found.append(Difference("volumes", "uid/data", "make /p", None, healed=False))
-    event_writer = DriftEvents(told, lambda _, key: [named(key.partition(":")[0])], named)
+    event_writer = DriftEvents(outcome, lambda _, key: [named(key.partition(":")[0])], named)
     event_writer.tell("n1", found)
     put_right = "changed after 2026-01-01T00:00:00Z by somebody else, put right by minik8s_services:"
-    assert told.events == [
+    assert outcome.events == [
         ("n1", "Normal", "DriftHealed", f"services: {put_right} shop/a:80: set x; shop/b:80: set x"),
         ("shop/a", "Normal", "DriftHealed", f"node n1: services: {put_right} shop/a:80: set x"),
         ("shop/b", "Normal", "DriftHealed", f"node n1: services: {put_right} shop/b:80: set x"),
@@ -176,11 +176,11 @@ def test_the_node_hears_of_a_section_once_and_each_object_of_its_own():
 
 
 def test_a_node_that_lost_everything_does_not_flood():
-    told = Told()
+    outcome = Told()
     found = [Difference("services", f"shop/s{number}:80", "set", EARLIER, healed=True) for number in range(500)]
-    DriftEvents(told, lambda _, key: [named(key)], named).tell("n1", found)
-    assert len(told.events) == 21
-    assert told.events[0][3].endswith("and 495 more")
+    DriftEvents(outcome, lambda _, key: [named(key)], named).tell("n1", found)
+    assert len(outcome.events) == 21
+    assert outcome.events[0][3].endswith("and 495 more")
 
 
 @pytest.mark.parametrize(

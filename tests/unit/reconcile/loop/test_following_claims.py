@@ -15,18 +15,18 @@ VOLUME = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "
 
 
 def test_a_pod_is_decided_once_its_claims_volume_is_known():
-    api, told = FakeApi(), list[frozenset[str]]()
+    api, result = FakeApi(), list[frozenset[str]]()
     api.create(PERSISTENT_VOLUME, VOLUME)
-    known = ReferencedObjects(lambda kind, space, _name: Informer(api, kind, space), told.append)
+    known = ReferencedObjects(lambda kind, space, _name: Informer(api, kind, space), result.append)
     try:
         known.follow(POD)
         until(lambda: known.ready(UID))
         assert known.of(UID, "PersistentVolumeClaim") == {}
-        before = len(told)
+        before = len(result)
         bound = {"spec": {"volumeName": "pv-1"}, "status": {"phase": "Bound"}}
         api.create(PERSISTENT_VOLUME_CLAIM, {**CLAIM, **bound})
-        until(lambda: len(told) > before)
-        assert told[-1] == {UID}
+        until(lambda: len(result) > before)
+        assert result[-1] == {UID}
         known.follow(POD)  # as the loop does with every pod it is told of
         until(lambda: known.ready(UID) and "pv-1" in known.of(UID, "PersistentVolume"))
         assert [*known.of(UID, "PersistentVolumeClaim")] == ["default/shop"]

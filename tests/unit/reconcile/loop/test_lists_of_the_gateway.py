@@ -127,16 +127,16 @@ def test_a_sandbox_that_ended_without_an_event_has_the_node_observed():
 
 
 def test_a_list_tells_what_no_event_told_but_the_first_one_only_how_things_are():
-    state, told = NodeState("n", lambda: 300.0), []
+    state, result = NodeState("n", lambda: 300.0), []
 
     def happened(uid: str, before: ObservedPod, after: ObservedPod) -> None:
-        told.append((uid, [one.state for one in before.attempts()], [one.state for one in after.attempts()]))
+        result.append((uid, [one.state for one in before.attempts()], [one.state for one in after.attempts()]))
 
     state.on_state([RUNNING], [], 0.0, happened)
     state.on_state([RUNNING], [], 5.0, happened)
-    assert told == []
+    assert result == []
     state.on_state([RUNNING._replace(state="exited", finished_at=NOW, oom_killed=True)], [], 10.0, happened)
-    assert told == [("u", ["running"], ["exited"])]
+    assert result == [("u", ["running"], ["exited"])]
     state.on_gateway_lost()
     state.on_state([RUNNING._replace(id="2", attempt=1)], [], 20.0, happened)
-    assert len(told) == 1, "what happened while nobody listened is not known"
+    assert len(result) == 1, "what happened while nobody listened is not known"

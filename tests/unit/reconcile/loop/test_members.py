@@ -64,8 +64,8 @@ class Machines:
         """Answer a relist as the gateway does."""
         node = self.nodes[message["node"]]
         if message["op"] == "relist" and node.name in self.reachable:
-            told = [{"op": "alive", "node": node.name, "alive": True}, node.state()]
-            threading.Thread(target=lambda: [self.on_message(each) for each in told]).start()
+            listed = [{"op": "alive", "node": node.name, "alive": True}, node.state()]
+            threading.Thread(target=lambda: [self.on_message(each) for each in listed]).start()
         return True
 
     def run(self, name: str, node: str) -> None:
@@ -167,7 +167,7 @@ def test_a_node_that_was_deleted_while_its_status_was_due_is_not_made_again_from
 def test_a_node_tells_of_its_kubelets_port_as_long_as_there_is_one():
     api = FakeApi(SystemClock())
 
-    def told(port: int) -> object:
+    def reported(port: int) -> object:
         registrar = Registrar(
             api, lambda name: _there(api, name), lambda _: True, "10.244.0.0/16", SystemClock(), kubelet_port=port
         )
@@ -176,10 +176,10 @@ def test_a_node_tells_of_its_kubelets_port_as_long_as_there_is_one():
             registrar.write("n1")
         return api.get(NODE, "n1")["status"].get("daemonEndpoints")
 
-    assert told(10250) == {"kubeletEndpoint": {"Port": 10250}}
-    assert told(10251) == {"kubeletEndpoint": {"Port": 10251}}
-    assert told(0) is None
-    assert told(0) is None
+    assert reported(10250) == {"kubeletEndpoint": {"Port": 10250}}
+    assert reported(10251) == {"kubeletEndpoint": {"Port": 10251}}
+    assert reported(0) is None
+    assert reported(0) is None
 
 
 def _there(api: FakeApi, name: str) -> JsonObject | None:

@@ -72,10 +72,10 @@ def test_what_is_attached_nowhere_is_not_listed(state: NodeState):
 def test_a_plan_takes_a_volume_for_attached():
     volume = {"spec": {"csi": {"driver": "d.example.com", "volumeHandle": "h"}}}
     node = {"status": {"volumesInUse": ["kubernetes.io/csi/other^h"], "phase": "kept"}}
-    told = with_attached(node, [volume, {"spec": {"nfs": {}}}])
-    assert in_use(told) == {NAME, "kubernetes.io/csi/other^h"}
-    assert attached(told) == {NAME}
-    assert told["status"]["phase"] == "kept"
+    result = with_attached(node, [volume, {"spec": {"nfs": {}}}])
+    assert in_use(result) == {NAME, "kubernetes.io/csi/other^h"}
+    assert attached(result) == {NAME}
+    assert result["status"]["phase"] == "kept"
     assert with_attached(node, []) is node
 
 

@@ -71,8 +71,8 @@ def test_what_it_never_had_is_no_drift_but_a_fault():
     plan = answer({KEY: HAD}, KEY)
     assert (plan["steps"], plan["diff"]) == ([], {})
     about = [{"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "web"}]
-    told = {"reason": "Pending", "message": "it is declared and not yet realized", "about": about}
-    assert plan["faults"] == [{"section": "containers", "key": KEY, **told}]
+    fields = {"reason": "Pending", "message": "it is declared and not yet realized", "about": about}
+    assert plan["faults"] == [{"section": "containers", "key": KEY, **fields}]
 
 
 @pytest.mark.parametrize("errors", [{}, {KEY: {"reason": "SandboxMissing", "message": "-"}}])

@@ -54,14 +54,14 @@ def test_what_is_foretold_is_what_the_controller_does(shop: Shop, seed: int):
     current, least = dice.randint(1, 6), dice.randint(1, 3)
     shop.workload(current, *(f"{dice.randint(1, 150)}m" for _ in range(current)))
     shop.autoscaler(minReplicas=least, maxReplicas=least + dice.randint(0, 4))
-    told = noted(shop)
+    result = noted(shop)
     shop.begin()
     shop.tick()
     after = shop.replicas()
     if after == current:
-        assert told.startswith(f"Deployment web would keep its {current} replicas")
+        assert result.startswith(f"Deployment web would keep its {current} replicas")
     else:
-        assert told.startswith(f"Deployment web would have {after} replicas instead of {current}: ")
+        assert result.startswith(f"Deployment web would have {after} replicas instead of {current}: ")
 
 
 def test_the_reason_is_told(shop: Shop):
@@ -125,10 +125,10 @@ def test_the_controller_decides_the_same_by_other_metrics(shop: Shop):
     shop.autoscaler({"type": "External", "external": {"metric": METRIC, "target": PER_POD}})
     path = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{SPACE}/requests"
     shop.server.answers[path] = {"items": [{"value": "3"}]}
-    told = noted(shop)
+    result = noted(shop)
     shop.begin()
     shop.tick()
-    assert told.startswith(f"Deployment web would have {shop.replicas()} replicas instead of 2: ")
+    assert result.startswith(f"Deployment web would have {shop.replicas()} replicas instead of 2: ")
 
 
 def declared(shop: Shop, **spec: Any) -> JsonObject:

@@ -112,32 +112,34 @@ class Scenario:
         self.kind = dice.choice([*CONTROLLERS])
         self.nodes = [node(f"n{number}", dice.choice([3, 20])) for number in range(dice.randint(1, 3))]
         self.storage: list[tuple[Kind, JsonObject]] = []
-        told: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if self.kind in {DEPLOYMENT, REPLICA_SET, STATEFUL_SET}:
-            told["replicas"] = dice.randint(0, 5)
+            fields["replicas"] = dice.randint(0, 5)
         if self.kind is DEPLOYMENT:
             surge = dice.randint(0, 2)
             rolling = {"maxSurge": surge, "maxUnavailable": dice.randint(0 if surge else 1, 2)}
             ways = [{"type": "RollingUpdate", "rollingUpdate": rolling}, {"type": "Recreate"}]
-            told |= {"strategy": dice.choice(ways), "minReadySeconds": 0}
+            fields |= {"strategy": dice.choice(ways), "minReadySeconds": 0}
         if self.kind is STATEFUL_SET:
-            told |= {"serviceName": "peers", "podManagementPolicy": dice.choice(["OrderedReady", "Parallel"])}
-            told |= {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": dice.randint(0, 2)}}}
+            fields |= {"serviceName": "peers", "podManagementPolicy": dice.choice(["OrderedReady", "Parallel"])}
+            fields |= {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": dice.randint(0, 2)}}}
         if self.kind is DAEMON_SET:
-            told |= {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}}
-            told |= {"revisionHistoryLimit": 10}
+            fields |= {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}}
+            fields |= {"revisionHistoryLimit": 10}
         if self.kind is STATEFUL_SET:
-            told |= {"revisionHistoryLimit": 10} | self._claims(dice, at_once=told["podManagementPolicy"] == "Parallel")
+            fields |= {"revisionHistoryLimit": 10} | self._claims(
+                dice, at_once=fields["podManagementPolicy"] == "Parallel"
+            )
         if self.kind is JOB:
-            told |= {"completions": dice.randint(1, 6), "parallelism": dice.randint(0, 4), "backoffLimit": 6}
-        self.first, self.then = dict(told), dict(told)
-        if "replicas" in told and dice.random() < 0.7:
+            fields |= {"completions": dice.randint(1, 6), "parallelism": dice.randint(0, 4), "backoffLimit": 6}
+        self.first, self.then = dict(fields), dict(fields)
+        if "replicas" in fields and dice.random() < 0.7:
             self.then["replicas"] = dice.randint(0, 5)
         if self.kind is JOB:
             self.then["parallelism"] = dice.randint(0, 4)
         elif dice.random() < 0.7:
             self.then["image"] = "web:2"
-        self.bounds = _bounds(dice) if "replicas" in told else None
+        self.bounds = _bounds(dice) if "replicas" in fields else None
 
     def _claims(self, dice: random.Random, *, at_once: bool) -> dict[str, Any]:
         """Return what a StatefulSet says of claims, and decide what there is for them: a class, volumes, neither.
@@ -341,9 +343,9 @@ class Rolled:
         scaled = foretell_scaling(applied, gone, self.active(), reading, SystemClock()).scaled
         later = [Change("update", one) for one in scaled]
         assert not later or self.scenario.bounds
-        told, storage = ([change], known, self.active(), self.scenario.nodes, SystemClock().now()), self.storage()
-        self._unscaled = unrolled(*told, storage=storage)
-        return unrolled(*told, storage=storage, later=later)
+        result, storage = ([change], known, self.active(), self.scenario.nodes, SystemClock().now()), self.storage()
+        self._unscaled = unrolled(*result, storage=storage)
+        return unrolled(*result, storage=storage, later=later)
 
     def storage(self) -> list[JsonObject]:
         """Return claims, volumes and classes, as a plan reads them."""

@@ -33,8 +33,8 @@ def node(name: str, pods: int = 10) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {}, "status": {"allocatable": amounts, "conditions": conditions}}
 
 
-def deployment(replicas: int = 2, image: str = "web:1", **told: Any) -> dict[str, Any]:
-    return workload(DEPLOYMENT, {"replicas": replicas, "image": image, "strategy": ROLLING, **told})
+def deployment(replicas: int = 2, image: str = "web:1", **fields: Any) -> dict[str, Any]:
+    return workload(DEPLOYMENT, {"replicas": replicas, "image": image, "strategy": ROLLING, **fields})
 
 
 def running(replicas: int, nodes: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -87,14 +87,14 @@ def test_the_pod_that_a_larger_size_adds_to_the_old_set_is_the_first_to_go():
     known, pods = running(2, nodes)
     (old,) = {(objects.controller_of(pod) or {})["name"].removeprefix("web-") for pod in pods}
     found = unrolled([Change("update", deployment(3, "web:2"))], known, pods, nodes, NOW)
-    told = steps(found)
+    result = steps(found)
     extra = found.order[0]
-    assert told[0] == (1, "create", old)
+    assert result[0] == (1, "create", old)
     assert [(step["turn"], step["action"]) for step in found.order if step["pod"] == extra["pod"]] == [
         (1, "create"),
         (2, "delete"),
     ]
-    assert [turn for turn, action, owner in told if (action, owner) == ("delete", old)] == [2, 3, 4]
+    assert [turn for turn, action, owner in result if (action, owner) == ("delete", old)] == [2, 3, 4]
     assert {step["node"] for step in found.order} == {"a"}
 
 
@@ -130,8 +130,8 @@ def test_where_pods_fit_nowhere_the_rollout_ends_as_the_real_one_stalls():
     found = unrolled([Change("update", deployment(2, "web:2"))], known, pods, nodes, NOW)
     assert [step["action"] for step in found.order] == ["create"]
     assert found.pods == {}
-    (told,) = found.messages
-    assert "would get no further" in told.text
+    (message,) = found.messages
+    assert "would get no further" in message.text
 
 
 def test_a_smaller_size_shows_which_pods_go():

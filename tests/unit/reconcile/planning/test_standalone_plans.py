@@ -58,9 +58,13 @@ def ask_own(cluster: Cluster, operations: Operations) -> JsonObject:
     assert cluster.service is not None
     if not operations:
         return texts(cluster.service.plan(parse_question({"objects": []})))
-    told = tell(cluster, operations)
-    answer = texts(cluster.service.plan(parse_question({"objects": [], "foretold": told["others"][NAME]})))
-    return {"nodes": answer["nodes"], "messages": [*told["messages"], *answer["messages"]], "others": told["others"]}
+    result = tell(cluster, operations)
+    answer = texts(cluster.service.plan(parse_question({"objects": [], "foretold": result["others"][NAME]})))
+    return {
+        "nodes": answer["nodes"],
+        "messages": [*result["messages"], *answer["messages"]],
+        "others": result["others"],
+    }
 
 
 def labelled(**spec: Any) -> JsonObject:
@@ -119,10 +123,10 @@ def test_its_answer_is_that_of_one_that_sees_everything(cluster: Cluster, what: 
     seen = ask(cluster, *operations)
     begin(cluster, own_node=True)
     cluster.api.calls.clear()
-    told = ask_own(cluster, operations)
-    assert told["nodes"] == seen["nodes"]
-    assert set(told["messages"]) == set(seen["messages"])
-    assert told["nodes"][NAME]["steps"]
+    result = ask_own(cluster, operations)
+    assert result["nodes"] == seen["nodes"]
+    assert set(result["messages"]) == set(seen["messages"])
+    assert result["nodes"][NAME]["steps"]
 
 
 def test_it_is_told_of_no_other_nodes_pods_and_no_secrets_of_theirs(cluster: Cluster):
@@ -144,14 +148,14 @@ def test_it_is_told_of_the_certificates_of_hosts(cluster: Cluster):
     tls: JsonObject = {"spec": {"tls": [{"secretName": "hidden", "hosts": ["a.test"]}], "rules": [{"host": "a.test"}]}}
     known = {"kind": "Ingress", "metadata": {"name": "known", "namespace": "default"}, **tls}
 
-    def told(*operations: tuple[str, JsonObject]) -> JsonObject:
+    def reported(*operations: tuple[str, JsonObject]) -> JsonObject:
         return dict(tell(cluster, [*operations])["others"][NAME])
 
     # one that it may not read yet, since its Ingress does not exist
-    assert [row[:2] for row in told(("create", known))["sources"]] == [["Secret", "default/hidden"]]
+    assert [row[:2] for row in reported(("create", known))["sources"]] == [["Secret", "default/hidden"]]
     cluster.api.create(INGRESS, known)
     changed = {**cluster.api.get(SECRET, "hidden", "default"), "kind": "Secret", "data": {}}
-    part = told(("update", changed))
+    part = reported(("update", changed))
     assert ([row[:2] for row in part["overlay"]], part["sources"]) == ([["Secret", "default/hidden"]], [])
 
 
@@ -183,7 +187,7 @@ def test_operations_are_refused_where_only_a_part_can_be_answered(cluster: Clust
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("fields", "message"),
     [
         ([], "must be a mapping"),
         ({"pods": {"u": []}}, "pods must be a mapping of objects"),
@@ -192,6 +196,6 @@ def test_operations_are_refused_where_only_a_part_can_be_answered(cluster: Clust
         ({"pods": {}, "slices": {}, "services": []}, "services must be a mapping"),
     ],
 )
-def test_what_was_not_foretold_is_refused(told: Any, message: str):
+def test_what_was_not_foretold_is_refused(fields: Any, message: str):
     with pytest.raises(ValueError, match=message):
-        read_foretold(told)
+        read_foretold(fields)

@@ -98,14 +98,14 @@ def test_a_request_that_was_sent_before_a_crash_is_gone_on_with():
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "message"),
     [
         ([Unauthorized()], "rejects the token"),
         ([{}, DENIED], "TokenUsed.*why"),
     ],
 )
-def test_what_is_refused_for_good_is_told(answers: list[Any], told: str):
-    with pytest.raises(ConfigurationError, match=told):
+def test_what_is_refused_for_good_is_told(answers: list[Any], message: str):
+    with pytest.raises(ConfigurationError, match=message):
         joining.obtain(Api(*answers), make_request(CLIENT_SIGNER, "n1"), FakeClock(), threading.Event())
 
 

@@ -38,7 +38,7 @@ def test_the_originals_file_declares_labels_and_an_address():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[]", "must hold a Node"),
         ("a: [", "not valid YAML"),
@@ -56,8 +56,8 @@ def test_the_originals_file_declares_labels_and_an_address():
         ("{apiVersion: v1, kind: Node, status: {capacity: {cpu: 1}}}", "status.capacity would do nothing"),
     ],
 )
-def test_what_cannot_be_used_is_named(text: str, told: str):
-    with pytest.raises(ConfigurationError, match=f"node.yml.*{told}"):
+def test_what_cannot_be_used_is_named(text: str, message: str):
+    with pytest.raises(ConfigurationError, match=f"node.yml.*{message}"):
         parse_node_file(text, "node.yml")
 
 
@@ -75,8 +75,8 @@ def test_what_is_declared_goes_through_the_reconcilers_file_into_the_node():
     assert made["metadata"]["labels"]["kubernetes.io/arch"] == "amd64"
     assert made["metadata"]["annotations"] == {"c": "d"}
     assert made["spec"] == {"taints": [{"key": "k", "effect": "NoSchedule"}], "unschedulable": True}
-    told = [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "n1"}]
-    addresses = nodes.addresses(told, declared.addresses)
+    listed = [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "n1"}]
+    addresses = nodes.addresses(listed, declared.addresses)
     assert [one["address"] for one in addresses] == ["192.0.2.7", "n1"]
 
 

@@ -20,9 +20,9 @@ KEPT = {"type": "Other", "status": "True"}
 
 
 def claim(size: str = "1Gi", *conditions: JsonObject, **status: Any) -> JsonObject:
-    told = {"phase": "Bound", "capacity": {"storage": size}, **({"conditions": [*conditions]} if conditions else {})}
+    fields = {"phase": "Bound", "capacity": {"storage": size}, **({"conditions": [*conditions]} if conditions else {})}
     meta = {"name": "shop", "namespace": "default", "uid": "c1"}
-    return {"metadata": meta, "spec": {"volumeName": "pv"}, "status": {**told, **status}}
+    return {"metadata": meta, "spec": {"volumeName": "pv"}, "status": {**fields, **status}}
 
 
 def changes(claim: JsonObject, sizes: dict[str, int], capacity: str = "2Gi") -> JsonObject | None:
@@ -32,7 +32,7 @@ def changes(claim: JsonObject, sizes: dict[str, int], capacity: str = "2Gi") -> 
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("fields", "expected"),
     [
         (claim(), {"capacity": {"storage": "2Gi"}}),
         (
@@ -48,8 +48,8 @@ def changes(claim: JsonObject, sizes: dict[str, int], capacity: str = "2Gi") -> 
         (claim("1Gi", phase="Lost"), None),
     ],
 )
-def test_what_was_pending_is_over(told: JsonObject, expected: JsonObject | None):
-    assert changes(told, {"data": 2 * GIB}) == expected
+def test_what_was_pending_is_over(fields: JsonObject, expected: JsonObject | None):
+    assert changes(fields, {"data": 2 * GIB}) == expected
 
 
 def test_a_size_that_the_volume_has_outgrown_ends_nothing():
@@ -77,9 +77,9 @@ class Told:
 
 
 def test_it_is_written_unless_the_claim_has_changed_meanwhile():
-    api, told = FakeApi(), Told()
+    api, result = FakeApi(), Told()
     made = api.create(PERSISTENT_VOLUME_CLAIM, claim("1Gi", {"type": "FileSystemResizePending", "status": "True"}))
-    sizes = ClaimSizes(api, told, SystemClock())  # type: ignore[arg-type]
+    sizes = ClaimSizes(api, result, SystemClock())  # type: ignore[arg-type]
     status = {"capacity": {"storage": "2Gi"}, "conditions": None}
     sizes.tell(made, status, "n1")
     sizes.write(Key("default", "shop"))
@@ -88,4 +88,4 @@ def test_it_is_written_unless_the_claim_has_changed_meanwhile():
     sizes.tell(made, {"capacity": {"storage": "9Gi"}}, "n1")
     sizes.write(Key("default", "shop"))
     assert api.get(PERSISTENT_VOLUME_CLAIM, "shop", "default") == now
-    assert told.reasons == ["FileSystemResizeSuccessful"]
+    assert result.reasons == ["FileSystemResizeSuccessful"]

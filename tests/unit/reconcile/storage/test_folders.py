@@ -86,7 +86,7 @@ def test_volumes_of_others_have_no_folder_of_ours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "state"),
+    ("fields", "state"),
     [
         ({"phase": "Released", **GOING}, "absent"),
         ({"phase": "Failed", **GOING}, "absent"),
@@ -97,8 +97,8 @@ def test_volumes_of_others_have_no_folder_of_ours() -> None:
         ({"phase": "Released", "finalizers": GOING["finalizers"]}, "present"),
     ],
 )
-def test_a_folder_is_deleted_only_when_its_volume_is_nobodys(told: JsonObject, state: str) -> None:
-    found = folders([volume(ON_NFS, **told)], NODES)
+def test_a_folder_is_deleted_only_when_its_volume_is_nobodys(fields: JsonObject, state: str) -> None:
+    found = folders([volume(ON_NFS, **fields)], NODES)
     assert found == ({"n2": entry("/srv/share", state)} if state else {})
 
 
@@ -118,8 +118,8 @@ class World:
 
     def answers(self, status: JsonObject, **errors: str) -> None:
         """Have the node answer."""
-        told = {"status": status, "errors": {key: {"reason": "R", "message": text} for key, text in errors.items()}}
-        self.feed.on_outcome(Outcome("1", "n2", "ok", {"folders": told}, ""))
+        fields = {"status": status, "errors": {key: {"reason": "R", "message": text} for key, text in errors.items()}}
+        self.feed.on_outcome(Outcome("1", "n2", "ok", {"folders": fields}, ""))
 
     def reason(self) -> str:
         """Return the reason in the volume's status."""

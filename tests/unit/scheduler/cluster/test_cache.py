@@ -107,9 +107,9 @@ def test_after_any_changes_it_equals_a_fresh_snapshot():
             cache.update_node(old, new) if old or new else None
             nodes[name] = new
         else:
-            told = {"node": f"n{dice.randrange(3)}", "phase": dice.choice(["Running", "Failed"])}
+            fields = {"node": f"n{dice.randrange(3)}", "phase": dice.choice(["Running", "Failed"])}
             old = pods.get(number)
-            new = dice.choice([None, placed(number, {**told, "requests": {"cpu": f"{number}00m"}})])
+            new = dice.choice([None, placed(number, {**fields, "requests": {"cpu": f"{number}00m"}})])
             cache.update_pod(old, new) if old or new else None
             pods[number] = new
         fresh = Snapshot.of([each for each in nodes.values() if each], [each for each in pods.values() if each])

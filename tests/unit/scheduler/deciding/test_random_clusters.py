@@ -42,12 +42,12 @@ class World:
         dice = self.dice
         labels = {"host": name, **({"zone": dice.choice("xy")} if dice.random() < 0.85 else {})}
         taints = [{"key": "t", "effect": dice.choice(["NoSchedule", "PreferNoSchedule"])}]
-        told: dict[str, Any] = {"labels": labels, "cpu": str(dice.randint(1, 3)), "pods": dice.randint(2, 6)}
+        fields: dict[str, Any] = {"labels": labels, "cpu": str(dice.randint(1, 3)), "pods": dice.randint(2, 6)}
         if dice.random() < 0.2:
-            told["taints"] = taints
+            fields["taints"] = taints
         if dice.random() < 0.1:
-            told["unschedulable"] = True
-        made = node(name, **told)
+            fields["unschedulable"] = True
+        made = node(name, **fields)
         self.cache.update_node(self.nodes.get(name), made)
         self.nodes[name] = made
 

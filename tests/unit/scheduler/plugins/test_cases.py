@@ -42,16 +42,18 @@ def alone(plugin: str, arguments: Any) -> ProfileSettings:
     return ProfileSettings(plugins=plugins, arguments={plugin: arguments or {}})
 
 
-def of_node(name: str, told: JsonObject) -> JsonObject:
-    made = node(name, **told)
-    made["status"]["allocatable"] |= told.get("more", {})
-    made["status"]["images"] = [{"names": [image], "sizeBytes": size} for image, size in told.get("images", {}).items()]
+def of_node(name: str, fields: JsonObject) -> JsonObject:
+    made = node(name, **fields)
+    made["status"]["allocatable"] |= fields.get("more", {})
+    made["status"]["images"] = [
+        {"names": [image], "sizeBytes": size} for image, size in fields.get("images", {}).items()
+    ]
     return made
 
 
-def of_pod(number: int, told: JsonObject) -> JsonObject:
-    made = placed(number, told)
-    made["spec"]["volumes"] = told.get("volumes", [])
+def of_pod(number: int, fields: JsonObject) -> JsonObject:
+    made = placed(number, fields)
+    made["spec"]["volumes"] = fields.get("volumes", [])
     return made
 
 
@@ -65,15 +67,15 @@ def said(judged: Judged) -> str | int | None:
 def test_judge_nodes(path: Path):
     case = yaml.safe_load(path.read_text())
     storage = Storage.of(
-        [claim(name, **told) for name, told in case.get("claims", {}).items()],
-        [volume(name, **told) for name, told in case.get("volumes", {}).items()],
-        [storage_class(name, **told) for name, told in case.get("classes", {}).items()],
-        [csi_node(name, **told) for name, told in case.get("csi_nodes", {}).items()],
-        [csi_driver(name, **told) for name, told in case.get("drivers", {}).items()],
-        [storage_capacity(f"c{number}", **told) for number, told in enumerate(case.get("capacities", []))],
+        [claim(name, **each) for name, each in case.get("claims", {}).items()],
+        [volume(name, **each) for name, each in case.get("volumes", {}).items()],
+        [storage_class(name, **each) for name, each in case.get("classes", {}).items()],
+        [csi_node(name, **each) for name, each in case.get("csi_nodes", {}).items()],
+        [csi_driver(name, **each) for name, each in case.get("drivers", {}).items()],
+        [storage_capacity(f"c{number}", **each) for number, each in enumerate(case.get("capacities", []))],
     )
-    nodes = [of_node(name, told or {}) for name, told in case["nodes"].items()]
-    pods = [of_pod(number, told) for number, told in enumerate(case.get("pods", []))]
+    nodes = [of_node(name, each or {}) for name, each in case["nodes"].items()]
+    pods = [of_pod(number, each) for number, each in enumerate(case.get("pods", []))]
     new = pod("new", **case.get("pod", {}))
     new["metadata"]["labels"] = case.get("labels", {})
     snapshot = Snapshot.of(nodes, pods, namespaces=case.get("namespaces"), storage=storage)

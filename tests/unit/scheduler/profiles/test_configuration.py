@@ -135,7 +135,7 @@ def test_a_node_that_gets_the_labels_of_the_added_affinity_wakes_the_pods_it_kep
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("profile: []", "f.yml:3: profile: there is no such field"),
         ("profiles: 5", "f.yml:3: profiles: it must be a list, not int"),
@@ -168,10 +168,10 @@ def test_a_node_that_gets_the_labels_of_the_added_affinity_wakes_the_pods_it_kep
         ("kind: Twice", "f.yml:3: kind: it is given twice"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_key_and_line(text: str, told: str):
+def test_what_is_wrong_is_told_with_key_and_line(text: str, message: str):
     with pytest.raises(ConfigurationError) as raised:
         benches(settings(parse(HEAD + text, "f.yml")))
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_a_file_of_another_version_is_refused():

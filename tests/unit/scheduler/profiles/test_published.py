@@ -145,9 +145,9 @@ def test_a_plugin_from_elsewhere_decides_where_it_is_installed(mine: Profiles):
     ],
 )
 def test_a_plugin_that_fails_or_writes_is_told_and_others_are_decided(mine: Profiles, name: str, why: str):
-    told = decided(mine, name).message
-    assert told.startswith("the decision of scheduler default-scheduler cannot be predicted here: ")
-    assert why in told
+    message = decided(mine, name).message
+    assert message.startswith("the decision of scheduler default-scheduler cannot be predicted here: ")
+    assert why in message
     assert decided(mine, "p").node == "b"
 
 

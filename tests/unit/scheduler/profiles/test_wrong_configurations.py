@@ -61,18 +61,18 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def paths(told: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def paths(fields: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield where something stands."""
-    entries = told.items() if isinstance(told, dict) else enumerate(told) if isinstance(told, list) else ()
+    entries = fields.items() if isinstance(fields, dict) else enumerate(fields) if isinstance(fields, list) else ()
     for key, value in entries:
         yield (*path, key)
         yield from paths(value, (*path, key))
 
 
-def spoil(told: Any, dice: random.Random) -> None:
+def spoil(fields: Any, dice: random.Random) -> None:
     """Set, remove, rename or repeat something."""
-    path = dice.choice([*paths(told)])
-    parent = told
+    path = dice.choice([*paths(fields)])
+    parent = fields
     for step in path[:-1]:
         parent = parent[step]
     way = dice.choice(["set", "set", "set", "remove", "again"])
@@ -90,10 +90,10 @@ def spoil(told: Any, dice: random.Random) -> None:
 def test_what_is_spoilt_anywhere_is_refused_with_its_line_or_means_something(seed: int):
     dice, refused = random.Random(seed), 0
     for _ in range(25):
-        told = yaml.safe_load(WHOLE)
-        spoil(told, dice)
+        document = yaml.safe_load(WHOLE)
+        spoil(document, dice)
         try:
-            benches(settings(parse(yaml.safe_dump(told), "f.yml")))
+            benches(settings(parse(yaml.safe_dump(document), "f.yml")))
         except ConfigurationError as error:
             refused += 1
             assert re.match(r"f\.yml:\d+: ", str(error))  # noqa: PT017 - it need not be refused

@@ -16,7 +16,7 @@ def test_attempts_and_victims_are_counted_by_size():
     counts = Counts(registry)
     counts.bound(3, 0.5)
     counts.preemption(20)
-    told = registry.text().splitlines()
+    message = registry.text().splitlines()
     for line in (
         "# TYPE scheduler_pod_scheduling_attempts histogram",
         'scheduler_pod_scheduling_attempts_bucket{le="2.0"} 0.0',
@@ -25,7 +25,7 @@ def test_attempts_and_victims_are_counted_by_size():
         'scheduler_preemption_victims_bucket{le="16.0"} 0.0',
         'scheduler_preemption_victims_bucket{le="32.0"} 1.0',
     ):
-        assert line in told
+        assert line in message
 
 
 def test_who_waits_is_counted_by_plugin_until_it_is_tried_again():
@@ -38,10 +38,10 @@ def test_who_waits_is_counted_by_plugin_until_it_is_tried_again():
         assert entry is not None
         queue.refuse(entry, frozenset({"Fit", ""} if name == "p" else {"Fit", "Ports"}))
 
-    def told() -> list[str]:
+    def reported() -> list[str]:
         return [line for line in registry.text().splitlines() if line.startswith("scheduler_unschedulable_pods")]
 
-    assert told() == [
+    assert reported() == [
         'scheduler_unschedulable_pods{plugin="Fit",profile="default-scheduler"} 2.0',
         'scheduler_unschedulable_pods{plugin="Ports",profile="default-scheduler"} 1.0',
     ]
@@ -49,7 +49,7 @@ def test_who_waits_is_counted_by_plugin_until_it_is_tried_again():
     queue.flush()
     queue.pop(0)
     queue.pop(0)
-    assert told() == []
+    assert reported() == []
 
 
 def test_pods_that_come_to_a_place_in_the_queue_are_counted_by_event():

@@ -45,8 +45,8 @@ def test_a_pod_of_higher_priority_takes_the_place_of_others(api: FakeApi, schedu
     api.create(POD, asking("high", "500m", 100))
     until(lambda: node_of(api, "high") == "a" or not lives(api, "lower"))
     if "lower" in [one["metadata"]["name"] for one in api.list(POD).items]:
-        told = api.get(POD, "high", "default")["status"].get("nominatedNodeName")
-        assert told == "a"
+        status = api.get(POD, "high", "default")["status"].get("nominatedNodeName")
+        assert status == "a"
         api.delete(POD, "lower", "default", grace_s=0)
     until(lambda: node_of(api, "high") == "a")
     assert lives(api, "low")

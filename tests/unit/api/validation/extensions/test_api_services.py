@@ -26,7 +26,7 @@ def test_a_small_one_is_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         (
             {"groupPriorityMinimum": 0},
@@ -52,8 +52,8 @@ def test_a_small_one_is_valid() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told(spec: dict[str, Any], told: str) -> None:
-    assert told in messages(**spec)
+def test_what_is_wrong_is_told(spec: dict[str, Any], message: str) -> None:
+    assert message in messages(**spec)
 
 
 def test_a_name_is_that_of_version_and_group() -> None:

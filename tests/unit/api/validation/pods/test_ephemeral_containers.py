@@ -60,14 +60,14 @@ def test_nothing_else_changes_by_the_subresource():
 
 def test_what_is_there_may_neither_go_nor_change():
     old = pod(debugger())
-    told = 'spec.ephemeralContainers: Forbidden: existing ephemeral containers "debugger" may not be'
-    assert causes(pod(), old) == [f"{told} removed"]
-    assert causes(pod(debugger(command=["sh"])), old) == [f"{told} changed"]
+    text = 'spec.ephemeralContainers: Forbidden: existing ephemeral containers "debugger" may not be'
+    assert causes(pod(), old) == [f"{text} removed"]
+    assert causes(pod(debugger(command=["sh"])), old) == [f"{text} changed"]
     assert causes(pod(debugger(), debugger(name="second")), old) == []
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"name": "app"}, 'spec.ephemeralContainers[0].name: Duplicate value: "app"'),
         ({"targetContainerName": "no"}, 'spec.ephemeralContainers[0].targetContainerName: Not found: "no"'),
@@ -78,8 +78,8 @@ def test_what_is_there_may_neither_go_nor_change():
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused(fields, told):
-    assert told in causes(pod(debugger(**fields)), pod())
+def test_what_cannot_be_is_refused(fields, expected):
+    assert expected in causes(pod(debugger(**fields)), pod())
 
 
 @pytest.mark.parametrize(
@@ -95,15 +95,15 @@ def test_what_cannot_be_is_refused(fields, told):
 )
 def test_what_only_other_containers_may_have_is_refused(fields):
     field = next(iter(fields))
-    told = f"spec.ephemeralContainers[0].{field}: Forbidden: cannot be set for an Ephemeral Container"
-    assert told in causes(pod(debugger(**fields)), pod())
+    text = f"spec.ephemeralContainers[0].{field}: Forbidden: cannot be set for an Ephemeral Container"
+    assert text in causes(pod(debugger(**fields)), pod())
 
 
 def test_a_new_pod_has_none():
     made = pod(debugger())
     del made["metadata"]["resourceVersion"]
-    told = [f"{each.field}: {each.message}" for each in validate_create(POD, made)]
-    assert "spec.ephemeralContainers: Forbidden: cannot be set on create" in told
+    message = [f"{each.field}: {each.message}" for each in validate_create(POD, made)]
+    assert "spec.ephemeralContainers: Forbidden: cannot be set on create" in message
 
 
 def test_a_static_pods_mirror_takes_none():
@@ -122,6 +122,6 @@ def test_strict_groups_hold_for_debugging_containers():
     for each in (before, after):
         each["spec"]["securityContext"] = strict
         each["spec"]["containers"][0]["securityContext"] = own
-    assert any("supplementalGroupsPolicy" in told for told in causes(after, before))
+    assert any("supplementalGroupsPolicy" in one for one in causes(after, before))
     after["spec"]["ephemeralContainers"][0]["securityContext"] = own
     assert causes(after, before) == []

@@ -130,14 +130,14 @@ def test_a_policy_that_cannot_be_kept_is_refused(rules: list[JsonObject], said: 
 def test_a_pod_that_is_never_restarted_has_no_resize_that_restarts():
     made = pod(resizePolicy=[{"resourceName": "cpu", "restartPolicy": "RestartContainer"}])
     made["spec"]["restartPolicy"] = "Never"
-    told = [each.message for each in validate_create(POD, made) if each.field.endswith(".restartPolicy")]
-    assert any("must be 'NotRequired'" in each for each in told), told
+    message = [each.message for each in validate_create(POD, made) if each.field.endswith(".restartPolicy")]
+    assert any("must be 'NotRequired'" in each for each in message), message
 
 
 def test_what_a_webhook_changes_beside_is_refused() -> None:
-    told = "only cpu and memory resources are mutable"
+    text = "only cpu and memory resources are mutable"
     for more in ([{"name": "beside", "image": "i:1"}], []):
         new = pod()
         new["spec"]["containers"] = [*new["spec"]["containers"], *more]
         new["spec"]["containers"][0]["image"] = "i:1" if more else "i:2"
-        assert [each.message for each in validate_update(POD, new, pod(), SUB)] == [f"Forbidden: {told}"]
+        assert [each.message for each in validate_update(POD, new, pod(), SUB)] == [f"Forbidden: {text}"]
