@@ -57,7 +57,7 @@ def reader(namespace: Namespace) -> Certificate:
     return namespace.server.identity(name)
 
 
-def _told(namespace: Namespace, path: str, client: Certificate) -> tuple[int, set[str]]:
+def watched_names(namespace: Namespace, path: str, client: Certificate) -> tuple[int, set[str]]:
     """Open a watch, change both Secrets; return the status and the names in what came."""
     watch = ApiWatch(namespace.server, path, client=client)
     if watch.response.status != 200:
@@ -77,7 +77,7 @@ def _told(namespace: Namespace, path: str, client: Certificate) -> tuple[int, se
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_a_name_in_the_path_is_a_requirement_of_its_own(namespace: Namespace, reader: Certificate, selector: str):
     query = f"?timeoutSeconds=1&fieldSelector={quote(selector)}"
-    code, seen = _told(namespace, namespace.path("secrets", "mounted") + query, reader)
+    code, seen = watched_names(namespace, namespace.path("secrets", "mounted") + query, reader)
     assert code in {200, 400}
     assert "foreign" not in seen
     assert code == 400 or ("mounted" in seen) == (selector not in EXCLUDING)
@@ -90,7 +90,7 @@ def _list(namespace: Namespace, client: Certificate, selector: str) -> Answer:
 
 
 def test_a_selected_name_is_as_good_as_one_in_the_path(namespace: Namespace, reader: Certificate):
-    code, seen = _told(
+    code, seen = watched_names(
         namespace, f"{namespace.path('secrets')}?timeoutSeconds=1&fieldSelector=metadata.name=mounted", reader
     )
     assert (code, seen) == (200, {"mounted"})
@@ -122,5 +122,5 @@ def test_watches_that_differ_in_a_backslash_share_no_stream(namespace: Namespace
     everything = ApiWatch(namespace.server, f"{path}?fieldSelector={others}")
     assert {name for _, name in everything.names(2)} == {"mounted", "foreign"}
     query = f"?timeoutSeconds=1&fieldSelector={quote('metadata.name!=x,metadata.name=mounted')}"
-    assert _told(namespace, path + query, reader) == (200, {"mounted"})
+    assert watched_names(namespace, path + query, reader) == (200, {"mounted"})
     everything.close()

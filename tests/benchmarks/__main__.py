@@ -81,7 +81,7 @@ def rows(measure: Callable[[], Iterable[Found]], of: str = "") -> list[Row]:
 
 def _figure(of: str, found: Found) -> Figure:
     bar: float | None = getattr(found, "bar", None)
-    return Figure(of + found.name, found.value, found.unit, bar, getattr(found, "told", ""))
+    return Figure(of + found.name, found.value, found.unit, bar, getattr(found, "note", ""))
 
 
 def spine(idle_s: float) -> list[Row]:
@@ -231,7 +231,7 @@ def main() -> None:
         parser.error(f"no such group: {', '.join(unknown)}; there are {', '.join(known)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; what was made is removed"))
     run = run_now()
-    print(run.told(), flush=True)
+    print(run.opening(), flush=True)
     kept = Kept(run, {}, {}) if asked.quick else begun(run)
     wanted = {name: known[name] for name in asked.groups or known}
     measure_groups(kept, wanted, asked.idle_minutes * 60, (lambda _: None) if asked.quick else keep)

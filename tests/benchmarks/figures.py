@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """One measured value, and the bar (an upper limit) it is held to where there is one; ``told`` says how."""
+    """One measured value, and the bar (an upper limit) it is held to where there is one; ``note`` says how."""
 
     name: str
     value: float
     unit: str
     bar: float | None = None
-    told: str = ""
+    note: str = ""
 
     @property
     def verdict(self) -> str:
@@ -25,7 +25,7 @@ class Figure(NamedTuple):
     def line(self) -> str:
         """Return one line for a terminal."""
         bar = "" if self.bar is None else f"   bar {self.bar:g} {self.verdict.upper()}"
-        return f"{self.name:<56} {self.value:9.2f} {self.unit}{bar}  {self.told}"
+        return f"{self.name:<56} {self.value:9.2f} {self.unit}{bar}  {self.note}"
 
 
 def load() -> float:

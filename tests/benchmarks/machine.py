@@ -38,7 +38,7 @@ class Run(NamedTuple):
     openssl_mb_s: float
     facts: str
 
-    def told(self) -> str:
+    def opening(self) -> str:
         """Return the run as BENCHMARKS.md opens with it."""
         commit = self.commit or "none (changes that are in no commit)"
         factor = (
@@ -111,4 +111,4 @@ def facts() -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(run_now().told() + "\n")
+    sys.stdout.write(run_now().opening() + "\n")

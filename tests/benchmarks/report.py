@@ -84,7 +84,7 @@ def document(found: Iterable[Row], run: Run, missing: Sequence[str] = ()) -> str
     bars = [_bar_line(row) for row in known if row.figure.bar is not None]
     others = [_other_line(row) for row in known if row.figure.bar is None]
     failed = "".join(f"\nNot measured in this run: {line}\n" for line in missing)
-    return HEAD.format(run=run.told(), missing=failed, bars="\n".join(bars), others="\n".join(others), never=NEVER)
+    return HEAD.format(run=run.opening(), missing=failed, bars="\n".join(bars), others="\n".join(others), never=NEVER)
 
 
 def read(text: str) -> dict[str, Measured]:
@@ -144,11 +144,11 @@ def _bar_line(row: Row) -> str:
     figure = row.figure
     limit = f"≤ {figure.bar:g} {figure.unit}".rstrip()
     verdict = figure.verdict if figure.verdict == "met" else f"**{figure.verdict}**"
-    return f"| {figure.name} | {limit} | {_value(figure)} | {verdict} | {_circumstances(row)} | {figure.told} |"
+    return f"| {figure.name} | {limit} | {_value(figure)} | {verdict} | {_circumstances(row)} | {figure.note} |"
 
 
 def _other_line(row: Row) -> str:
-    return f"| {row.figure.name} | {_value(row.figure)} | {_circumstances(row)} | {row.figure.told} |"
+    return f"| {row.figure.name} | {_value(row.figure)} | {_circumstances(row)} | {row.figure.note} |"
 
 
 def _circumstances(row: Row) -> str:

@@ -73,7 +73,7 @@ class Town:
         spec = {"namespaces": [namespace], "hosts": list(hosts), "shortNames": short}
         self.cluster.admin.create(HOST_GRANT, {"metadata": {"name": name}, "spec": spec})
 
-    def told(self, namespace: str, name: str, condition: str) -> str:
+    def condition_text(self, namespace: str, name: str, condition: str) -> str:
         """Return reason and message of a DNS object's condition."""
         found = objects.condition(self.cluster.admin.get(DNS, name, namespace), condition) or {}
         return f"{found.get('status')} {found.get('reason')}: {found.get('message')}"
@@ -91,8 +91,8 @@ def test_a_host_answers_in_the_pods_of_its_own_namespace_alone(town: Town) -> No
     for namespace in (BANK, VICTIM, "default"):
         assert town.fetch(namespace, HOST, cluster.http_port) == ""
     assert cluster.resolve(HOST)[0] == NOBODY
-    cluster.until(lambda: town.told(EVIL, "login", "Granted").startswith("False HostNotGranted"))
-    assert '"namespaces": ["evil"], "hosts": ["login.bank.example"]' in town.told(EVIL, "login", "Granted")
+    cluster.until(lambda: town.condition_text(EVIL, "login", "Granted").startswith("False HostNotGranted"))
+    assert '"namespaces": ["evil"], "hosts": ["login.bank.example"]' in town.condition_text(EVIL, "login", "Granted")
 
 
 def test_a_grant_takes_effect_and_ends_at_once(town: Town) -> None:
@@ -102,7 +102,7 @@ def test_a_grant_takes_effect_and_ends_at_once(town: Town) -> None:
     town.grant("evil-other", EVIL, "other.bank.example")
     cluster.until(lambda: cluster.resolve("other.bank.example") == ("NOERROR", [cluster.listen]))
     cluster.until(lambda: town.finds(VICTIM, "other.bank.example", EVIL))
-    cluster.until(lambda: town.told(EVIL, "other", "Granted").startswith("True"))
+    cluster.until(lambda: town.condition_text(EVIL, "other", "Granted").startswith("True"))
     cluster.admin.delete(HOST_GRANT, "evil-other")
     cluster.until(lambda: cluster.resolve("other.bank.example")[0] == NOBODY)
     cluster.until(lambda: town.finds(EVIL, "other.bank.example", EVIL))
@@ -117,8 +117,8 @@ def test_whoever_is_granted_a_host_takes_it_from_whoever_claimed_it_first(town: 
     for namespace in (VICTIM, BANK, EVIL, "default"):
         cluster.until(partial(town.finds, namespace, host, BANK), 60)
     cluster.until(lambda: cluster.get(host) == (200, BANK))
-    cluster.until(lambda: town.told(EVIL, "first", "Accepted").startswith("False HostNotGranted"))
-    assert "DNS bank/own, which has it by HostGrant bank" in town.told(EVIL, "first", "Accepted")
+    cluster.until(lambda: town.condition_text(EVIL, "first", "Accepted").startswith("False HostNotGranted"))
+    assert "DNS bank/own, which has it by HostGrant bank" in town.condition_text(EVIL, "first", "Accepted")
 
 
 def test_a_bare_name_in_a_pod_is_its_own_namespaces(town: Town) -> None:

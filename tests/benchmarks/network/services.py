@@ -77,7 +77,7 @@ def measure(*, lab: bool = True) -> Iterator[Figure]:
         with Lab("benchipvs") as machines:
             machines.up(1, "uml")
             yield from (
-                Figure(f"IPVS: {one.name}", one.value, one.unit, one.bar, one.told)
+                Figure(f"IPVS: {one.name}", one.value, one.unit, one.bar, one.note)
                 for one in one_more(on_lab(machines, "node1", "ipvs"), 1_000, IPVS_ONE_MORE_MS)
             )
 

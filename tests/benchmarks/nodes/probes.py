@@ -93,7 +93,7 @@ def measure_network() -> Iterator[Figure]:
                 "500 HTTP probes a second", percent, "% of a core", BAR_PERCENT, f"50 pods; {probes:.0f} were answered"
             )
             kb = sum(resident_kb(pod.pid) for pod in pods) / PODS
-            yield Figure("memory of a pause program", kb, "KB", told="private; its code is shared by all pods")
+            yield Figure("memory of a pause program", kb, "KB", note="private; its code is shared by all pods")
         finally:
             for pod in pods:
                 pod.kill()
@@ -115,7 +115,7 @@ def measure_commands() -> Iterator[Figure]:
             assert asyncio.run(run_once(check, NodeRoute(SOCKET, None), Answers())) == Outcome(good=True)
         wall_ms = (time.monotonic() - began) / EXECS * 1e3
         spent_ms = (sum(map(cpu_s, watched)) - before) / EXECS * 1e3
-        yield Figure("a command as a probe", spent_ms, "ms of CPU", told=f"Docker's exec; wall {wall_ms:.0f} ms")
+        yield Figure("a command as a probe", spent_ms, "ms of CPU", note=f"Docker's exec; wall {wall_ms:.0f} ms")
     finally:
         docker.remove(container)
         docker.close()

@@ -33,7 +33,7 @@ CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 
 
-def flood(server: ApiServerProcess, client: Certificate, stop: Event, told: Queue[Counter[int]]) -> None:
+def flood(server: ApiServerProcess, client: Certificate, stop: Event, line_of: Queue[Counter[int]]) -> None:
     """List with all clients until told to stop, in a process of its own: the writer must not wait for its threads."""
     codes: Counter[int] = Counter()
     threads = [threading.Thread(target=_list, args=(server, client, stop, codes)) for _ in range(CLIENTS)]
@@ -41,7 +41,7 @@ def flood(server: ApiServerProcess, client: Certificate, stop: Event, told: Queu
         thread.start()
     for thread in threads:
         thread.join()
-    told.put(codes)
+    line_of.put(codes)
 
 
 def _list(server: ApiServerProcess, client: Certificate, stop: Event, codes: Counter[int]) -> None:
@@ -99,7 +99,7 @@ def read(server: ApiServerProcess, client: Certificate) -> list[float]:
     return times
 
 
-def told(label: str, times: list[float]) -> str:
+def line_of(label: str, times: list[float]) -> str:
     """Return a line of figures."""
     cuts = statistics.quantiles(times, n=100)
     return f"{label}: p50 {cuts[49] * 1e3:.0f} ms, p99 {cuts[98] * 1e3:.0f} ms"
@@ -124,20 +124,20 @@ def _measure(server: ApiServerProcess) -> None:
     for number in range(OBJECTS):
         body = {"metadata": {"name": f"o-{number}"}, "data": {"a": "x" * 500}}
         assert server.request("POST", CONFIG_MAPS, body).code == 201
-    print(told("writes alone", write(server, writer, "alone")))
+    print(line_of("writes alone", write(server, writer, "alone")))
     context = multiprocessing.get_context("fork")
     stop, counted = context.Event(), context.Queue()
     crowd = context.Process(target=flood, args=(server, lister, stop, counted))
     crowd.start()
     began = time.monotonic()
     time.sleep(2)
-    print(told("writes in the flood", write(server, writer, "flood")))
+    print(line_of("writes in the flood", write(server, writer, "flood")))
     stop.set()
     codes = counted.get()
     seconds = time.monotonic() - began
     crowd.join()
     print(f"lists a second by status: { {code: round(codes[code] / seconds) for code in sorted(codes)} }")
-    print(told("reads alone", read(server, writer)))
+    print(line_of("reads alone", read(server, writer)))
     server.kubectl("create", "rolebinding", "flood", "--clusterrole=edit", "--group=flood")
     for name, asked in floods().items():
         # a user of its own: the former flood's connections may count for a moment yet
@@ -147,7 +147,7 @@ def _measure(server: ApiServerProcess) -> None:
             times = read(server, writer)
         p99_ms = statistics.quantiles(times, n=100)[98] * 1e3
         verdict = "met" if p99_ms <= BAR_P99_MS else "MISSED"
-        print(f"{told(f'reads in a flood of {name}', times)}   bar {BAR_P99_MS:g} {verdict}")
+        print(f"{line_of(f'reads in a flood of {name}', times)}   bar {BAR_P99_MS:g} {verdict}")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Told(NamedTuple):
     node: str
 
 
-def told(since_s: float) -> list[Told]:
+def changes_since(since_s: float) -> list[Told]:
     """Return the changes that the run's events have told since."""
     log = Path("/var/log/minik8s/minik8s-reconciler.log")
     argv = ["journalctl", "--no-pager", "--output=cat", "--unit=minik8s-reconciler", f"--since=@{int(since_s)}"]
@@ -74,7 +74,7 @@ def test_without_the_live_run_nothing_changes_and_with_it_every_change_is_told(
         time.sleep(1)
     events = [one for one in docker.events if one.uid == uid and one.action in EFFECTS]
     assert {one.action for one in events} == EFFECTS
-    lines = told(began)
+    lines = changes_since(began)
     for event in events:
         telling = [one for one in lines if one.module == names(event) and -1 <= one.at_s - event.at_s <= LATE_S]
         assert telling, (event, lines)

@@ -41,7 +41,7 @@ def api(tmp_path: Path, authority: Authority) -> Iterator[ApiServerProcess]:
     etcd.stop()
 
 
-def _told(api: ApiServerProcess, path: str, lease: dict[str, Any]) -> Answer:
+def put_lease(api: ApiServerProcess, path: str, lease: dict[str, Any]) -> Answer:
     return api.request("POST", path, lease, client=api.identity("system:minik8s:reconciler"))
 
 
@@ -51,8 +51,8 @@ def _lease(name: str, url: str) -> dict[str, Any]:
 
 def test_a_plan_is_answered_by_the_reconcilers_and_stores_nothing(api: ApiServerProcess, reconciler: Reconciler):
     leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-    assert _told(api, leases, _lease("minik8s-reconciler-s0", reconciler.url)).code == 201
-    assert _told(api, leases, _lease("minik8s-reconciler-gone", "https://127.0.0.1:1")).code == 201
+    assert put_lease(api, leases, _lease("minik8s-reconciler-s0", reconciler.url)).code == 201
+    assert put_lease(api, leases, _lease("minik8s-reconciler-gone", "https://127.0.0.1:1")).code == 201
     obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v"}}
     plan = {"metadata": {"name": "plan"}, "spec": {"objects": [obj], "nodes": ["n1"]}}
     answer = api.request("POST", "/apis/minik8s.io/v1/plans", plan)
@@ -75,7 +75,7 @@ def test_a_node_of_its_own_is_known_by_its_certificates_name_whatever_its_lease_
     wrong = Reconciler(authority.issue("wrong", "n2"), authority.ca, ANSWER)
     try:
         for name, url in (("n1", right.url), ("n2", f"{wrong.url}#127.0.0.1")):
-            assert _told(api, leases, _lease(f"minik8s-reconciler-node.{name}", url)).code == 201
+            assert put_lease(api, leases, _lease(f"minik8s-reconciler-node.{name}", url)).code == 201
         status = api.request("POST", "/apis/minik8s.io/v1/plans", {"spec": {}}).json["status"]
         assert status["nodes"] == SHOWN
         assert any("minik8s-reconciler-node.n2" in one and "did not answer" in one for one in status["messages"])

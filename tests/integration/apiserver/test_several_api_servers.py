@@ -98,11 +98,11 @@ class Seen:
         self.changed: list[int] = []
         self._prefix = prefix
         self.informer = Informer(client, CONFIG_MAP, "default")
-        self.informer.add_handler(self._told)
+        self.informer.add_handler(self._on_change)
         self.informer.start()
         assert self.informer.wait_synced(30)
 
-    def _told(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+    def _on_change(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         name = ((new or old) or {})["metadata"]["name"]
         if name.startswith(self._prefix) and old is None:
             self.created[name] += 1

@@ -14,7 +14,7 @@ from minik8s_modules.api.kinds import (
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.api import ApiClient
 from tests.integration.control.conftest import Cluster, Daemon, pod
-from tests.integration.control.test_claims_real import PATIENCE_S, claim, phase, told, volume
+from tests.integration.control.test_claims_real import PATIENCE_S, claim, phase, reasons, volume
 from tests.support.waiting import until
 
 
@@ -61,7 +61,10 @@ def test_of_two_nodes_that_want_a_volume_at_once_the_second_waits_for_the_first(
     for name, node in zip(("first", "second"), names, strict=True):
         user(api, space, name, node)
     until(lambda: attached(api, space), PATIENCE_S)
-    until(lambda: {"FailedAttachVolume"} & (told(api, space, "first") | told(api, space, "second")), PATIENCE_S)
+    until(
+        lambda: {"FailedAttachVolume"} & (reasons(api, space, "first") | reasons(api, space, "second")),
+        PATIENCE_S,
+    )
     (one,) = attached(api, space)
     (having,) = places(api, space)
     (waiting,) = {*names} - {having}
@@ -85,7 +88,7 @@ def test_two_volumes_of_one_handle_are_not_attached_to_two_nodes(cluster: Cluste
     user(api, space, "first", here)
     until(lambda: places(api, space) == [here], PATIENCE_S)
     user(api, space, "second", there, "twin")
-    until(lambda: "FailedAttachVolume" in told(api, space, "second"), PATIENCE_S)
+    until(lambda: "FailedAttachVolume" in reasons(api, space, "second"), PATIENCE_S)
     assert places(api, space) == [here]
     api.delete(POD, "first", space, grace_s=0)
     until(lambda: places(api, space) == [there], PATIENCE_S)

@@ -43,14 +43,14 @@ def phase(api: ApiClient, name: str, space: str = "") -> str:
         return "gone"
 
 
-def told(api: ApiClient, space: str, name: str) -> set[str]:
+def reasons(api: ApiClient, space: str, name: str) -> set[str]:
     return {str(each["reason"]) for each in api.list(EVENT, space).items if each["involvedObject"]["name"] == name}
 
 
 def test_a_claim_is_bound_and_its_volume_is_released_after_it(cluster: Cluster, daemon: Daemon):
     api, space = cluster.admin, cluster.namespace()
     api.create(PERSISTENT_VOLUME_CLAIM, claim(space, "data", storageClassName=space))
-    until(lambda: "ProvisioningFailed" in told(api, space, "data"), PATIENCE_S)
+    until(lambda: "ProvisioningFailed" in reasons(api, space, "data"), PATIENCE_S)
     for name, size in ((f"{space}-big", "5Gi"), (f"{space}-fits", "2Gi")):
         api.create(PERSISTENT_VOLUME, volume(name, size, storageClassName="other"))
     api.create(PERSISTENT_VOLUME, volume(f"{space}-v", storageClassName=space))
@@ -130,7 +130,7 @@ def test_claims_of_a_stateful_set_get_volumes_of_their_class(cluster: Cluster, d
     found = api.get(PERSISTENT_VOLUME_CLAIM, "data-db-0", space)
     own = api.get(PERSISTENT_VOLUME, objects.spec(found)["volumeName"])
     assert objects.spec(own)["hostPath"]["path"].endswith(objects.uid(found))
-    until(lambda: "ProvisioningSucceeded" in told(api, space, "data-db-0"), PATIENCE_S)
+    until(lambda: "ProvisioningSucceeded" in reasons(api, space, "data-db-0"), PATIENCE_S)
 
 
 def test_the_originals_manifests_are_bound_as_they_were(cluster: Cluster, daemon: Daemon):
@@ -162,7 +162,7 @@ def test_a_volume_is_made_on_the_node_of_the_first_pod(cluster: Cluster, daemon:
     made = {"provisioner": "minik8s.io/hostpath", "reclaimPolicy": "Retain"}
     api.create(STORAGE_CLASS, {"metadata": {"name": space}, "volumeBindingMode": "WaitForFirstConsumer", **made})
     api.create(PERSISTENT_VOLUME_CLAIM, claim(space, "data", storageClassName=space))
-    until(lambda: "WaitForFirstConsumer" in told(api, space, "data"), PATIENCE_S)
+    until(lambda: "WaitForFirstConsumer" in reasons(api, space, "data"), PATIENCE_S)
     volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
     api.create(POD, pod("user", space, nodeSelector={"test": node}, volumes=volumes))
     until(lambda: objects.spec(api.get(POD, "user", space)).get("nodeName") == node, PATIENCE_S)
@@ -185,7 +185,7 @@ def test_a_claim_is_made_for_a_pod_and_goes_with_it(cluster: Cluster, daemon: Da
     until(lambda: phase(api, "owner-own", space) == "Bound", PATIENCE_S)
     made = api.get(PERSISTENT_VOLUME_CLAIM, "owner-own", space)
     assert objects.labels(made) == {"of": "pods"}
-    until(lambda: "FailedBinding" in told(api, space, "clash"), PATIENCE_S)
+    until(lambda: "FailedBinding" in reasons(api, space, "clash"), PATIENCE_S)
     shown = cluster.server.kubectl("-n", space, "describe", "pod", "clash").stdout
     assert f"PVC {space}/clash-own was not created for pod {space}/clash (pod is not owner)" in shown
     api.delete(POD, "owner", space, grace_s=0)

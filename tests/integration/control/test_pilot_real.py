@@ -105,7 +105,7 @@ class Sidecar:
         """Ask for names of a type, or for all."""
         self._more.put(discovery_pb2.DeltaDiscoveryRequest(type_url=kind, resource_names_subscribe=names, **more))
 
-    def told(self) -> Any:
+    def next_response(self) -> Any:
         """Return the next response, and take it."""
         response = self.read()
         self.take(response)
@@ -121,7 +121,7 @@ class Sidecar:
 
     def weights(self) -> dict[str, int]:
         """Return the weights by address of the next response, which is of endpoints."""
-        (resource,) = self.told().resources
+        (resource,) = self.next_response().resources
         assignment = endpoint_pb2.ClusterLoadAssignment()
         assert resource.resource.Unpack(assignment)
         return {
@@ -152,7 +152,7 @@ def shown(pilot: Pilot) -> list[int]:
 def test_a_sidecar_is_told_of_its_namespace_and_of_each_change(pilot: Pilot):
     sidecar, name = pilot.sidecar(pilot.token("client")), f"reviews.{pilot.namespace}:9080"
     sidecar.ask(CLUSTER)
-    assert [each.name for each in sidecar.told().resources] == [name]
+    assert [each.name for each in sidecar.next_response().resources] == [name]
     sidecar.ask(ENDPOINTS, name)
     assert sidecar.weights() == {IPS["a"]: 1, IPS["b"]: 1}
     pilot.split(a=1, b=3)
@@ -164,7 +164,7 @@ def test_a_sidecar_is_told_of_its_namespace_and_of_each_change(pilot: Pilot):
 def test_a_token_of_no_pod_opens_nothing(pilot: Pilot):
     for token in ("", "x", pilot.token()):
         with pytest.raises(grpc.RpcError) as refused:
-            pilot.sidecar(token).told()
+            pilot.sidecar(token).next_response()
         assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
 

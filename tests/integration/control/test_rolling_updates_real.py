@@ -86,7 +86,7 @@ class Envoy:
     """The client's sidecar: it takes what it is told, connects again when its pilot ends, and can be held back."""
 
     def __init__(self, pilot: Pilot) -> None:
-        self.pilot, self.told = pilot, set[str]()
+        self.pilot, self.addresses = pilot, set[str]()
         self.history: list[set[str]] = []
         self.may_answer = threading.Event()
         self.may_answer.set()
@@ -104,19 +104,19 @@ class Envoy:
     def _follow(self, sidecar: Sidecar) -> None:
         name = f"web.{self.pilot.namespace}:80"
         sidecar.ask(CLUSTER)
-        sidecar.told()
+        sidecar.next_response()
         sidecar.ask(ENDPOINTS, name)
         while not self.over:
             response = sidecar.read()
             for resource in response.resources if response.type_url == ENDPOINTS else ():
                 assignment = endpoint_pb2.ClusterLoadAssignment()
                 resource.resource.Unpack(assignment)
-                self.told = {
+                self.addresses = {
                     each.endpoint.address.socket_address.address
                     for group in assignment.endpoints
                     for each in group.lb_endpoints
                 }
-                self.history.append(self.told)
+                self.history.append(self.addresses)
             self.may_answer.wait()
             sidecar.take(response)
 
@@ -148,11 +148,11 @@ def test_no_pod_goes_before_the_sidecar_has_said_that_it_sends_it_nothing(
     shop: Shop, controllers: Daemon, envoy: Envoy
 ):
     assert controllers.process is not None
-    until(lambda: len(envoy.told) == TOTAL, PATIENCE_S)
+    until(lambda: len(envoy.addresses) == TOTAL, PATIENCE_S)
     before, begun = shop.addresses(), len(envoy.history)
     envoy.may_answer.clear()
     shop.update("to-2", "web:2", alive=3)
-    until(lambda: len(envoy.told) == TOTAL - 1, PATIENCE_S)
+    until(lambda: len(envoy.addresses) == TOTAL - 1, PATIENCE_S)
     withheld = shop.status("to-2")["withheld"]
     until(lambda: reason(shop, "to-2") == "WaitsForSidecars", PATIENCE_S)
     assert shop.addresses() == before, "it was deleted before the sidecar had answered"
@@ -166,7 +166,7 @@ def test_no_pod_goes_before_the_sidecar_has_said_that_it_sends_it_nothing(
 def test_pilot_and_controllers_killed_again_and_again_it_is_finished_and_undone(
     shop: Shop, controllers: Daemon, envoy: Envoy
 ):
-    until(lambda: len(envoy.told) == TOTAL, PATIENCE_S)
+    until(lambda: len(envoy.addresses) == TOTAL, PATIENCE_S)
     shop.update("to-2", "web:2", alive=2)
     for image, state in (("web:2", "Running"), ("web:1", "Undone")):
         shop.want("to-2", state)
@@ -182,13 +182,13 @@ def test_pilot_and_controllers_killed_again_and_again_it_is_finished_and_undone(
 
 
 def test_deleted_in_the_middle_it_leaves_every_pod_as_one_of_both(shop: Shop, controllers: Daemon, envoy: Envoy):
-    until(lambda: len(envoy.told) == TOTAL, PATIENCE_S)
+    until(lambda: len(envoy.addresses) == TOTAL, PATIENCE_S)
     shop.update("to-2", "web:2", alive=1)
     until(lambda: len(shop.images()) < TOTAL, PATIENCE_S)
     shop.cluster.admin.delete(ROLLING_UPDATE, "to-2", shop.namespace)
     until(lambda: is_gone(shop, "to-2"), PATIENCE_S)
     until(lambda: len(shop.images()) == TOTAL, PATIENCE_S)
-    until(lambda: len(envoy.told) == TOTAL, PATIENCE_S)
+    until(lambda: len(envoy.addresses) == TOTAL, PATIENCE_S)
     assert controllers.process is not None
 
 

@@ -54,7 +54,7 @@ def asked(cluster: Cluster, kind: Kind, space: str, name: str = "web") -> Verdic
     return judge(cluster.admin.get(kind, name, space), Around(cluster.admin))
 
 
-def told(cluster: Cluster, kind: Kind, space: str, cause: str, lead: str, name: str = "web") -> None:
+def expect(cluster: Cluster, kind: Kind, space: str, cause: str, lead: str, name: str = "web") -> None:
     """Wait until ``why`` tells a cause; then the next command is the one expected."""
     until(lambda: cause in asked(cluster, kind, space, name).cause, PATIENCE_S)
     assert asked(cluster, kind, space, name).faults[0].next == lead
@@ -65,16 +65,16 @@ def test_a_quota(cluster: Cluster) -> None:
     make(cluster, RESOURCE_QUOTA, space, {"hard": {"pods": "1"}}, "q")
     until(lambda: cluster.admin.get(RESOURCE_QUOTA, "q", space).get("status"), PATIENCE_S)
     make(cluster, DEPLOYMENT, space, deployment(3))
-    told(cluster, DEPLOYMENT, space, "exceeded quota: q", f"kubectl -n {space} describe resourcequota q")
+    expect(cluster, DEPLOYMENT, space, "exceeded quota: q", f"kubectl -n {space} describe resourcequota q")
     lead = f"kubectl -n {space} describe resourcequota q"
-    told(cluster, RESOURCE_QUOTA, space, "used up, so that new objects are refused: pods 1 of 1", lead, "q")
+    expect(cluster, RESOURCE_QUOTA, space, "used up, so that new objects are refused: pods 1 of 1", lead, "q")
 
 
 def test_an_account_that_is_missing(cluster: Cluster) -> None:
     space = cluster.namespace()
     make(cluster, DEPLOYMENT, space, deployment(serviceAccountName="nobody"))
     lead = f"kubectl -n {space} get events --field-selector=type=Warning"
-    told(cluster, DEPLOYMENT, space, 'serviceaccount "nobody" not found', lead)
+    expect(cluster, DEPLOYMENT, space, 'serviceaccount "nobody" not found', lead)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_pod_that_fits_nowhere(cluster: Cluster, spec: dict[str, Any], cause: 
     cluster.node()
     space = cluster.namespace()
     cluster.admin.create(POD, pod("web", space, **spec))
-    told(cluster, POD, space, cause, lead.format(space=space))
+    expect(cluster, POD, space, cause, lead.format(space=space))
 
 
 def test_a_taint_and_a_port_of_the_node(cluster: Cluster) -> None:
@@ -106,11 +106,11 @@ def test_a_taint_and_a_port_of_the_node(cluster: Cluster) -> None:
     cluster.admin.create(POD, pod("first", space, **ports))
     until(lambda: cluster.admin.get(POD, "first", space)["spec"].get("nodeName"), PATIENCE_S)
     cluster.admin.create(POD, pod("web", space, **ports))
-    told(cluster, POD, space, "didn't have free ports", f"kubectl -n {space} get pod first -o wide")
+    expect(cluster, POD, space, "didn't have free ports", f"kubectl -n {space} get pod first -o wide")
     cluster.admin.patch(NODE, node, "", {"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}})
     cluster.admin.create(POD, pod("other", space, nodeSelector={"test": node}))
     lead = "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints"
-    told(cluster, POD, space, "untolerated taint", lead, "other")
+    expect(cluster, POD, space, "untolerated taint", lead, "other")
 
 
 def test_a_budget(cluster: Cluster) -> None:
@@ -119,7 +119,7 @@ def test_a_budget(cluster: Cluster) -> None:
     budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
     make(cluster, POD_DISRUPTION_BUDGET, space, budget)
     lead = f"kubectl -n {space} get pods -l app=web -o wide"
-    told(cluster, POD_DISRUPTION_BUDGET, space, "it allows no eviction: healthy pods: 0, required: 1", lead)
+    expect(cluster, POD_DISRUPTION_BUDGET, space, "it allows no eviction: healthy pods: 0, required: 1", lead)
 
 
 def test_a_finalizer_of_an_object_and_of_its_namespace(cluster: Cluster) -> None:
@@ -129,23 +129,25 @@ def test_a_finalizer_of_an_object_and_of_its_namespace(cluster: Cluster) -> None
     cluster.admin.delete(NAMESPACE, space)
     cause = "NamespaceFinalizersRemaining: Some content in the namespace has finalizers remaining: example.com/held"
     lead = f"kubectl -n {space} get all,configmaps,secrets,persistentvolumeclaims"
-    told(cluster, NAMESPACE, "", cause, lead, space)
+    expect(cluster, NAMESPACE, "", cause, lead, space)
     lead = f"""kubectl -n {space} patch configmap/web --type=merge -p '{{"metadata":{{"finalizers":null}}}}'"""
-    told(cluster, CONFIG_MAP, space, "is kept by its finalizers until the controllers that set them remove them", lead)
+    expect(
+        cluster, CONFIG_MAP, space, "is kept by its finalizers until the controllers that set them remove them", lead
+    )
     cluster.admin.patch(CONFIG_MAP, "web", space, {"metadata": {"finalizers": None}})
 
 
 def test_a_service_by_selector_and_by_target_port(cluster: Cluster) -> None:
     space, node = cluster.namespace(), cluster.node()
     make(cluster, SERVICE, space, {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]})
-    told(cluster, SERVICE, space, "has the labels app=web", f"kubectl -n {space} get pods --show-labels")
+    expect(cluster, SERVICE, space, "has the labels app=web", f"kubectl -n {space} get pods --show-labels")
     labels = {"name": "a", "namespace": space, "labels": {"app": "web"}}
     cluster.admin.create(POD, {"metadata": labels, "spec": {"containers": [APP], "nodeName": node}})
     conditions = [{"type": "Ready", "status": "True"}]
     status = {"phase": "Running", "podIP": "10.244.9.9", "podIPs": [{"ip": "10.244.9.9"}], "conditions": conditions}
     cluster.admin.patch(POD, "a", space, {"status": status}, subresource="status")
     lead = f"kubectl -n {space} edit service/web"
-    told(cluster, SERVICE, space, "pod a: no container of it has a port named http", lead)
+    expect(cluster, SERVICE, space, "pod a: no container of it has a port named http", lead)
     ports = [{"port": 80, "targetPort": 8080}]
     cluster.admin.patch(SERVICE, "web", space, {"spec": {"ports": ports}})
     until(lambda: asked(cluster, SERVICE, space).otherwise == FINE and not asked(cluster, SERVICE, space).faults)
@@ -154,23 +156,23 @@ def test_a_service_by_selector_and_by_target_port(cluster: Cluster) -> None:
 def test_hosts_without_paths_and_classes_that_do_not_exist(cluster: Cluster) -> None:
     space = cluster.namespace()
     make(cluster, DNS, space, {"rules": [{"host": f"{space}.test", "paths": []}]})
-    told(cluster, DNS, space, "has no paths: nginx answers 404", f"kubectl -n {space} edit dns/web")
+    expect(cluster, DNS, space, "has no paths: nginx answers 404", f"kubectl -n {space} edit dns/web")
     backend = {"service": {"name": "web", "port": {"number": 80}}}
     rules = [{"host": f"i.{space}.test", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}]
     make(cluster, INGRESS, space, {"ingressClassName": "nobodys", "rules": rules})
     lead = f"kubectl -n {space} edit ingress/web"
-    told(cluster, INGRESS, space, "IngressClassNotFound: there is no IngressClass nobodys", lead)
+    expect(cluster, INGRESS, space, "IngressClassNotFound: there is no IngressClass nobodys", lead)
 
 
 def test_jobs_that_fail_and_that_are_suspended(cluster: Cluster) -> None:
     space = cluster.namespace()
     template = {"spec": {"containers": [APP], "restartPolicy": "Never"}}
     make(cluster, JOB, space, {"activeDeadlineSeconds": 1, "template": template})
-    told(cluster, JOB, space, "DeadlineExceeded: ", f"kubectl -n {space} logs job/web --tail=20")
+    expect(cluster, JOB, space, "DeadlineExceeded: ", f"kubectl -n {space} logs job/web --tail=20")
     cron = {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": {"template": template}}}
     make(cluster, CRON_JOB, space, cron)
     lead = f"""kubectl -n {space} patch cronjob/web --type=merge -p '{{"spec":{{"suspend":false}}}}'"""
-    told(cluster, CRON_JOB, space, "it is suspended", lead)
+    expect(cluster, CRON_JOB, space, "it is suspended", lead)
 
 
 def test_rights_that_lead_nowhere(cluster: Cluster) -> None:
@@ -181,7 +183,7 @@ def test_rights_that_lead_nowhere(cluster: Cluster) -> None:
         ROLE_BINDING, {"metadata": {"name": "web", "namespace": space}, "roleRef": role, "subjects": subjects}
     )
     cause = f"it gives nothing: there is no Role reader; there is no ServiceAccount robot in namespace {space}"
-    told(cluster, ROLE_BINDING, space, cause, f"kubectl -n {space} get roles")
+    expect(cluster, ROLE_BINDING, space, cause, f"kubectl -n {space} get roles")
 
 
 def test_a_node_that_nobody_has_heard_of_since_it_was_made(cluster: Cluster) -> None:

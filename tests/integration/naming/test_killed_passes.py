@@ -64,7 +64,7 @@ class Killer:
         if (event in EFFECTS and not removed) or (event == "open" and arguments[2] & WRITING):
             self._count()
 
-    def told(self, effect: str) -> None:
+    def take_checkpoint(self, effect: str) -> None:
         """Take a checkpoint; those of addresses alone, which no audit event tells."""
         if "-address" in effect:
             self._count()
@@ -82,7 +82,7 @@ def survives(at: int, run: Run) -> bool:
         try:
             killer = Killer(at)
             sys.addaudithook(killer.heard)
-            run(checkpoint=killer.told)
+            run(checkpoint=killer.take_checkpoint)
             os._exit(0)
         finally:
             traceback.print_exc()

@@ -50,7 +50,7 @@ def _from_pod(answer: tuple[int, str]) -> bool:
     return answer[0] == HTTPStatus.NOT_FOUND and "minik8s" not in answer[1]
 
 
-def told(cluster: Cluster, name: str) -> str:
+def events_of(cluster: Cluster, name: str) -> str:
     """Return the events of an object."""
     found = cluster.admin.list(EVENT, "default").items
     return "\n".join(f"{one['reason']}: {one['message']}" for one in found if one["involvedObject"]["name"] == name)
@@ -162,8 +162,8 @@ def test_of_two_objects_admitted_at_the_same_moment_the_second_is_told_the_first
     cluster.admin.create(INGRESS, ingress("third", "raced2.example.test", [("Prefix", "/new", "web")]))
     cluster.slip_in(DNS, "upstart", "raced.example.test", "shop.example.test")
     cluster.slip_in(INGRESS, "third", "raced2.example.test", "shop.example.test")
-    cluster.until(lambda: "DNS default/shop" in told(cluster, "upstart"))
-    cluster.until(lambda: "DNS default/shop" in told(cluster, "third"))
+    cluster.until(lambda: "DNS default/shop" in events_of(cluster, "upstart"))
+    cluster.until(lambda: "DNS default/shop" in events_of(cluster, "third"))
     conditions = cluster.admin.get(DNS, "upstart", "default")["status"]["conditions"]
     assert {one["type"]: one["reason"] for one in conditions}["Accepted"] == "HostConflict"
     assert cluster.get("shop.example.test", "/new") != (200, "web")
@@ -226,7 +226,7 @@ def test_a_service_without_endpoints_is_a_clear_503(cluster: Cluster) -> None:
     )
     cluster.admin.create(INGRESS, ingress("absent", "absent.example.test", [("Prefix", "/", "absent")]))
     cluster.until(lambda: "does not exist" in cluster.get("absent.example.test")[1])
-    cluster.until(lambda: "ServiceNotFound" in told(cluster, "absent"))
+    cluster.until(lambda: "ServiceNotFound" in events_of(cluster, "absent"))
 
 
 def test_a_certificate_from_a_secret_is_served_and_replaced(cluster: Cluster) -> None:
@@ -287,7 +287,7 @@ def test_a_host_that_nginx_refuses_is_told_at_its_object_until_it_is_over(cluste
     spec = {"tls": [{"hosts": [host], "secretName": "odd-pair"}]}
     cluster.admin.create(INGRESS, ingress("odd", host, [("Prefix", "/", "web")], **spec))
     cluster.until(lambda: times(cluster, "odd", "FailedToUpdatePaths"))
-    assert "cannot load certificate" in told(cluster, "odd")
+    assert "cannot load certificate" in events_of(cluster, "odd")
     assert cluster.get("ways.example.test") == (200, "web")
     assert not times(cluster, "odd", "PathsUpdated")
     authority = Authority(cluster.folder / "ca-odd", "ca-odd")
@@ -305,7 +305,7 @@ def test_an_nginx_that_somebody_stopped_is_told_at_its_node_until_it_runs(cluste
     with cluster.without_nginx():
         cluster.admin.create(INGRESS, ingress("late", "late.example.test", [("Prefix", "/", "web")]))
         cluster.until(lambda: times(cluster, node, "FailedToUpdatePaths") > failed)
-        assert "nginx does not run on this node" in told(cluster, node)
+        assert "nginx does not run on this node" in events_of(cluster, node)
         assert times(cluster, node, "PathsUpdated") == over
     cluster.until(lambda: cluster.get("late.example.test") == (200, "web"))
     cluster.until(lambda: times(cluster, node, "PathsUpdated") > over, 60)

@@ -137,14 +137,14 @@ def test_a_folder_that_was_there_before_is_never_deleted(cluster: Cluster, root:
     meta = {"name": "false", "annotations": marks, "finalizers": ["minik8s.io/volume-folder"]}
     cluster.admin.create(PERSISTENT_VOLUME, {"metadata": meta, "spec": spec})
     cluster.admin.delete(PERSISTENT_VOLUME, "false")
-    cluster.until(lambda: _told(cluster, "false"))
-    assert "was not made by minik8s" in _told(cluster, "false")
+    cluster.until(lambda: messages_of(cluster, "false"))
+    assert "was not made by minik8s" in messages_of(cluster, "false")
     assert (theirs / "pvc-1" / "file").read_text() == "kept"
     cluster.admin.patch(PERSISTENT_VOLUME, "false", "", {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
     cluster.until(lambda: "false" not in names(cluster))
     assert (theirs / "pvc-1" / "file").read_text() == "kept"
 
 
-def _told(cluster: Cluster, volume: str) -> str:
+def messages_of(cluster: Cluster, volume: str) -> str:
     found = cluster.admin.list(EVENT, "default", field_selector=f"involvedObject.name={volume}").items
     return "".join(each["message"] for each in found if each["reason"] == "VolumeFailedDelete")

@@ -43,7 +43,7 @@ def _waiting(cluster: Cluster, name: str) -> str:
 
 
 def _create_all(cluster: Cluster, image: str, given: Path) -> None:
-    """Create a pod for every state; ``told`` is a folder that they all see."""
+    """Create a pod for every state; ``given`` is a folder that they all see."""
     volumes = [{"name": "told", "hostPath": {"path": str(given)}}]
     mounts = [{"name": "told", "mountPath": "/told"}]
 

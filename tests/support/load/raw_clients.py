@@ -79,10 +79,10 @@ class Crowd:
 
     def still_open(self) -> int:
         """Return how many connections the server has neither answered nor closed."""
-        return sum(1 for sock in self.socks if not _told(sock))
+        return sum(1 for sock in self.socks if not has_answered(sock))
 
 
-def _told(sock: socket.socket) -> bool:
+def has_answered(sock: socket.socket) -> bool:
     """Return whether the server has answered or hung up; what TLS says for itself is no answer."""
     sock.setblocking(False)  # noqa: FBT003 - the standard library's signature
     try:

@@ -38,7 +38,7 @@ def used(name: str, second: int, cpu: str, memory: str = "1Mi", container: str =
     }
 
 
-def told(seen: SampledPods, name: str = "web") -> Any:
+def advice(seen: SampledPods, name: str = "web") -> Any:
     return rows(seen, dict.fromkeys(seen.samples, Workload("default", "Deployment", name)))
 
 
@@ -79,7 +79,7 @@ def test_ranks_are_of_all_samples_of_a_workloads_pods():
     seen.take([pod("a"), pod("b")], [used("a", 0, "10m", "100Mi"), used("b", 0, "20m", "200Mi")])
     for second in range(1, 9):
         seen.take([pod("a")], [used("a", second, f"{100 * second}m", f"{second}Mi")])
-    (row,) = told(seen)
+    (row,) = advice(seen)
     assert (row.pods, row.samples, row.container) == (2, 10, "app")
     assert row.resources["cpu"] == {"request": "", "p50": "300m", "p90": "700m", "peak": "800m"}
     assert row.resources["memory"] == {"request": "", "p50": "5Mi", "p90": "100Mi", "peak": "200Mi"}
@@ -89,13 +89,13 @@ def test_a_sample_that_is_read_twice_counts_once():
     seen = SampledPods()
     for _ in range(3):
         seen.take([pod("a")], [used("a", 0, "10m")])
-    assert told(seen)[0].samples == 1
+    assert advice(seen)[0].samples == 1
 
 
 def test_amounts_are_rounded_up_to_whole_millicores_and_mebibytes():
     seen = SampledPods()
     seen.take([pod("a")], [used("a", 0, "1n", "1")])
-    resources = told(seen)[0].resources
+    resources = advice(seen)[0].resources
     assert (resources["cpu"]["peak"], resources["memory"]["peak"]) == ("1m", "1Mi")
 
 
@@ -103,14 +103,14 @@ def test_the_newest_pod_says_what_is_requested():
     seen = SampledPods()
     old, new = pod("a", {"cpu": "0.1"}), pod("b", {"cpu": "0.25", "memory": "64Mi"}, created="2026-01-02T00:00:00Z")
     seen.take([old, new], [used("a", 0, "1m"), used("b", 0, "1m")])
-    resources = told(seen)[0].resources
+    resources = advice(seen)[0].resources
     assert (resources["cpu"]["request"], resources["memory"]["request"]) == ("250m", "64Mi")
 
 
 def test_a_metric_of_a_pod_that_is_not_listed_is_left_out():
     seen = SampledPods()
     seen.take([], [used("a", 0, "1m")])
-    assert told(seen) == []
+    assert advice(seen) == []
     assert seen.window == ("", "")
 
 

@@ -136,14 +136,14 @@ class World:
 
     def __init__(self) -> None:
         self.engine, self.link, self.clock = ScriptedEngine(), ScriptedLink(), FakeClock()
-        self.told: list[dict[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
         self.watcher = NodeWatcher(
-            "n", self.link, self.told.append, lambda _path, _node: self.engine, self.clock, lambda: 0.5
+            "n", self.link, self.messages.append, lambda _path, _node: self.engine, self.clock, lambda: 0.5
         )
 
     def ops(self) -> list[str]:
         """Return the kinds of messages told."""
-        return [message["op"] for message in self.told]
+        return [message["op"] for message in self.messages]
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def world() -> World:
 def test_life_is_told_when_it_changes(world: World):
     assert world.watcher.probe()
     assert world.watcher.probe()
-    assert [(message["op"], message["alive"]) for message in world.told] == [("alive", True)]
+    assert [(message["op"], message["alive"]) for message in world.messages] == [("alive", True)]
 
 
 def test_a_short_silence_is_no_death_and_a_longer_one_is(world: World):
@@ -163,13 +163,13 @@ def test_a_short_silence_is_no_death_and_a_longer_one_is(world: World):
     assert not world.watcher.probe()
     world.clock.advance(DEAD_AFTER_S - 0.1)
     assert not world.watcher.probe()
-    assert len(world.told) == 1
+    assert len(world.messages) == 1
     world.clock.advance(0.1)
     world.watcher.probe()
-    assert world.told[-1] == {"op": "alive", "node": "n", "alive": False, "message": "down"}
+    assert world.messages[-1] == {"op": "alive", "node": "n", "alive": False, "message": "down"}
     world.engine.down = False
     world.watcher.probe()
-    assert world.told[-1]["alive"] is True
+    assert world.messages[-1]["alive"] is True
 
 
 def test_a_broken_way_is_as_good_as_a_dead_docker(world: World):
@@ -177,10 +177,10 @@ def test_a_broken_way_is_as_good_as_a_dead_docker(world: World):
     assert not world.watcher.probe()
     world.clock.advance(DEAD_AFTER_S)
     assert not world.watcher.probe()
-    assert world.told == [{"op": "alive", "node": "n", "alive": False, "message": "no route"}]
+    assert world.messages == [{"op": "alive", "node": "n", "alive": False, "message": "no route"}]
     later: list[dict[str, Any]] = []
     world.watcher.tell(later.append)
-    assert later == world.told
+    assert later == world.messages
 
 
 def test_a_node_that_was_away_is_touched_at_once(world: World):
@@ -227,8 +227,8 @@ def test_events_come_after_the_state_with_fresh_observations(world: World):
     ]
     world.watcher.follow_once()
     assert world.ops() == ["alive", "state", "event", "event", "event"]
-    assert [each["id"] for each in world.told[1]["containers"]] == ["a"]
-    assert [message["container"] and message["container"]["state"] for message in world.told[2:]] == [
+    assert [each["id"] for each in world.messages[1]["containers"]] == ["a"]
+    assert [message["container"] and message["container"]["state"] for message in world.messages[2:]] == [
         "running", "exited", None,
     ]  # fmt: skip
     collected: list[dict[str, Any]] = []
@@ -249,7 +249,7 @@ def test_a_container_that_is_gone_before_it_was_looked_at_is_told_as_gone(world:
     world.watcher.probe()
     world.engine.script = [DockerEvent("start", "a", 5)]
     world.watcher.follow_once()
-    assert world.told[-1] == {"op": "event", "node": "n", "action": "start", "id": "a", "container": None}
+    assert world.messages[-1] == {"op": "event", "node": "n", "action": "start", "id": "a", "container": None}
 
 
 def test_images_are_told_only_when_they_have_changed(world: World):
@@ -260,7 +260,7 @@ def test_images_are_told_only_when_they_have_changed(world: World):
         DockerEvent("pull", "", 2),
     ]
     world.watcher.follow_once()
-    assert [message["images"] for message in world.told if message["op"] == "images"] == [
+    assert [message["images"] for message in world.messages if message["op"] == "images"] == [
         ["minik8s/busybox:1", "new:1"]
     ]
 
@@ -279,7 +279,7 @@ def test_a_docker_that_breaks_off_in_a_list_leaves_the_last_state(world: World):
 
 def test_its_threads_do_all_that_by_themselves_and_end():
     world = World()
-    watcher = NodeWatcher("n", world.link, world.told.append, lambda _path, _node: world.engine)
+    watcher = NodeWatcher("n", world.link, world.messages.append, lambda _path, _node: world.engine)
     world.engine.script = [lambda: time.sleep(0.05)]
     watcher.start()
     end = time.monotonic() + 5

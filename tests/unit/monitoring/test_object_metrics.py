@@ -38,7 +38,7 @@ POD_OBJECT: dict[str, Any] = {
 WHOSE = 'namespace="shop",pod="web",uid="u1"'
 
 
-def told(kind: Any, obj: dict[str, Any]) -> list[str]:
+def exposed(kind: Any, obj: dict[str, Any]) -> list[str]:
     table = next(each for each in TABLES if each.kind is kind)
     return "".join(lines(table, obj)).splitlines()
 
@@ -60,19 +60,19 @@ def told(kind: Any, obj: dict[str, Any]) -> list[str]:
     ],
 )
 def test_a_pod_has_its_lines(line: str):
-    assert line in told(POD, POD_OBJECT)
+    assert line in exposed(POD, POD_OBJECT)
 
 
 def test_a_rolling_update_tells_how_far_it_is():
     status = {"phase": "Running", "total": 3, "updated": 1, "batchStartTime": "1970-01-01T00:01:00Z"}
-    found = told(ROLLING_UPDATE, {"metadata": {"name": "u", "namespace": "n"}, "spec": {}, "status": status})
+    found = exposed(ROLLING_UPDATE, {"metadata": {"name": "u", "namespace": "n"}, "spec": {}, "status": status})
     assert 'minik8s_rollingupdate_updated_pods{namespace="n",rollingupdate="u"} 1.0' in found
     assert 'minik8s_rollingupdate_status_phase{namespace="n",rollingupdate="u",phase="Running"} 1.0' in found
     assert 'minik8s_rollingupdate_batch_start_time{namespace="n",rollingupdate="u"} 60.0' in found
 
 
 def test_a_deployment_that_has_no_status_yet_has_zeros():
-    found = told(DEPLOYMENT, {"metadata": {"name": "d", "namespace": "n", "generation": 1}, "spec": {"replicas": 2}})
+    found = exposed(DEPLOYMENT, {"metadata": {"name": "d", "namespace": "n", "generation": 1}, "spec": {"replicas": 2}})
     assert 'kube_deployment_spec_replicas{namespace="n",deployment="d"} 2.0' in found
     assert 'kube_deployment_status_replicas_available{namespace="n",deployment="d"} 0.0' in found
     assert 'kube_deployment_status_observed_generation{namespace="n",deployment="d"} 0.0' in found
@@ -85,7 +85,7 @@ def test_a_node_tells_conditions_taints_and_resources():
         "spec": {"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule"}]},
         "status": {"conditions": [{"type": "Ready", "status": "Unknown"}], "allocatable": {"nvidia.com/gpu": "2"}},
     }
-    found = told(NODE, node)
+    found = exposed(NODE, node)
     for line in (
         'kube_node_status_condition{node="n1",condition="Ready",status="unknown"} 1.0',
         'kube_node_status_condition{node="n1",condition="Ready",status="true"} 0.0',
@@ -99,7 +99,7 @@ def test_a_node_tells_conditions_taints_and_resources():
 
 def test_a_label_ends_where_it_ends():
     quota = {"metadata": {"name": "q", "namespace": 'a"\n\\'}, "status": {"hard": {"pods": "2"}}}
-    assert 'kube_resourcequota{namespace="a\\"\\n\\\\",resourcequota="q",resource="pods",type="hard"} 2.0' in told(
+    assert 'kube_resourcequota{namespace="a\\"\\n\\\\",resourcequota="q",resource="pods",type="hard"} 2.0' in exposed(
         RESOURCE_QUOTA, quota
     )
 

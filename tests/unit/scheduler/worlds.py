@@ -12,7 +12,7 @@ from minik8s_modules.client.fake import FakeApi
 
 
 def node(name: str, **fields: Any) -> JsonObject:
-    """Return a ready node with 4 cpus, 8 GiB and 110 pods, changed by ``told``."""
+    """Return a ready node with 4 cpus, 8 GiB and 110 pods, changed by ``fields``."""
     ready = fields.get("ready", "True")
     spec = {key: fields[key] for key in ("unschedulable", "taints") if key in fields}
     amounts = {
@@ -74,7 +74,7 @@ def events(api: FakeApi) -> list[tuple[str, str]]:
 
 
 def claim(name: str, **fields: Any) -> JsonObject:
-    """Return a claim of 1Gi, changed by ``told``: ``{class, size, modes, volume, bound, phase, selector}``."""
+    """Return a claim of 1Gi, changed by ``fields``: ``{class, size, modes, volume, bound, phase, selector}``."""
     spec = {
         "accessModes": fields.get("modes", ["ReadWriteOnce"]), "storageClassName": fields.get("class", ""),
         "resources": {"requests": {"storage": fields.get("size", "1Gi")}}, "volumeName": fields.get("volume", ""),
@@ -89,7 +89,7 @@ def claim(name: str, **fields: Any) -> JsonObject:
 
 
 def volume(name: str, **fields: Any) -> JsonObject:
-    """Return a free volume of 1Gi, changed by ``told``: ``{class, size, modes, hosts, labels, csi, claim, phase}``.
+    """Return a free volume of 1Gi, changed by ``fields``: ``{class, size, modes, hosts, labels, csi, claim, phase}``.
 
     Of a ``claim`` it is held; ``hosts`` says at which nodes it is, by their label kubernetes.io/hostname.
     """
@@ -110,7 +110,7 @@ def volume(name: str, **fields: Any) -> JsonObject:
 
 
 def storage_class(name: str, **fields: Any) -> JsonObject:
-    """Return a class whose claims wait for a pod's node, changed by ``told``: ``{mode, provisioner, topologies}``."""
+    """Return a class whose claims wait for a pod's node, changed by ``fields``: ``{mode, provisioner, topologies}``."""
     made = {
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
         "provisioner": fields.get("provisioner", "kubernetes.io/no-provisioner"),

@@ -18,7 +18,7 @@ class Peer:
 
     def __init__(self) -> None:
         self._said: asyncio.Queue[bytes] = asyncio.Queue()
-        self.told = b""
+        self.taken = b""
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
 
     def say(self, data: bytes) -> None:
@@ -31,7 +31,7 @@ class Peer:
 
     async def write(self, data: bytes) -> None:
         """Keep what is told."""
-        self.told += data
+        self.taken += data
 
     def opening(self, number: int, **headers: str) -> bytes:
         """Return a SYN_STREAM frame."""
@@ -66,16 +66,19 @@ def test_a_stream_is_opened_answered_and_read_to_its_end() -> None:
             peer.say(whole[at : at + 7])
         stream = await anext(session.streams())
         assert stream.headers == {"streamtype": "stdin"}
-        assert struct.unpack_from(">HHI", peer.told)[:2] == (0x8003, 2)
+        assert struct.unpack_from(">HHI", peer.taken)[:2] == (0x8003, 2)
         read = b""
         while piece := await stream.read():
             read += piece
         assert read == b"hello world"
-        peer.told = b""
+        peer.taken = b""
         await stream.write(b"x" * 40_000)
         await stream.finish()
-        assert [struct.unpack_from(">II", peer.told, at) for at in (0, 8 + 32768)] == [(1, 32768), (1, 40_000 - 32768)]
-        assert peer.told.endswith(struct.pack(">II", 1, 0x01000000))
+        assert [struct.unpack_from(">II", peer.taken, at) for at in (0, 8 + 32768)] == [
+            (1, 32768),
+            (1, 40_000 - 32768),
+        ]
+        assert peer.taken.endswith(struct.pack(">II", 1, 0x01000000))
         peer.say(b"")
         await running
 
@@ -88,7 +91,7 @@ def test_a_ping_is_answered_with_itself() -> None:
         peer.say(control(6, struct.pack(">I", 77)))
         peer.say(b"")
         await SpdySession(peer).run()
-        assert peer.told == control(6, struct.pack(">I", 77))
+        assert peer.taken == control(6, struct.pack(">I", 77))
 
     asyncio.run(scenario())
 

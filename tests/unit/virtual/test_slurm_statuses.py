@@ -14,7 +14,7 @@ NOW = "2026-11-28T08:00:00Z"
 POD = new_pod("job")
 
 
-def told(state: str, **more: Any) -> dict[str, Any]:
+def job(state: str, **more: Any) -> dict[str, Any]:
     return {"name": "default/job", "id": 17, "state": state, **more}
 
 
@@ -22,15 +22,15 @@ def told(state: str, **more: Any) -> dict[str, Any]:
     ("said", "phase", "reason"),
     [
         (None, "Pending", "Submitting"),
-        (told("PENDING", reason="Resources"), "Pending", "Resources"),
-        (told("PENDING", reason="BeginTime"), "Pending", "BeginTime"),
-        (told("PENDING", reason="Nodes required for job are DOWN"), "Pending", "NodesRequiredForJobAreDOWN"),
-        (told("PENDING"), "Pending", "Queued"),
-        (told("CONFIGURING"), "Pending", "Queued"),
-        (told("REQUEUED", reason="NodeDown"), "Pending", "NodeDown"),
-        (told("RUNNING", started=NOW), "Running", ""),
-        (told("COMPLETING", started=NOW), "Running", ""),
-        (told("SUSPENDED", started=NOW), "Running", ""),
+        (job("PENDING", reason="Resources"), "Pending", "Resources"),
+        (job("PENDING", reason="BeginTime"), "Pending", "BeginTime"),
+        (job("PENDING", reason="Nodes required for job are DOWN"), "Pending", "NodesRequiredForJobAreDOWN"),
+        (job("PENDING"), "Pending", "Queued"),
+        (job("CONFIGURING"), "Pending", "Queued"),
+        (job("REQUEUED", reason="NodeDown"), "Pending", "NodeDown"),
+        (job("RUNNING", started=NOW), "Running", ""),
+        (job("COMPLETING", started=NOW), "Running", ""),
+        (job("SUSPENDED", started=NOW), "Running", ""),
     ],
 )
 def test_a_job_that_lives(said: dict[str, Any] | None, phase: str, reason: str):
@@ -44,16 +44,16 @@ def test_a_job_that_lives(said: dict[str, Any] | None, phase: str, reason: str):
 @pytest.mark.parametrize(
     ("said", "phase", "of_pod", "of_container", "code"),
     [
-        (told("COMPLETED", code="0:0"), "Succeeded", None, "Completed", 0),
-        (told("FAILED", code="3:0"), "Failed", None, "Error", 3),
-        (told("FAILED", code="0:9"), "Failed", None, "Error", 137),
-        (told("TIMEOUT", code="0:0"), "Failed", "DeadlineExceeded", "Timeout", 143),
-        (told("CANCELLED", code="0:15"), "Failed", "Cancelled", "Cancelled", 143),
-        (told("NODE_FAIL", code="0:0"), "Failed", "NodeLost", "NodeFail", 143),
-        (told("OUT_OF_MEMORY", code="0:125"), "Failed", None, "OOMKilled", 253),
-        (told("PREEMPTED", code="0:0"), "Failed", "Preempted", "Preempted", 143),
-        (told("LOST", code=""), "Failed", "NotFound", "NotFound", 143),
-        (told("WHAT_MAY_COME", code=""), "Failed", None, "Error", 1),
+        (job("COMPLETED", code="0:0"), "Succeeded", None, "Completed", 0),
+        (job("FAILED", code="3:0"), "Failed", None, "Error", 3),
+        (job("FAILED", code="0:9"), "Failed", None, "Error", 137),
+        (job("TIMEOUT", code="0:0"), "Failed", "DeadlineExceeded", "Timeout", 143),
+        (job("CANCELLED", code="0:15"), "Failed", "Cancelled", "Cancelled", 143),
+        (job("NODE_FAIL", code="0:0"), "Failed", "NodeLost", "NodeFail", 143),
+        (job("OUT_OF_MEMORY", code="0:125"), "Failed", None, "OOMKilled", 253),
+        (job("PREEMPTED", code="0:0"), "Failed", "Preempted", "Preempted", 143),
+        (job("LOST", code=""), "Failed", "NotFound", "NotFound", 143),
+        (job("WHAT_MAY_COME", code=""), "Failed", None, "Error", 1),
     ],
 )
 def test_a_job_that_ended(said: dict[str, Any], phase: str, of_pod: str | None, of_container: str, code: int):
@@ -65,7 +65,7 @@ def test_a_job_that_ended(said: dict[str, Any], phase: str, of_pod: str | None, 
 
 
 def test_a_failure_says_the_end_of_its_log_where_that_is_asked_for():
-    said = told("FAILED", code="1:0", tail="the end", message="")
+    said = job("FAILED", code="1:0", tail="the end", message="")
     assert "message" not in statuses.pod_status(POD, said, None, NOW)["containerStatuses"][0]["state"]["terminated"]
     pod = new_pod("job", containers=[{"name": "app", "terminationMessagePolicy": "FallbackToLogsOnError"}])
     found = statuses.pod_status(pod, said, None, NOW)["containerStatuses"][0]["state"]["terminated"]
@@ -79,7 +79,7 @@ def test_a_refused_job_says_why():
 
 
 def test_a_deleted_pod_keeps_the_end_it_had():
-    ended = {**POD, "status": statuses.pod_status(POD, told("COMPLETED", code="0:0"), None, NOW)}
+    ended = {**POD, "status": statuses.pod_status(POD, job("COMPLETED", code="0:0"), None, NOW)}
     assert statuses.cancelled(ended, NOW) == ended["status"]
     assert is_over({**POD, "status": statuses.cancelled(POD, NOW)})
 

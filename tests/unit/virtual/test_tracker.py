@@ -60,7 +60,7 @@ def _pod(pod: str, phase: str, **status: Any) -> JsonObject:
     return {**new_pod(pod), "status": {"phase": phase, **status}}
 
 
-def _told(backend: _Backend, *pods: JsonObject) -> dict[str, JsonObject]:
+def notified(backend: _Backend, *pods: JsonObject) -> dict[str, JsonObject]:
     collected: list[JsonObject] = []
     PodsTracker(backend, _Cluster(*pods), collected.append).update_pods()
     return {name(each): each["status"] for each in collected}
@@ -78,7 +78,7 @@ def test_pods_that_are_over_going_or_never_came_are_not_asked_about() -> None:
     going = _pod("going", "Running")
     going["metadata"]["deletionTimestamp"] = NOW
     pods = [_pod("a", "Succeeded"), _pod("b", "Failed"), going, _pod("d", "Pending", reason="ProviderFailed")]
-    assert _told(_Backend({name(pod): {"phase": "Running"} for pod in pods}), *pods) == {}
+    assert notified(_Backend({name(pod): {"phase": "Running"} for pod in pods}), *pods) == {}
 
 
 @pytest.mark.parametrize("answer", [None, NotFound("no such group")])
@@ -87,7 +87,7 @@ def test_a_running_pod_that_the_provider_lost_has_failed(answer: Exception | Non
         {"name": "app", "containerID": "mock://1", "ready": True, "state": {"running": {"startedAt": NOW}}},
         {"name": "done", "state": {"terminated": {"exitCode": 3}}},
     ]
-    result = _told(_Backend({"one": answer}), _pod("one", "Running", containerStatuses=containers))["one"]
+    result = notified(_Backend({"one": answer}), _pod("one", "Running", containerStatuses=containers))["one"]
     assert (result["phase"], result["reason"]) == ("Failed", "NotFound")
     assert "may have been deleted" in result["message"]
     ended = result["containerStatuses"][0]["state"]["terminated"]
@@ -101,7 +101,7 @@ def test_a_pod_that_has_not_run_yet_is_left_as_it_is() -> None:
 
 def test_one_pod_that_cannot_be_asked_about_keeps_no_other_from_it() -> None:
     backend = _Backend({"one": ProviderError("the back end is away"), "two": {"phase": "Running"}})
-    assert _told(backend, _pod("one", "Running"), _pod("two", "Pending")) == {"two": {"phase": "Running"}}
+    assert notified(backend, _pod("one", "Running"), _pod("two", "Pending")) == {"two": {"phase": "Running"}}
 
 
 def test_what_the_cluster_does_not_have_is_deleted_at_the_provider() -> None:

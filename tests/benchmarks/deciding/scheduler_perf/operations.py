@@ -20,21 +20,21 @@ class NotUnderstood(ValueError):
 
 
 class PerfOperation(NamedTuple):
-    """One step: ``told`` has its fields, ``count`` among them as a number."""
+    """One step: ``fields`` has its fields, ``count`` among them as a number."""
 
     number: int
     code: str
-    told: JsonObject
+    fields: JsonObject
 
     @property
     def namespace(self) -> str:
         """Return the namespace that it works in: its own, unless it names one."""
-        return str(self.told.get("namespace") or f"namespace-{self.number}")
+        return str(self.fields.get("namespace") or f"namespace-{self.number}")
 
     @property
     def times(self) -> int:
         """Return how many times."""
-        return int(self.told.get("count") or 0)
+        return int(self.fields.get("count") or 0)
 
 
 class PerfCase(NamedTuple):
@@ -49,7 +49,7 @@ class PerfCase(NamedTuple):
 
     def templates(self) -> list[str]:
         """Return the files of all pods and other objects that it makes."""
-        listed = [one.told for one in self.operations]
+        listed = [one.fields for one in self.operations]
         listed += [inner for one in listed if (inner := one.get("createPodsOp"))]
         named = [one.get(field) for one in listed for field in ("podTemplatePath", "templatePath")]
         churned = [path for one in listed for path in one.get("templatePaths") or ()]

@@ -78,7 +78,7 @@ class Workload:
             "createPods": self._create_pods, "createPodSets": self._create_pod_sets,
             "deletePods": self._delete_pods, "churn": self._churn,
             "createAny": self._create_any, "updateAny": self._update_any,
-            "barrier": self._barrier, "sleep": lambda one: self._sleep(one.told["duration"]),
+            "barrier": self._barrier, "sleep": lambda one: self._sleep(one.fields["duration"]),
             "startCollectingMetrics": self._start_sampling, "stopCollectingMetrics": lambda _: self._stop_sampling(),
         }  # fmt: skip
         try:
@@ -115,7 +115,7 @@ class Workload:
     # --- nodes and namespaces ---------------------------------------------------------------------
 
     def _create_nodes(self, asked: PerfOperation) -> None:
-        result, path = asked.told, asked.told.get("nodeTemplatePath")
+        result, path = asked.fields, asked.fields.get("nodeTemplatePath")
         make: Template = self._template(path) if path else lambda _index, _count: BASE_NODE
         dealt = result.get("labelNodePrepareStrategy") or {}
         unique = (result.get("uniqueNodeLabelStrategy") or {}).get("labelKey")
@@ -139,10 +139,10 @@ class Workload:
             self._client.patch(NODE, objects.name(live), "", {"status": made["status"]}, subresource="status")
 
     def _create_namespaces(self, asked: PerfOperation) -> None:
-        path = asked.told.get("namespaceTemplatePath")
+        path = asked.fields.get("namespaceTemplatePath")
         base = objects.metadata(self._template(path)(0, 1)) if path else {}
         for number in range(asked.times):
-            name = f"{asked.told['prefix']}-{number}"
+            name = f"{asked.fields['prefix']}-{number}"
             self._namespace(name, {key: value for key, value in base.items() if key != "generateName"})
 
     def _namespace(self, name: str, meta: JsonObject | None = None) -> None:
@@ -153,7 +153,7 @@ class Workload:
     # --- pods -------------------------------------------------------------------------------------
 
     def _create_pods(self, asked: PerfOperation) -> None:
-        result, space, count = asked.told, asked.namespace, asked.times
+        result, space, count = asked.fields, asked.namespace, asked.times
         path = result.get("podTemplatePath") or self._case.pod_template
         if not path:
             raise NotUnderstood(f"operation {asked.number} (createPods): podTemplatePath is missing")
@@ -186,8 +186,8 @@ class Workload:
 
     def _create_pod_sets(self, asked: PerfOperation) -> None:
         for number in range(asked.times):
-            space = f"{asked.told['namespacePrefix']}-{number}"
-            fields = {**asked.told["createPodsOp"], "namespace": space}
+            space = f"{asked.fields['namespacePrefix']}-{number}"
+            fields = {**asked.fields["createPodsOp"], "namespace": space}
             self._create_pods(PerfOperation(asked.number, "createPods", fields))
 
     def _classed(self, pod: JsonObject) -> JsonObject:
@@ -208,7 +208,7 @@ class Workload:
             time.sleep(_POLL_S)
 
     def _barrier(self, asked: PerfOperation) -> None:
-        result = asked.told
+        result = asked.fields
         attempted, named = result.get("stageRequirement") == "Attempted", result.get("namespaces") or []
         if unknown := set(named) - self._expected.keys():
             raise NotUnderstood(
@@ -220,24 +220,24 @@ class Workload:
             del self._expected[space]
 
     def _delete_pods(self, asked: PerfOperation) -> None:
-        labels = ",".join(f"{name}={value}" for name, value in (asked.told.get("labelSelector") or {}).items())
+        labels = ",".join(f"{name}={value}" for name, value in (asked.fields.get("labelSelector") or {}).items())
         pods = [objects.name(one) for one in self._client.list(POD, asked.namespace, labels).items]
-        rate = float(asked.told.get("deletePodsPerSecond") or 0)
+        rate = float(asked.fields.get("deletePodsPerSecond") or 0)
 
         def delete() -> None:
             for name in self._paced(pods, 1 / rate if rate else 0):
                 with suppress(NotFound):
                     self._client.delete(POD, name, asked.namespace)
 
-        self._beside(delete, wait=not asked.told.get("skipWaitToCompletion"))
+        self._beside(delete, wait=not asked.fields.get("skipWaitToCompletion"))
 
     # --- other objects ----------------------------------------------------------------------------
 
     def _churn(self, asked: PerfOperation) -> None:
-        makes = [self._template(path) for path in asked.told["templatePaths"]]
-        number, space = int(asked.told.get("number") or 0), asked.namespace
+        makes = [self._template(path) for path in asked.fields["templatePaths"]]
+        number, space = int(asked.fields.get("number") or 0), asked.namespace
         self._namespace(space)
-        recreates, made = asked.told["mode"] == "recreate", dict[tuple[int, int], tuple[Kind, str]]()
+        recreates, made = asked.fields["mode"] == "recreate", dict[tuple[int, int], tuple[Kind, str]]()
         turns: Iterable[int] = itertools.count() if recreates or not number else range(number)
 
         def turned(turn: int, which: int, make: Template) -> None:
@@ -250,21 +250,25 @@ class Workload:
             made[slot] = self._put(make(0, 1), space)
 
         def churn() -> None:
-            for turn in self._paced(turns, int(asked.told.get("intervalMilliseconds") or 0) / 1000 or _CHURN_S):
+            for turn in self._paced(turns, int(asked.fields.get("intervalMilliseconds") or 0) / 1000 or _CHURN_S):
                 for which, make in enumerate(makes):
                     turned(turn, which, make)
 
         self._beside(churn, wait=False)
 
     def _create_any(self, asked: PerfOperation) -> None:
-        make, space, count = self._template(asked.told["templatePath"]), asked.told.get("namespace"), asked.times or 1
+        make, space, count = (
+            self._template(asked.fields["templatePath"]),
+            asked.fields.get("namespace"),
+            asked.times or 1,
+        )
         if space:
             self._namespace(space)
         for index in range(count):
             self._put(make(index, count), space)
 
     def _update_any(self, asked: PerfOperation) -> None:
-        result, count = asked.told, asked.times or 1
+        result, count = asked.fields, asked.times or 1
         make, rate = self._template(result["templatePath"]), float(result.get("updatePerSecond") or 0)
         for index in self._paced(range(count), 1 / rate if rate else 0):
             kind, made = self._placed(self._classed(make(index, count)), result.get("namespace"))
@@ -291,7 +295,7 @@ class Workload:
     # --- samples ----------------------------------------------------------------------------------
 
     def _start_sampling(self, asked: PerfOperation) -> None:
-        self._sample(tuple(asked.told["namespaces"]), asked.told.get("labelSelector") or {})
+        self._sample(tuple(asked.fields["namespaces"]), asked.fields.get("labelSelector") or {})
 
     def _sample(self, namespaces: tuple[str, ...], labels: JsonObject) -> None:
         if self._sampler is not None:

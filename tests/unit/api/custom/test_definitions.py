@@ -27,7 +27,7 @@ def made(schema=None, **version):
     return samples.created(obj)
 
 
-def told(obj):
+def causes_of(obj):
     return [str(each) for each in validate_create(CRD, obj)]
 
 
@@ -98,7 +98,7 @@ def test_names_of_lists_and_single_objects_are_filled_in():
     ],
 )
 def test_a_schema_that_is_not_structural_is_refused_with_its_path(schema, wanted):
-    assert any(each.startswith(wanted) for each in told(made(schema))), told(made(schema))
+    assert any(each.startswith(wanted) for each in causes_of(made(schema))), causes_of(made(schema))
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_a_schema_that_is_not_structural_is_refused_with_its_path(schema, wanted
     ],
 )  # fmt: skip
 def test_a_structural_schema_is_taken(schema):
-    assert told(made(schema)) == []
+    assert causes_of(made(schema)) == []
 
 
 def test_a_schema_without_end_is_refused():
     deep: dict[str, Any] = {"type": "string"}
     for _ in range(100):
         deep = {"type": "object", "properties": {"a": deep}}
-    assert "at most 64 levels" in told(made(deep))[0]
+    assert "at most 64 levels" in causes_of(made(deep))[0]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_schema_without_end_is_refused():
 )
 def test_what_else_is_wrong_is_told(change, wanted):
     obj = samples.merged(samples.created(samples.sample(CRD)), change)
-    assert any(each.startswith(wanted) for each in told(obj)), told(obj)
+    assert any(each.startswith(wanted) for each in causes_of(obj)), causes_of(obj)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_what_is_wrong_with_a_version_is_told(version, wanted):
     obj = samples.sample(CRD)
     obj["spec"]["versions"][0].update(version)
     obj = samples.created(obj)
-    assert any(each.startswith(wanted) for each in told(obj)), told(obj)
+    assert any(each.startswith(wanted) for each in causes_of(obj)), causes_of(obj)
 
 
 def test_scope_and_kind_are_fixed_once_established():

@@ -34,12 +34,12 @@ def entry(path: str = "/api/v1/namespaces/default/pods/web", verb: str = "get", 
     return Entry(**{**given, **fields})
 
 
-def told(each: Entry) -> Any:
+def logged(each: Entry) -> Any:
     return event(each, level_of(each))
 
 
 def test_an_event_says_who_what_where_and_how_it_ended():
-    found = told(entry(code=404, message="not there", notes={"authorization.k8s.io/decision": "allow"}))
+    found = logged(entry(code=404, message="not there", notes={"authorization.k8s.io/decision": "allow"}))
     assert found["apiVersion"] == "audit.k8s.io/v1"
     assert (found["stage"], found["level"], found["verb"]) == ("ResponseComplete", "Metadata", "get")
     assert found["user"] == {"username": "jane", "groups": ["people"]}
@@ -63,13 +63,13 @@ def test_an_event_says_who_what_where_and_how_it_ended():
 )
 def test_what_an_extension_answered_is_told(verb: str, below: str, code: int, stage: str, status: dict[str, int]):
     flunders = Kind("wardle.example.com", "v1", "", "flunders", "", stored=False)
-    found = told(entry(verb=verb, target=Target(flunders, "default", "one", below), code=code))
+    found = logged(entry(verb=verb, target=Target(flunders, "default", "one", below), code=code))
     assert found["stage"] == stage
     assert found["responseStatus"] == {"metadata": {}, **status}
 
 
 def test_impersonation_is_told():
-    found = told(entry(acting=User("joe", ())))
+    found = logged(entry(acting=User("joe", ())))
     assert (found["user"]["username"], found["impersonatedUser"]["username"]) == ("jane", "joe")
 
 
@@ -89,7 +89,7 @@ BODY = b'{"kind": "Pod",\n "spec": {}}'
     ],
 )
 def test_bodies_are_told_unless_they_may_hold_a_secret(path: str, body: bytes, *, kept: bool):
-    found = told(entry(path, "create", body=body, message="canary", code=400))
+    found = logged(entry(path, "create", body=body, message="canary", code=400))
     assert ("requestObject" in found) is kept
     assert found["level"] == ("Request" if kept else "Metadata")
     assert "canary" not in json.dumps({**found, "responseStatus": None}) or kept

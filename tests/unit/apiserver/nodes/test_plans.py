@@ -25,7 +25,7 @@ DIFF = {"diff": {"containers": {"before": {"k": None}, "after": {"k": {"is": "x"
 SHOWN = {"diff": {"containers": {"before": "", "after": "k:\n  is: x\n"}}, "steps": [{"action": "create"}]}
 
 
-def _told(text: str) -> JsonObject:
+def note_of(text: str) -> JsonObject:
     return {"text": text, "about": []}
 
 
@@ -118,7 +118,7 @@ def test_a_node_that_no_reconciler_has_is_told_in_the_drift(backend: Backend, op
     answers: dict[str, JsonObject | Exception] = {
         "s0": {
             "nodes": {"n1": {"diff": {}, "steps": []}},
-            "messages": [_told("node n2 does not answer") | {"node": "n2"}, _told("Pod a/b: node n3 has no room")],
+            "messages": [note_of("node n2 does not answer") | {"node": "n2"}, note_of("Pod a/b: node n3 has no room")],
         }
     }
     status = plans.answer(backend, RecordedReconcilers(answers), {"spec": {}}, options)["status"]
@@ -271,7 +271,7 @@ def test_answers_are_merged_and_who_does_not_answer_is_named(backend: Backend, o
     for name in ("s0", "s1", "s2"):
         _lease(backend, options, name)
     reconcilers = RecordedReconcilers({
-        "s0": {"nodes": {"n0": DIFF}, "messages": [_told("told")]},
+        "s0": {"nodes": {"n0": DIFF}, "messages": [note_of("told")]},
         "s1": OSError("connection refused"),
         "s2": {"nodes": {"n2": DIFF}, "messages": []},
     })  # fmt: skip
@@ -302,8 +302,8 @@ def test_a_node_of_its_own_is_told_its_part_and_nothing_else(backend: Backend, o
         _lease(backend, options, lease)
     part: JsonObject = {"pods": {}}
     reconcilers = RecordedReconcilers({
-        "s0": {"nodes": {"n0": DIFF}, "messages": [_told("told")], "others": {"n1": part, "n2": {}}},
-        ALONE: {"nodes": {"n0": {"diff": {}, "steps": []}, "n1": DIFF}, "messages": [_told("told"), _told("more")]},
+        "s0": {"nodes": {"n0": DIFF}, "messages": [note_of("told")], "others": {"n1": part, "n2": {}}},
+        ALONE: {"nodes": {"n0": {"diff": {}, "steps": []}, "n1": DIFF}, "messages": [note_of("told"), note_of("more")]},
     })  # fmt: skip
     status = plans.answer(backend, reconcilers, {"spec": {"objects": [_pod()]}}, options)["status"]
     # it speaks for itself alone
@@ -365,7 +365,7 @@ def test_a_nodes_own_reconciler_speaks_for_no_other_node(backend: Backend, optio
     for node in ("n1", "n2"):
         writing.create(backend, Target(NODE), {"metadata": {"name": node}}, options)
     _lease(backend, options, "minik8s-reconciler-node.n1")
-    lie = _told("all is well") | {"node": "n2"}
+    lie = note_of("all is well") | {"node": "n2"}
     answers: dict[str, JsonObject | Exception] = {
         "minik8s-reconciler-node.n1": {"nodes": {"n1": {"diff": {}, "steps": []}}, "messages": [lie]}
     }

@@ -22,7 +22,7 @@ def pod(*names: str, inits: tuple[str, ...] = (), **status: Any) -> dict[str, An
     return {"metadata": {"name": "web", "namespace": "default", "uid": "u1"}, "spec": spec, "status": status}
 
 
-def told(state: dict[str, Any], last: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+def status_with(state: dict[str, Any], last: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     return {"containerStatuses": [{"name": "app", "state": state, "lastState": last or {}, **more}]}
 
 
@@ -38,8 +38,8 @@ def refusal(obj: dict[str, Any], **arguments: str) -> str:
     return caught.value.message
 
 
-RUNNING = told({"running": {}}, {"terminated": {"containerID": "docker://old"}}, containerID="docker://now")
-CRASHED = told(
+RUNNING = status_with({"running": {}}, {"terminated": {"containerID": "docker://old"}}, containerID="docker://now")
+CRASHED = status_with(
     {"waiting": {"reason": "CrashLoopBackOff"}}, {"terminated": {"containerID": "docker://dead"}}, containerID="x"
 )
 
@@ -64,13 +64,13 @@ def test_in_a_back_off_both_are_the_dead_one() -> None:
     ],
 )
 def test_a_container_that_waits(waiting: dict[str, str], words: str) -> None:
-    assert refusal(pod("app", **told({"waiting": waiting}))) == f'container "app" in pod "web" {words}'
+    assert refusal(pod("app", **status_with({"waiting": waiting}))) == f'container "app" in pod "web" {words}'
 
 
 def test_a_container_without_a_status_or_an_earlier_life() -> None:
     assert refusal(pod("app")) == 'container "app" in pod "web" is not available'
     words = 'previous terminated container "app" in pod "web" not found'
-    assert refusal(pod("app", **told({"running": {}})), previous="true") == words
+    assert refusal(pod("app", **status_with({"running": {}})), previous="true") == words
 
 
 def test_which_container() -> None:

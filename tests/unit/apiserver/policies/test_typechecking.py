@@ -20,7 +20,7 @@ def policy(*validations: dict[str, str], rules: list[dict[str, Any]] | None = No
     return {"spec": {"matchConstraints": constraints, "validations": [*validations], **spec}}
 
 
-def told(expression: str, registry: Registry = KINDS, **more: Any) -> list[str]:
+def type_warnings(expression: str, registry: Registry = KINDS, **more: Any) -> list[str]:
     return [each["warning"] for each in warnings_of(policy({"expression": expression}, **more), registry)]
 
 
@@ -70,16 +70,16 @@ def test_a_field_that_a_kind_does_not_have_is_told_in_kubernetes_words() -> None
     ],
 )
 def test_what_fits_is_not_warned_of(expression: str) -> None:
-    assert told(expression) == []
+    assert type_warnings(expression) == []
 
 
 def test_types_are_compared() -> None:
-    assert "no matching overload for '_>_' applied to '(int, string)'" in told("object.spec.replicas > '1'")[0]
+    assert "no matching overload for '_>_' applied to '(int, string)'" in type_warnings("object.spec.replicas > '1'")[0]
 
 
 def test_each_kind_is_told_by_itself_in_order() -> None:
     rule = {"apiGroups": ["batch", ""], "apiVersions": ["v1"], "resources": ["pods", "jobs"], "operations": ["*"]}
-    (found,) = told("object.spec.replicas > 1", rules=[rule, DEPLOYMENTS])
+    (found,) = type_warnings("object.spec.replicas > 1", rules=[rule, DEPLOYMENTS])
     assert [line.split(": ")[0] for line in found.splitlines() if "Kind=" in line] == [
         "/v1, Kind=Pod", "batch/v1, Kind=Job",
     ]  # fmt: skip
@@ -94,18 +94,18 @@ def test_wildcards_and_subresources_name_no_kind(change: dict[str, Any]) -> None
 
 def test_custom_kinds_and_params_are_checked(registry: Registry) -> None:
     rule = {"apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["widgets"], "operations": ["*"]}
-    assert told("object.spec.size > 1 && object.metadata.name == ''", registry, rules=[rule]) == []
-    assert "undefined field 'weight'" in told("object.spec.weight > 1", registry, rules=[rule])[0]
+    assert type_warnings("object.spec.size > 1 && object.metadata.name == ''", registry, rules=[rule]) == []
+    assert "undefined field 'weight'" in type_warnings("object.spec.weight > 1", registry, rules=[rule])[0]
     kind = {"apiVersion": "example.com/v1", "kind": "Widget"}
-    assert "undefined field 'weight'" in told("params.spec.weight > 1", registry, paramKind=kind)[0]
-    assert told("params.spec.size > object.spec.replicas", registry, paramKind=kind) == []
-    assert told("params.anything", KINDS, paramKind=kind) == []
+    assert "undefined field 'weight'" in type_warnings("params.spec.weight > 1", registry, paramKind=kind)[0]
+    assert type_warnings("params.spec.size > object.spec.replicas", registry, paramKind=kind) == []
+    assert type_warnings("params.anything", KINDS, paramKind=kind) == []
 
 
 def test_variables_have_the_types_of_what_they_are_made_of() -> None:
     variables = [{"name": "spec", "expression": "object.spec"}, {"name": "broken", "expression": "object.nope"}]
-    assert told("variables.spec.replicas > 1 && variables.broken", variables=variables) == []
-    assert "undefined field 'replica'" in told("variables.spec.replica > 1", variables=variables)[0]
+    assert type_warnings("variables.spec.replicas > 1 && variables.broken", variables=variables) == []
+    assert "undefined field 'replica'" in type_warnings("variables.spec.replica > 1", variables=variables)[0]
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -47,7 +47,7 @@ class Client:
         data = self._file.read(size)
         self._file.readline()
         events = [json.loads(line) for line in data.splitlines()]
-        return [(event["type"], _told(event["object"])) for event in events]
+        return [(event["type"], shown_as(event["object"])) for event in events]
 
     def close(self) -> None:
         """Hang up."""
@@ -55,7 +55,7 @@ class Client:
         self.sock.close()
 
 
-def _told(obj: Any) -> str:
+def shown_as(obj: Any) -> str:
     metadata = obj["metadata"]
     return str(metadata.get("name") or metadata.get("resourceVersion") or obj.get("code"))
 

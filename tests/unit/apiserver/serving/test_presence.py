@@ -27,7 +27,7 @@ def server(backend: Backend, address: str) -> Presence:
     return Presence(backend, replace(SETTINGS, advertise_address=address))
 
 
-def told(backend: Backend) -> list[str]:
+def endpoint_ips(backend: Backend) -> list[str]:
     """Return the endpoints, the same in both forms."""
     subsets = backend.get(Target(ENDPOINTS, "default", "kubernetes")).object["subsets"]
     found = [address["ip"] for address in subsets[0]["addresses"]]
@@ -47,7 +47,7 @@ def pass_time(clock: FakeClock, seconds: float, *living: Presence) -> None:
 def test_a_lone_server_is_the_endpoint_and_writes_only_its_renewals(ready: Backend, clock: FakeClock):
     alone = server(ready, "192.0.2.1")
     alone.look()
-    assert told(ready) == ["192.0.2.1"]
+    assert endpoint_ips(ready) == ["192.0.2.1"]
     revision = ready.store.revision()
     clock.advance(LOOK_S)
     alone.look()
@@ -59,20 +59,20 @@ def test_a_lone_server_is_the_endpoint_and_writes_only_its_renewals(ready: Backe
 
 def test_a_lone_server_may_advertise_its_loopback(ready: Backend):
     server(ready, "127.0.0.1").look()
-    assert told(ready) == ["127.0.0.1"]
+    assert endpoint_ips(ready) == ["127.0.0.1"]
 
 
 def test_all_living_servers_are_endpoints_and_a_silent_one_goes(ready: Backend, clock: FakeClock):
     first, second, third = (server(ready, f"192.0.2.{number}") for number in (1, 2, 3))
     for each in (first, second, third):
         each.look()
-    assert told(ready) == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
+    assert endpoint_ips(ready) == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
     pass_time(clock, LIFE_S - 2 * LOOK_S, first, third)
-    assert "192.0.2.2" in told(ready)
+    assert "192.0.2.2" in endpoint_ips(ready)
     pass_time(clock, 2 * LOOK_S, first, third)
-    assert told(ready) == ["192.0.2.1", "192.0.2.3"]
+    assert endpoint_ips(ready) == ["192.0.2.1", "192.0.2.3"]
     second.look()
-    assert told(ready) == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
+    assert endpoint_ips(ready) == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
 
 
 def test_a_server_that_was_frozen_takes_nobody_away(ready: Backend, clock: FakeClock):
@@ -80,7 +80,7 @@ def test_a_server_that_was_frozen_takes_nobody_away(ready: Backend, clock: FakeC
     pass_time(clock, LIFE_S, first, second)
     clock.advance(100)  # nobody could look
     first.look()
-    assert told(ready) == ["192.0.2.1", "192.0.2.2"]
+    assert endpoint_ips(ready) == ["192.0.2.1", "192.0.2.2"]
 
 
 def test_a_server_that_ends_politely_takes_itself_away_unless_it_is_the_last(ready: Backend):
@@ -91,9 +91,9 @@ def test_a_server_that_ends_politely_takes_itself_away_unless_it_is_the_last(rea
         until(lambda: first.done and second.done)
     finally:
         first.stop()
-        assert told(ready) == ["192.0.2.2"]
+        assert endpoint_ips(ready) == ["192.0.2.2"]
         second.stop()
-    assert told(ready) == ["192.0.2.2"]
+    assert endpoint_ips(ready) == ["192.0.2.2"]
     ready.get(Target(LEASE, "kube-system", "apiserver-192.0.2.2"))
 
 

@@ -76,7 +76,7 @@ def put(api: FakeApi, *found: JsonObject) -> list[JsonObject]:
     return kept
 
 
-def told(found: JsonObject, *others: JsonObject, many: bool = False, **given: Any) -> Verdict:
+def verdict_on(found: JsonObject, *others: JsonObject, many: bool = False, **given: Any) -> Verdict:
     """Return the verdict on the first object; ``many``: as one of several that are asked about."""
     api = LoggedApi(**given)
     first = put(api, found, *others)[0]

@@ -47,14 +47,14 @@ def wall(api: FakeApi, *rules: JsonObject) -> None:
     api.create(NETWORK_POLICY, {"metadata": {"name": "wall", "namespace": "shop"}, "spec": spec})
 
 
-def told(api: FakeApi, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str], str]:
+def asked_why(api: FakeApi, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str], str]:
     code = why(cast("ApiClient", api), parse(["why", "-n", "shop", "connect", *words]))
     said = capsys.readouterr()
     return code, [" ".join(line.split()) for line in said.out.splitlines() if line], said.err
 
 
 def test_without_policies_everything_is_open(api: FakeApi, capsys: pytest.CaptureFixture[str]):
-    code, lines, _ = told(api, capsys, "web", "db:5432")
+    code, lines, _ = asked_why(api, capsys, "web", "db:5432")
     open_ = "open: no NetworkPolicy selects it"
     assert lines[1:] == [
         f"egress to Pod shop/db TCP 5432 Pod shop/web {open_}",
@@ -69,23 +69,23 @@ def test_the_policy_that_holds_a_connection_back_is_named(
     api: FakeApi, capsys: pytest.CaptureFixture[str], target: str
 ):
     wall(api)
-    code, lines, _ = told(api, capsys, "web", target)
+    code, lines, _ = asked_why(api, capsys, "web", target)
     assert lines[2].endswith(SELECTED)
     assert (code, lines[-1]) == (1, "held back")
 
 
 def test_the_policy_that_lets_it_through_is_named(api: FakeApi, capsys: pytest.CaptureFixture[str]):
     wall(api, {"from": [{"podSelector": {"matchLabels": {"app": "web"}}}], "ports": [{"port": "sql"}]})
-    code, lines, _ = told(api, capsys, "web", "db:5432")
+    code, lines, _ = asked_why(api, capsys, "web", "db:5432")
     assert lines[2].endswith("open: NetworkPolicy shop/wall allows it")
-    assert (code, told(api, capsys, "web", "db:80")[0]) == (0, 1)
+    assert (code, asked_why(api, capsys, "web", "db:80")[0]) == (0, 1)
 
 
 def test_a_node_reaches_its_own_pods_and_others_by_its_address(api: FakeApi, capsys: pytest.CaptureFixture[str]):
     wall(api)
-    assert told(api, capsys, "agent", "db:5432")[0] == 0
+    assert asked_why(api, capsys, "agent", "db:5432")[0] == 0
     pod(api, "far", "192.0.2.2", "n2", hostNetwork=True)
-    code, lines, _ = told(api, capsys, "far", "db:5432")
+    code, lines, _ = asked_why(api, capsys, "far", "db:5432")
     assert lines[2].endswith("(known by the address 192.0.2.2)")
     assert code == 1
 
@@ -98,7 +98,7 @@ def test_a_node_that_enforces_nothing_is_told(api: FakeApi, capsys: pytest.Captu
         api.create(
             EVENT, {"metadata": {"name": reason.lower(), "namespace": "default"}, "involvedObject": about, **event}
         )
-    assert "policies are not enforced there: node n1: PolicyNotEnforced" in told(api, capsys, "web", "db:5432")[2]
+    assert "policies are not enforced there: node n1: PolicyNotEnforced" in asked_why(api, capsys, "web", "db:5432")[2]
 
 
 @pytest.mark.parametrize(

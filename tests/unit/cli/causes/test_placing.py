@@ -24,7 +24,7 @@ class Known:
         return [one for one in found if not namespace or one["metadata"].get("namespace", namespace) == namespace]
 
 
-def told(wanted: Any, *nodes: Any, unread: Sequence[str] = (), **others: list[Any]) -> list[str]:
+def shown(wanted: Any, *nodes: Any, unread: Sequence[str] = (), **others: list[Any]) -> list[str]:
     known: Any = Known(**{NODE.plural: list(nodes), POD.plural: [wanted], **others})
     known.unread |= set(unread)
     return list(placing(wanted, known))
@@ -38,7 +38,7 @@ def lease(*profiles: Any) -> Any:
 
 
 def test_nodes_that_fit_come_first_with_their_scores():
-    lines = told(pod("p"), node("a", unschedulable=True), node("b"))
+    lines = shown(pod("p"), node("a", unschedulable=True), node("b"))
     assert lines[0].split() == ["NODE", "FOR", "THIS", "POD"]
     assert lines[1].startswith("b")
     assert "TaintToleration 100 x 3" in lines[1]
@@ -46,31 +46,31 @@ def test_nodes_that_fit_come_first_with_their_scores():
 
 
 def test_a_pod_that_has_a_node_or_gates_is_not_weighed():
-    assert told(pod("p", nodeName="a"), node("a")) == []
-    assert told(pod("p", schedulingGates=[{"name": "a/b"}]), node("a")) == []
+    assert shown(pod("p", nodeName="a"), node("a")) == []
+    assert shown(pod("p", schedulingGates=[{"name": "a/b"}]), node("a")) == []
 
 
 def test_no_more_nodes_than_a_screen_holds_are_shown():
-    lines = told(pod("p"), *(node(f"n{number:02}") for number in range(30)))
+    lines = shown(pod("p"), *(node(f"n{number:02}") for number in range(30)))
     assert (len(lines), lines[-1]) == (22, "… and 10 nodes more")
 
 
 def test_nodes_are_weighed_as_the_clusters_scheduler_is_configured():
     only = {"score": {"enabled": [{"name": "ImageLocality", "weight": 7}], "disabled": [{"name": "*"}]}}
-    lines = told(pod("p"), node("a"), leases=[lease({"schedulerName": "default-scheduler", "plugins": only})])
+    lines = shown(pod("p"), node("a"), leases=[lease({"schedulerName": "default-scheduler", "plugins": only})])
     assert lines[1].split(maxsplit=1)[1].strip() == "fits, 0: ImageLocality 0 x 7"
 
 
 def test_a_profile_that_cannot_be_replayed_is_told():
     absent = {"multiPoint": {"enabled": [{"name": "NowhereInstalled"}]}}
     known = [lease({"schedulerName": "default-scheduler", "plugins": absent})]
-    (line,) = told(pod("p"), node("a"), leases=known)
+    (line,) = shown(pod("p"), node("a"), leases=known)
     assert line.startswith("the decision of scheduler default-scheduler cannot be predicted here: ")
     assert "there is no plugin NowhereInstalled" in line
-    assert told(pod("p", schedulerName="other"), node("a"), leases=known) == ["it waits for a scheduler named other"]
+    assert shown(pod("p", schedulerName="other"), node("a"), leases=known) == ["it waits for a scheduler named other"]
 
 
 def test_what_may_not_be_read_is_left_out_and_told():
-    lines = told(pod("p"), node("a"), unread=["leases", "services", "namespaces", "secrets"])
+    lines = shown(pod("p"), node("a"), unread=["leases", "services", "namespaces", "secrets"])
     assert lines[-2].startswith("as a scheduler without a configuration decides")
     assert lines[-1] == "without what may not be read: namespaces, services"

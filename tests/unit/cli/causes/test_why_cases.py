@@ -25,7 +25,7 @@ from minik8s_modules.cli.causes.checks import CHECKS, DATA, FINE, judge
 from minik8s_modules.cli.causes.control_plane import asked
 from minik8s_modules.cli.main import parse
 from minik8s_modules.client.api import ApiClient
-from tests.unit.cli.causes.logged_api import SPACE, LoggedApi, put, told
+from tests.unit.cli.causes.logged_api import SPACE, LoggedApi, put, verdict_on
 
 CASES = sorted((Path(__file__).parents[3] / "cases" / "why").glob("*.yml"))
 OF_OBJECTS = [path for path in CASES if "of" in yaml.safe_load(path.read_text())]
@@ -61,7 +61,7 @@ def certificate(secret: str, **times: str) -> JsonObject:
 @pytest.mark.parametrize("path", OF_OBJECTS, ids=lambda path: path.stem)
 def test_the_cause_and_the_next_command_are_told(path: Path, many: bool):  # noqa: FBT001 - a case
     found = case(path)
-    verdict = told(*found["objects"], many=many, logs=found.get("logs"))
+    verdict = verdict_on(*found["objects"], many=many, logs=found.get("logs"))
     assert found["cause"] in verdict.cause
     assert verdict.faults[0].next == found["next"]
 
@@ -82,14 +82,14 @@ def test_a_server_that_is_well_says_nothing():
 
 
 @pytest.mark.parametrize(("off_s", "told"), [(-120, "ahead of"), (0, ""), (8, ""), (120, "behind")])
-def test_a_clock_of_this_machine_that_is_off_is_told_and_not_judged_by(off_s: int, told: str):
+def test_a_clock_of_this_machine_that_is_off_is_told_and_not_judged_by(off_s: int, verdict_on: str):
     theirs = datetime.now(UTC) + timedelta(seconds=off_s)
     server = asked(cast(ApiClient, LoggedApi(date=format_datetime(theirs, usegmt=True))))
     assert server.now == theirs.replace(microsecond=0)
     causes = [remark.cause for remark in server.remarks]
-    assert causes == ([causes[0]] if told else [])
-    if told:
-        assert re.fullmatch(rf"this machine's clock is 1[12]\d s {told} the API server's", causes[0])
+    assert causes == ([causes[0]] if verdict_on else [])
+    if verdict_on:
+        assert re.fullmatch(rf"this machine's clock is 1[12]\d s {verdict_on} the API server's", causes[0])
 
 
 @pytest.mark.parametrize("path", OF_OBJECTS, ids=lambda path: path.stem)
@@ -157,13 +157,13 @@ def stored_and_not_acted_on() -> list[Kind]:
 def test_what_nobody_acts_on_is_not_as_it_should_be(kind: Kind):
     obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "x"}, "spec": {"a": 1}}
     reason = coverage.rules_of(kind.definition)["spec"].reason
-    assert told(obj).cause == f"spec is not acted on: {reason}"
+    assert verdict_on(obj).cause == f"spec is not acted on: {reason}"
 
 
 def test_a_field_that_nobody_acts_on_is_told_of_an_object_that_is_fine():
     pod = running("web")
     pod["spec"]["containers"][0]["securityContext"] = {"seLinuxOptions": {"level": "s0"}}
-    verdict = told(pod)
+    verdict = verdict_on(pod)
     assert verdict.faults == ()
     assert verdict.otherwise.startswith(
         "as it should be, but spec.containers[0].securityContext.seLinuxOptions is not acted on: "
@@ -197,22 +197,22 @@ def test_what_a_node_has_put_right_since_is_no_fault(recovered: bool):  # noqa: 
         over["metadata"]["name"], over["reason"] = "later", "ServiceRulesUpdated"
         over["lastTimestamp"] = "2025-12-31T23:59:30Z"
         found["objects"].append(over)
-    assert bool(told(*found["objects"]).faults) is not recovered
+    assert bool(verdict_on(*found["objects"]).faults) is not recovered
 
 
 def test_drift_that_was_not_put_right_is_no_fault_for_ever():
     found = case(next(path for path in CASES if path.stem.startswith("a_difference_on_the_node")))
     found["objects"][1]["lastTimestamp"] = "2025-12-31T23:40:00Z"
-    assert told(*found["objects"]).cause == ""
+    assert verdict_on(*found["objects"]).cause == ""
 
 
 def test_a_last_line_holds_no_control_characters_and_is_not_long():
     found = case(next(path for path in CASES if path.stem == "a_crash_with_its_last_line"))
-    cause = told(*found["objects"], logs={"web/app": "\x1b[31m" + "x" * 5000 + "\n"}).cause
+    cause = verdict_on(*found["objects"], logs={"web/app": "\x1b[31m" + "x" * 5000 + "\n"}).cause
     assert "\x1b" not in cause
     assert len(cause) < 500
 
 
 def test_an_api_service_of_the_server_itself_is_as_it_should_be():
     own = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.apps"}}
-    assert told({**own, "spec": {"group": "apps", "version": "v1"}}).otherwise == FINE
+    assert verdict_on({**own, "spec": {"group": "apps", "version": "v1"}}).otherwise == FINE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.cli.causes.logged_api import told as judged
+from tests.unit.cli.causes.logged_api import verdict_on as judged
 
 
 def find_cause(obj: dict[str, Any], *pods: dict[str, Any]) -> str:

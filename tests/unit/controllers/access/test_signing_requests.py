@@ -39,7 +39,7 @@ def ago(minutes: float) -> str:
     return rfc3339(NOW - timedelta(minutes=minutes))
 
 
-def told(step: Step) -> str:
+def words_of(step: Step) -> str:
     match step:
         case Approve(subresource, _):
             return f"approve {subresource}"
@@ -71,7 +71,7 @@ def test_decide_request(path: Path):
         field: tuple(value) if isinstance(value, list) else value for field, value in case.get("asked", {}).items()
     }
     found = case.get("unreadable") or RequestedCertificate(**({"common_name": "jane", "organizations": ()} | words))
-    assert told(decide_request(request, found, NOW)) == case["expect"]
+    assert words_of(decide_request(request, found, NOW)) == case["expect"]
 
 
 @pytest.fixture

@@ -30,9 +30,9 @@ class Case:
     """One file."""
 
     def __init__(self, path: Path) -> None:
-        self.told = yaml.safe_load(path.read_text(encoding="utf-8"))
-        self.pods = [self._pod(each) for each in self.told["pods"]]
-        self.nodes = {name: self._node(name, each) for name, each in self.told.get("nodes", {}).items()}
+        self.case = yaml.safe_load(path.read_text(encoding="utf-8"))
+        self.pods = [self._pod(each) for each in self.case["pods"]]
+        self.nodes = {name: self._node(name, each) for name, each in self.case.get("nodes", {}).items()}
 
     @staticmethod
     def _pod(fields: dict[str, Any]) -> dict[str, Any]:
@@ -51,14 +51,14 @@ class Case:
 
     def steps(self, world: World) -> list[Step]:
         """Decide in a world."""
-        return decide_pod_gc(world.all(POD), self.nodes, self.told["keep"], NOW)
+        return decide_pod_gc(world.all(POD), self.nodes, self.case["keep"], NOW)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_decide_pod_gc(path: Path):
     case = Case(path)
     steps = case.steps(World(case.pods, NOW))
-    assert [words(step) for step in steps] == case.told["steps"]
+    assert [words(step) for step in steps] == case.case["steps"]
     ends = set()
     for cut in range(len(steps) + 1):
         world = World(case.pods, NOW)

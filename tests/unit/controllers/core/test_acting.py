@@ -44,7 +44,7 @@ class Shell:
         """Return the names of all pods."""
         return sorted(objects.name(pod) for pod in self.api.list(POD).items)
 
-    def told(self) -> list[tuple[str, str]]:
+    def recorded_events(self) -> list[tuple[str, str]]:
         """Return reason and message of all Events."""
         while self.recorder.write_one():
             pass
@@ -78,7 +78,7 @@ def test_creations_start_slowly_and_stop_at_the_first_refusal(shell: Shell):
     (failure,) = shell.acting.take(shell.owner, [new_pod(shell.owner.obj)] * 100)
     assert isinstance(failure.error, Forbidden)
     assert len(calls) == 7, "batches of 1, 2 and 4, and none after the refusal"
-    result = shell.told()
+    result = shell.recorded_events()
     assert len([each for each in result if each[0] == "SuccessfulCreate"]) == 6
     assert any(reason == "FailedCreate" and "exceeded quota" in message for reason, message in result)
 
@@ -88,7 +88,7 @@ def test_names_are_made_as_generate_name_makes_them(shell: Shell):
     (pod,) = shell.api.list(POD).items
     assert pod["metadata"]["generateName"] == "web-"
     assert len(objects.name(pod)) == len("web-") + 5
-    assert shell.told() == [("SuccessfulCreate", f"Created pod: {objects.name(pod)}")]
+    assert shell.recorded_events() == [("SuccessfulCreate", f"Created pod: {objects.name(pod)}")]
 
 
 def test_an_answer_that_was_lost_makes_no_second_pod(shell: Shell):
@@ -168,7 +168,7 @@ def test_a_namespace_that_is_being_deleted_is_no_failure(shell: Shell):
     refusal.details["causes"] = [{"reason": "NamespaceTerminating", "message": "x", "field": "metadata.namespace"}]
     shell.api.fail(refusal)
     assert shell.acting.take(shell.owner, [new_pod(shell.owner.obj)]) == []
-    assert shell.told() == []
+    assert shell.recorded_events() == []
 
 
 def replicas(api: FakeApi, wanted: int) -> bool:

@@ -24,8 +24,8 @@ class Case:
     """One file."""
 
     def __init__(self, path: Path) -> None:
-        self.told = yaml.safe_load(path.read_text(encoding="utf-8"))
-        declared = dict(self.told["budget"])
+        self.case = yaml.safe_load(path.read_text(encoding="utf-8"))
+        declared = dict(self.case["budget"])
         status = dict(declared.pop("status", {}))
         if "disruptedPods" in status:
             status["disruptedPods"] = {name: ago(seconds) for name, seconds in status["disruptedPods"].items()}
@@ -39,14 +39,14 @@ class Case:
             "status": status,
         }
         owner = workload(REPLICA_SET, {})
-        self.pods = [pod(each, REPLICA_SET, owner) for each in self.told["pods"]]
-        for each, made in zip(self.told["pods"], self.pods, strict=True):
+        self.pods = [pod(each, REPLICA_SET, owner) for each in self.case["pods"]]
+        for each, made in zip(self.case["pods"], self.pods, strict=True):
             if "targeted" in each:
                 made["status"]["conditions"].append({"type": "DisruptionTarget", "status": "True"})
 
     def decide(self, world: World, budget: dict[str, Any]) -> list[Step]:
         """Decide in a world."""
-        scale = Scale("uid-web", self.told["scale"]) if "scale" in self.told else None
+        scale = Scale("uid-web", self.case["scale"]) if "scale" in self.case else None
         pods = world.all(POD)
         return decide_budget(budget, pods, {objects.uid(each): scale for each in pods}, NOW)
 
@@ -55,11 +55,11 @@ class Case:
 def test_decide_budget(path: Path):
     case = Case(path)
     steps = case.decide(World([case.budget, *case.pods], NOW), case.budget)
-    expected = case.told["steps"]
+    expected = case.case["steps"]
     assert [words(step)[: len(text)] for step, text in zip(steps, expected, strict=True)] == expected
     for step in steps:
         if isinstance(step, WriteStatus):
-            check(step.status, dict(case.told["status"]))
+            check(step.status, dict(case.case["status"]))
 
 
 def check(status: dict[str, Any], expected: dict[str, Any]) -> None:

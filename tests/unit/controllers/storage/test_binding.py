@@ -62,15 +62,15 @@ class Case:
     """One file."""
 
     def __init__(self, path: Path) -> None:
-        self.told = yaml.safe_load(path.read_text(encoding="utf-8"))
+        self.case = yaml.safe_load(path.read_text(encoding="utf-8"))
 
     def world(self) -> World:
         """Return a world to begin in."""
-        there = [claim(each) for each in self.told.get("claims", [])]
-        there += [volume(each) for each in self.told.get("volumes", [])]
-        there += [made(STORAGE_CLASS, each) for each in self.told.get("classes", [])]
-        there += [made(NODE, each) for each in self.told.get("nodes", [])]
-        return World([*there, *(made(POD, each) for each in self.told.get("pods", []))], NOW)
+        there = [claim(each) for each in self.case.get("claims", [])]
+        there += [volume(each) for each in self.case.get("volumes", [])]
+        there += [made(STORAGE_CLASS, each) for each in self.case.get("classes", [])]
+        there += [made(NODE, each) for each in self.case.get("nodes", [])]
+        return World([*there, *(made(POD, each) for each in self.case.get("pods", []))], NOW)
 
 
 DECIDERS = tuple(STORAGE_DECIDERS.items())
@@ -126,19 +126,19 @@ def test_claims_get_volumes(path: Path):
     case = Case(path)
     world = case.world()
     run(world)
-    assert picture(world) == case.told["end"]
-    for name, spec in case.told.get("made", {}).items():
+    assert picture(world) == case.case["end"]
+    for name, spec in case.case.get("made", {}).items():
         found = world.get(PERSISTENT_VOLUME, Key("", name))
         assert found is not None
         assert objects.spec(found).items() >= spec.items()
-    for name, marks in case.told.get("marks", {}).items():
+    for name, marks in case.case.get("marks", {}).items():
         claimed = world.get(PERSISTENT_VOLUME_CLAIM, Key(SPACE, name))
         assert claimed is not None
         assert objects.annotations(claimed) == marks
     leaving = [objects.name(each) for each in world.all(PERSISTENT_VOLUME) if objects.is_deleting(each)]
-    assert leaving == case.told.get("deleting", [])
+    assert leaving == case.case.get("deleting", [])
     message = [f"{each.type} {each.reason}: {each.message}" for each in world.events]
-    assert list(dict.fromkeys(message)) == case.told.get("told", [])
+    assert list(dict.fromkeys(message)) == case.case.get("told", [])
     for kind, _ in DECIDERS:
         for obj in world.all(kind):
             assert unknown_fields(kind, obj) == []

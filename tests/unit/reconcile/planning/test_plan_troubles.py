@@ -11,7 +11,7 @@ MISSING = {"reason": "FailedMount", "message": "hostPath type check failed: /srv
 VOLUME = {"kind": "hostPath", "path": "/srv/v-1", "type": "Directory"}
 
 
-def told(state: str, root: str) -> list[str]:
+def texts_of(state: str, root: str) -> list[str]:
     folder = {"root": root, "name": "v-1", "owner": "u", "state": state}
     requests = {
         "folders": Request({"entries": {"v-1": folder}}, {}, None),
@@ -23,10 +23,10 @@ def told(state: str, root: str) -> list[str]:
 
 
 def test_a_folder_that_the_same_item_makes_is_not_missing() -> None:
-    assert told("present", "/srv") == []
+    assert texts_of("present", "/srv") == []
 
 
 def test_a_folder_that_nobody_makes_is_missing() -> None:
     said = f"node n: volumes p/data: FailedMount: {MISSING['message']}"
-    assert told("present", "/other") == [said]
-    assert told("absent", "/srv") == [said]
+    assert texts_of("present", "/other") == [said]
+    assert texts_of("absent", "/srv") == [said]

@@ -49,32 +49,32 @@ def cluster(*split: JsonObject) -> Cluster:
     )  # fmt: skip
 
 
-def told(cluster: Cluster, *operations: tuple[str, JsonObject], seen: Foreseen | None = None) -> list[str]:
+def notes(cluster: Cluster, *operations: tuple[str, JsonObject], seen: Foreseen | None = None) -> list[str]:
     question = Question(tuple(Operation(*each) for each in operations), frozenset())
     return [note.text for note in mesh_notes(question, seen or Foreseen(), cluster)]
 
 
 def test_other_weights_are_shown_pod_by_pod():
-    shown = told(cluster(virtual(OLD)), ("update", virtual(NEW)))
+    shown = notes(cluster(virtual(OLD)), ("update", virtual(NEW)))
     assert shown == [f"{TOLD}a 50%, b 50% → a 25%, b 25%, c 50%"]
-    assert told(cluster(virtual(OLD)), ("update", virtual(OLD))) == []
+    assert notes(cluster(virtual(OLD)), ("update", virtual(OLD))) == []
 
 
 def test_a_virtual_service_that_comes_or_goes_is_compared_with_what_the_pods_get_without_one():
-    assert told(cluster(), ("create", virtual(OLD))) == [f"{TOLD}a 33%, b 33%, c 33% → a 50%, b 50%"]
-    assert told(cluster(virtual(OLD)), ("delete", virtual(OLD))) == [f"{TOLD}a 50%, b 50% → a 33%, b 33%, c 33%"]
+    assert notes(cluster(), ("create", virtual(OLD))) == [f"{TOLD}a 33%, b 33%, c 33% → a 50%, b 50%"]
+    assert notes(cluster(virtual(OLD)), ("delete", virtual(OLD))) == [f"{TOLD}a 50%, b 50% → a 33%, b 33%, c 33%"]
 
 
 def test_a_subset_changes_those_that_name_it():
-    assert told(cluster(virtual(NEW)), ("update", subset("v1", "a"))) == [f"{TOLD}a 25%, b 25%, c 50% → a 50%, c 50%"]
-    assert told(cluster(), ("update", subset("v1", "a"))) == []
+    assert notes(cluster(virtual(NEW)), ("update", subset("v1", "a"))) == [f"{TOLD}a 25%, b 25%, c 50% → a 50%, c 50%"]
+    assert notes(cluster(), ("update", subset("v1", "a"))) == []
 
 
 def test_what_is_done_with_requests_is_shown():
-    (shown,) = told(cluster(virtual(OLD)), ("update", virtual(OLD, timeout="2s")))
+    (shown,) = notes(cluster(virtual(OLD)), ("update", virtual(OLD, timeout="2s")))
     assert shown == f'{TOLD}timeout none → "2s"'
     headers: list[JsonObject] = [*OLD[:1], {"name": "v2", "headers": {"end-user": "jason"}}]
-    assert told(cluster(virtual(OLD)), ("update", virtual(headers))) == [
+    assert notes(cluster(virtual(OLD)), ("update", virtual(headers))) == [
         f"{TOLD}a 50%, b 50% → end-user: jason to c 100%; a 50%, b 50%"
     ]
 
@@ -91,7 +91,7 @@ def test_one_that_would_have_no_effect_says_why(changed: JsonObject, why: str):
     made = {**SPLIT, "subsets": OLD, **changed}
     name = made.pop("name")
     obj = {"apiVersion": "v1", "kind": "VirtualService", "metadata": meta(name), "spec": made}
-    shown = told(cluster(virtual(OLD)), ("create", obj))
+    shown = notes(cluster(virtual(OLD)), ("create", obj))
     assert any(f"VirtualService shop/{name}: {why}" in text for text in shown), shown
 
 
@@ -100,9 +100,9 @@ def test_a_pod_that_goes_takes_its_share_along():
     (service,) = standing.services
     fewer = declared({**CASE, "pods": {"reviews": ["a", "c"]}}).slices
     seen = Foreseen({"shop/reviews": service}, {"shop/reviews": [*fewer]})
-    assert told(standing, seen=seen) == [f"{TOLD}a 25%, b 25%, c 50% → a 50%, c 50%"]
+    assert notes(standing, seen=seen) == [f"{TOLD}a 25%, b 25%, c 50% → a 50%, c 50%"]
     gone = Foreseen({"shop/reviews": None}, {"shop/reviews": []})
-    assert told(standing, seen=gone) == [f"{TOLD}a 25%, b 25%, c 50% → not by the mesh"]
+    assert notes(standing, seen=gone) == [f"{TOLD}a 25%, b 25%, c 50% → not by the mesh"]
 
 
 def test_who_may_not_read_pods_is_not_shown_their_names():

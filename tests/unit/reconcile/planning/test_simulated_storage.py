@@ -58,7 +58,7 @@ def found(known: list[JsonObject], *changes: tuple[str, JsonObject], pods: tuple
     return hypothesis(question, pods, [node("n1"), node("n2")], NOW, storage=known)
 
 
-def told(known: list[JsonObject], *changes: tuple[str, JsonObject], pods: tuple[JsonObject, ...] = ()) -> list[str]:
+def texts_of(known: list[JsonObject], *changes: tuple[str, JsonObject], pods: tuple[JsonObject, ...] = ()) -> list[str]:
     return [note.text for note in found(known, *changes, pods=pods).messages]
 
 
@@ -76,9 +76,9 @@ def pod(name: str, *claims: str, on: str = "") -> JsonObject:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-def storage_class(name: str, **told: Any) -> JsonObject:
+def storage_class(name: str, **texts_of: Any) -> JsonObject:
     made = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
-    return {**made, "provisioner": "minik8s.io/hostpath", "reclaimPolicy": "Retain", **told}
+    return {**made, "provisioner": "minik8s.io/hostpath", "reclaimPolicy": "Retain", **texts_of}
 
 
 MADE = "bound to a PersistentVolume of 1Gi that StorageClass disk (minik8s.io/hostpath) makes for it"
@@ -102,14 +102,14 @@ def test_a_claim_would_be_bound_to_the_volume_that_fits():
 
 
 def test_a_claim_that_would_wait_says_for_what():
-    (text,) = told([volume("v", storageClassName="fast")], ("create", claim("data")))
+    (text,) = texts_of([volume("v", storageClassName="fast")], ("create", claim("data")))
     why = "no persistent volumes available for this claim and no storage class is set"
     assert text == f"PersistentVolumeClaim shop/data would be Pending: {why}"
 
 
 def test_a_volume_that_would_be_made_is_told_with_its_class_and_its_place():
     made = storage_class("disk", parameters={"node": "n1"})
-    assert told([made], ("create", claim("data", storageClassName="disk"))) == [
+    assert texts_of([made], ("create", claim("data", storageClassName="disk"))) == [
         f"PersistentVolumeClaim shop/data would be {MADE}",
         "PersistentVolume pvc-<uid> of PersistentVolumeClaim shop/data would be " + FOLDER,
     ]
@@ -170,17 +170,17 @@ def test_a_claim_in_use_would_stay_and_goes_with_its_last_pod():
     mine["metadata"]["finalizers"] = ["kubernetes.io/pvc-protection"]
     going = {**mine, "metadata": {**mine["metadata"], "deletionTimestamp": "2026-01-01T12:00:00Z"}}
     user = pod("web", "data", on="n1")
-    assert told([held, mine], ("update", going), pods=(user,)) == [
+    assert texts_of([held, mine], ("update", going), pods=(user,)) == [
         "PersistentVolumeClaim shop/data would stay, with its data, until pods that use it are gone: web"
     ]
-    assert told([held, mine], ("update", going), ("delete", user), pods=(user,)) == [
+    assert texts_of([held, mine], ("update", going), ("delete", user), pods=(user,)) == [
         "PersistentVolume v would be Released, of PersistentVolumeClaim shop/data"
     ]
-    assert told([held, going], ("delete", user), pods=(user,)) == [
+    assert texts_of([held, going], ("delete", user), pods=(user,)) == [
         "PersistentVolume v would be Released, of PersistentVolumeClaim shop/data"
     ]
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
-    assert told([held, mine], ("delete", space), pods=(user,)) == [
+    assert texts_of([held, mine], ("delete", space), pods=(user,)) == [
         "PersistentVolume v would be Released, of PersistentVolumeClaim shop/data"
     ]
 
@@ -200,7 +200,7 @@ def test_a_volume_that_is_bound_would_stay_until_its_claim_is_gone():
     held = volume("v", claimRef={"namespace": "shop", "name": "data", "uid": "data"})
     held["metadata"]["finalizers"] = ["kubernetes.io/pv-protection"]
     going = {**held, "metadata": {**held["metadata"], "deletionTimestamp": "2026-01-01T12:00:00Z"}}
-    assert told([held, bound("data", "v")], ("update", going)) == [
+    assert texts_of([held, bound("data", "v")], ("update", going)) == [
         "PersistentVolume v would stay until PersistentVolumeClaim shop/data is gone"
     ]
 
@@ -216,10 +216,10 @@ def test_a_claim_that_is_made_for_a_pod_comes_and_goes_with_it():
     there = [disk, *(obj for obj in result.overlay.values() if obj is not None)]
     (made,) = [each for each in result.pods.values() if each is not None]
     name = there[1]["spec"]["volumeName"]
-    assert told(there, ("delete", made), pods=(made,)) == [
+    assert texts_of(there, ("delete", made), pods=(made,)) == [
         f"PersistentVolume {name} would be Released, of PersistentVolumeClaim shop/web-own"
     ]
-    clash = told([disk, claim("web-own")], ("create", own))
+    clash = texts_of([disk, claim("web-own")], ("create", own))
     assert clash == [
         "Pod shop/web: 0/2 nodes are available: PVC shop/web-own was not created for pod shop/web (pod is not owner)."
     ]
@@ -246,7 +246,7 @@ def test_a_claim_that_asks_for_more_would_have_it():
     made["metadata"]["annotations"] = {"pv.kubernetes.io/provisioned-by": "minik8s.io/hostpath"}
     more = bound("data", "v")
     more["spec"]["resources"] = {"requests": {"storage": "2Gi"}}
-    texts = told([made, bound("data", "v")], ("update", more))
+    texts = texts_of([made, bound("data", "v")], ("update", more))
     assert texts[0] == "PersistentVolumeClaim shop/data would have 2Gi"
 
 
@@ -277,7 +277,7 @@ def test_claims_of_a_stateful_set_are_made_with_its_pods_and_go_as_its_policy_sa
 
 def test_a_volume_whose_claim_would_go_is_Released():  # noqa: N802 - the phase's name
     held = volume("v", claimRef={"namespace": "shop", "name": "data", "uid": "data"})
-    assert told([held, bound("data", "v")], ("delete", bound("data", "v"))) == [
+    assert texts_of([held, bound("data", "v")], ("delete", bound("data", "v"))) == [
         "PersistentVolume v would be Released, of PersistentVolumeClaim shop/data"
     ]
 
@@ -285,7 +285,7 @@ def test_a_volume_whose_claim_would_go_is_Released():  # noqa: N802 - the phase'
 def test_what_stays_as_it_is_is_not_told():
     held = volume("v", claimRef={"namespace": "shop", "name": "data", "uid": "data"})
     again, waiting = {**bound("data", "v"), "status": {}}, {**claim("other"), "status": {"phase": "Pending"}}
-    assert told([held, bound("data", "v"), waiting], ("update", again)) == []
+    assert texts_of([held, bound("data", "v"), waiting], ("update", again)) == []
 
 
 def test_other_objects_are_no_question_of_storage():
@@ -316,7 +316,7 @@ def test_a_pod_whose_volume_has_no_room_says_so():
         "spec": {"storageCapacity": True},
     }
     asked = ("create", claim("data", storageClassName="late")), ("create", pod("p", "data"))
-    (_, why) = told([waits, driver], *asked)
+    (_, why) = texts_of([waits, driver], *asked)
     assert "did not have enough free storage" in why
     room = {
         "apiVersion": "storage.k8s.io/v1",
@@ -326,7 +326,7 @@ def test_a_pod_whose_volume_has_no_room_says_so():
         "nodeTopology": {},
         "capacity": "1Gi",
     }
-    (_, why) = told([waits, driver, room], *asked)
+    (_, why) = texts_of([waits, driver, room], *asked)
     assert "it would run on node" in why
 
 

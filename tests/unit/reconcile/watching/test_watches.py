@@ -29,8 +29,8 @@ class Node:
         way.chmod(0o755)
         self.argv = [str(way)]
         self.alive = True
-        self.told: queue.Queue[tuple[str, frozenset[str], str]] = queue.Queue()
-        self.watches = Watches("mk8s0", lambda *change: self.told.put(change), lambda _: self.alive, SystemClock())
+        self.lines: queue.Queue[tuple[str, frozenset[str], str]] = queue.Queue()
+        self.watches = Watches("mk8s0", lambda *change: self.lines.put(change), lambda _: self.alive, SystemClock())
 
     def way(self, node: str = "n1") -> bool:
         """Tell the way to the node."""
@@ -47,14 +47,14 @@ def node(tmp_path: Path) -> Iterator[Node]:
 def test_programs_that_end_are_started_again_and_what_they_say_is_told(node: Node):
     assert node.way()
     for _ in range(2):
-        assert node.told.get(timeout=WAIT_S) == ("n1", frozenset({"network", "sandboxes"}), "mk8s-1a2b3c4d")
+        assert node.lines.get(timeout=WAIT_S) == ("n1", frozenset({"network", "sandboxes"}), "mk8s-1a2b3c4d")
     assert node.script.read_text() == script(Places(b"mk8s0", b"/var/lib/minik8s", b"/run/minik8s"))
     assert len(node.runs.read_text().splitlines()) >= 2
 
 
 def test_a_way_told_again_starts_nothing_and_other_messages_are_not_taken(node: Node):
     node.way()
-    node.told.get(timeout=WAIT_S)
+    node.lines.get(timeout=WAIT_S)
     before = node.watches._watches["n1"]
     assert node.way()
     assert node.watches._watches["n1"] is before
@@ -65,7 +65,7 @@ def test_a_way_told_again_starts_nothing_and_other_messages_are_not_taken(node: 
 
 def test_a_node_that_has_left_is_watched_no_more(node: Node):
     node.way()
-    node.told.get(timeout=WAIT_S)
+    node.lines.get(timeout=WAIT_S)
     thread = node.watches._watches["n1"]._thread
     node.watches.use([])
     thread.join(WAIT_S)

@@ -61,7 +61,7 @@ def of(info: PodInfo) -> str:
     return objects.name(info.pod)
 
 
-def told(api: FakeApi, text: str) -> Callable[[], bool]:
+def refused_with(api: FakeApi, text: str) -> Callable[[], bool]:
     return lambda: any(reason == "FailedScheduling" and text in message for reason, message in events(api))
 
 
@@ -91,7 +91,7 @@ def test_what_raises_fails_its_pod_and_is_named(api: FakeApi, begin: Callable[..
     wanted(api, "bad")
     wanted(api, "fine", schedulerName="plain")
     until(lambda: node_of(api, "fine"))
-    until(told(api, f'running "Mine" {POINTS[method]} plugin: KeyError'))
+    until(refused_with(api, f'running "Mine" {POINTS[method]} plugin: KeyError'))
     until(lambda: condition_of(api, "bad").get("reason") == "SchedulerError")
     assert node_of(api, "bad") == ""
 
@@ -111,7 +111,7 @@ def test_nonsense_is_told_as_such(api: FakeApi, begin: Callable[..., Scheduler],
     api.create(NODE, node("b"))
     begin(type("Mine", (Mine,), {method: lambda _self, *_arguments: answer}))
     wanted(api, "bad")
-    until(told(api, why))
+    until(refused_with(api, why))
     assert node_of(api, "bad") == ""
 
 
@@ -124,7 +124,7 @@ def test_what_hangs_fails_its_pod_and_holds_nobody_else(api: FakeApi, begin: Cal
     api.create(NODE, node("a"))
     begin(type("Mine", (Mine,), {method: only_bad}), limit_s=0.3)
     wanted(api, "bad")
-    until(told(api, f'running "Mine" {POINTS[method]} plugin: it did not return within 0.3 s'))
+    until(refused_with(api, f'running "Mine" {POINTS[method]} plugin: it did not return within 0.3 s'))
     wanted(api, "fine")
     until(lambda: node_of(api, "fine") == "a")
     assert node_of(api, "bad") == ""
@@ -144,7 +144,7 @@ def test_only_a_plugin_that_hangs_is_made_again(api: FakeApi, begin: Callable[..
     api.create(NODE, node("a"))
     scheduler = begin(Fails)
     wanted(api, "raises")
-    until(told(api, "KeyError"))
+    until(refused_with(api, "KeyError"))
     wanted(api, "other", schedulerName="plain")
     until(lambda: node_of(api, "other") == "a")
     assert len(made) == 1
@@ -315,7 +315,7 @@ def test_what_was_reserved_is_taken_back_when_the_permission_never_comes(api: Fa
     api.create(NODE, node("a"))
     begin(Late)
     wanted(api, "p")
-    until(told(api, "waited too long for the permission of plugin Mine"))
+    until(refused_with(api, "waited too long for the permission of plugin Mine"))
     until(lambda: node_of(api, "p") == "a")
     assert heard[:3] == ["+a", "-a", "+a"]
 
@@ -336,7 +336,7 @@ def test_a_refusal_at_permit_and_who_hears_of_a_binding(api: FakeApi, begin: Cal
     wanted(api, "good")
     until(lambda: node_of(api, "good") == "a")
     until(lambda: bound == ["good a"])
-    until(told(api, "not you"))
+    until(refused_with(api, "not you"))
 
 
 def test_a_pod_whose_binding_is_under_way_is_not_deleted_to_make_room(api: FakeApi, begin: Callable[..., Scheduler]):

@@ -14,7 +14,7 @@ from minik8s_modules.api.validation import validate_create, validate_update, war
 from tests.unit.api import samples
 
 
-def told(change):
+def refused(change):
     return [cause.field for cause in validate_create(POD, samples.created(samples.merged(samples.sample(POD), change)))]
 
 
@@ -23,23 +23,23 @@ def with_ports(*ports, **spec):
 
 
 def test_ports():
-    assert told(with_ports({"containerPort": 80, "name": "http"}, {"containerPort": 53, "protocol": "UDP"})) == []
-    assert told(with_ports({"containerPort": -1})) == ["spec.containers[0].ports[0].containerPort"]
+    assert refused(with_ports({"containerPort": 80, "name": "http"}, {"containerPort": 53, "protocol": "UDP"})) == []
+    assert refused(with_ports({"containerPort": -1})) == ["spec.containers[0].ports[0].containerPort"]
 
 
 def test_a_host_port_is_taken_once_an_address():
-    assert told(with_ports({"containerPort": 80, "hostPort": 80})) == []
-    assert told(with_ports({"containerPort": 80, "hostPort": 80}, {"containerPort": 81, "hostPort": 80})) == [
+    assert refused(with_ports({"containerPort": 80, "hostPort": 80})) == []
+    assert refused(with_ports({"containerPort": 80, "hostPort": 80}, {"containerPort": 81, "hostPort": 80})) == [
         "spec.containers[0].ports[1].hostPort"
     ]
-    assert told(with_ports({"containerPort": 80}, hostNetwork=True)) == []
+    assert refused(with_ports({"containerPort": 80}, hostNetwork=True)) == []
     two = with_ports({"containerPort": 80}, {"containerPort": 80}, hostNetwork=True)
-    assert told(two) == ["spec.containers[0].ports[1].hostPort"]
+    assert refused(two) == ["spec.containers[0].ports[1].hostPort"]
 
 
 @pytest.mark.parametrize(("name", "fine"), [("linux", True), ("windows", False)])
 def test_only_linux_pods_run(name, fine):
-    assert told({"spec": {"os": {"name": name}}}) == ([] if fine else ["spec.os.name"])
+    assert refused({"spec": {"os": {"name": name}}}) == ([] if fine else ["spec.os.name"])
 
 
 def test_what_is_not_acted_on_is_told_once_per_reason():
@@ -56,10 +56,10 @@ def gated(*names: str, **spec: object) -> JsonObject:
 
 
 def test_gates_have_names_and_keep_the_pod_from_any_node():
-    assert told({"spec": {"schedulingGates": [{"name": "a/b"}, {"name": "c"}]}}) == []
-    assert told({"spec": {"schedulingGates": [{"name": "a b"}]}}) == ["spec.schedulingGates[0].name"]
-    assert told({"spec": {"schedulingGates": [{"name": "a"}, {"name": "a"}]}}) == ["spec.schedulingGates[1]"]
-    assert told({"spec": {"schedulingGates": [{"name": "a"}], "nodeName": "n"}}) == ["spec.nodeName"]
+    assert refused({"spec": {"schedulingGates": [{"name": "a/b"}, {"name": "c"}]}}) == []
+    assert refused({"spec": {"schedulingGates": [{"name": "a b"}]}}) == ["spec.schedulingGates[0].name"]
+    assert refused({"spec": {"schedulingGates": [{"name": "a"}, {"name": "a"}]}}) == ["spec.schedulingGates[1]"]
+    assert refused({"spec": {"schedulingGates": [{"name": "a"}], "nodeName": "n"}}) == ["spec.nodeName"]
 
 
 def test_gates_are_taken_away_and_never_added():
