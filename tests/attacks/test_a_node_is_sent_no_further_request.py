@@ -34,7 +34,7 @@ def tunnels() -> Iterator[Tunnels]:
 
 @contextlib.contextmanager
 def _answered(tunnels: Tunnels, told: bytes) -> Iterator[socket.socket]:
-    """Yield a client's connection on which a node answers with ``data``, and goes on listening."""
+    """Yield a client's connection on which a node answers with ``told``, and goes on listening."""
     client, ours = socket.socketpair()
     node, theirs = socket.socketpair()
     for end in (ours, theirs):
