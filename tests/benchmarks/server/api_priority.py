@@ -33,7 +33,7 @@ CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 
 
-def flood(server: ApiServerProcess, client: Certificate, stop: Event, line_of: Queue[Counter[int]]) -> None:
+def flood(server: ApiServerProcess, client: Certificate, stop: Event, found: Queue[Counter[int]]) -> None:
     """List with all clients until told to stop, in a process of its own: the writer must not wait for its threads."""
     codes: Counter[int] = Counter()
     threads = [threading.Thread(target=_list, args=(server, client, stop, codes)) for _ in range(CLIENTS)]
@@ -41,7 +41,7 @@ def flood(server: ApiServerProcess, client: Certificate, stop: Event, line_of: Q
         thread.start()
     for thread in threads:
         thread.join()
-    line_of.put(codes)
+    found.put(codes)
 
 
 def _list(server: ApiServerProcess, client: Certificate, stop: Event, codes: Counter[int]) -> None:

@@ -81,15 +81,15 @@ def test_a_server_that_is_well_says_nothing():
     assert asked(cast(ApiClient, LoggedApi(readyz="[+]ping ok\n[+]etcd ok\n"))) == ((None, (), None))
 
 
-@pytest.mark.parametrize(("off_s", "told"), [(-120, "ahead of"), (0, ""), (8, ""), (120, "behind")])
-def test_a_clock_of_this_machine_that_is_off_is_told_and_not_judged_by(off_s: int, verdict_on: str):
+@pytest.mark.parametrize(("off_s", "direction"), [(-120, "ahead of"), (0, ""), (8, ""), (120, "behind")])
+def test_a_clock_of_this_machine_that_is_off_is_told_and_not_judged_by(off_s: int, direction: str):
     theirs = datetime.now(UTC) + timedelta(seconds=off_s)
     server = asked(cast(ApiClient, LoggedApi(date=format_datetime(theirs, usegmt=True))))
     assert server.now == theirs.replace(microsecond=0)
     causes = [remark.cause for remark in server.remarks]
-    assert causes == ([causes[0]] if verdict_on else [])
-    if verdict_on:
-        assert re.fullmatch(rf"this machine's clock is 1[12]\d s {verdict_on} the API server's", causes[0])
+    assert causes == ([causes[0]] if direction else [])
+    if direction:
+        assert re.fullmatch(rf"this machine's clock is 1[12]\d s {direction} the API server's", causes[0])
 
 
 @pytest.mark.parametrize("path", OF_OBJECTS, ids=lambda path: path.stem)

@@ -76,9 +76,9 @@ def pod(name: str, *claims: str, on: str = "") -> JsonObject:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-def storage_class(name: str, **texts_of: Any) -> JsonObject:
+def storage_class(name: str, **fields: Any) -> JsonObject:
     made = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
-    return {**made, "provisioner": "minik8s.io/hostpath", "reclaimPolicy": "Retain", **texts_of}
+    return {**made, "provisioner": "minik8s.io/hostpath", "reclaimPolicy": "Retain", **fields}
 
 
 MADE = "bound to a PersistentVolume of 1Gi that StorageClass disk (minik8s.io/hostpath) makes for it"
