@@ -82,7 +82,7 @@ def heard(envoy: Sidecar, seconds: float, **said: Any) -> list[bytes]:
     def listen() -> None:
         try:
             while not any(KEY in each for each in found):
-                found.extend(each.resource.value for each in envoy.told().resources)
+                found.extend(each.resource.value for each in envoy.next_response().resources)
         except Exception:  # noqa: BLE001 - the stream ends with the test
             return
 

@@ -232,7 +232,7 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=3600.0, help="seconds that each step may take")
     said = parser.parse_args()
     rollout = min(said.rollout, said.pods)
-    print(run_now().told(), flush=True)
+    print(run_now().opening(), flush=True)
     folder = Path(tempfile.mkdtemp(prefix="scale-"))
     run = Run(folder, said.nodes, said.pods, said.patience)
     try:
