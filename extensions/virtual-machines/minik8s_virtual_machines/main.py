@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.base.metrics import Registry
@@ -81,7 +82,7 @@ def _lead(
 ) -> None:
     context = Context(client, recorder, Informers(client), metrics=queues)
     reports = Reports(look_by(access), context.clock)
-    instances = InstanceController(context, partial(launcher_pod, settings=settings), launcher_secrets, reports)
+    instances = InstanceController(context, partial(_pod, settings), launcher_secrets, reports)
     running: list[WorkloadController] = [MachineController(context), instances, ReplicaSetController(context)]
     figures.counts(instances.own)
     context.informers.start()
@@ -93,6 +94,10 @@ def _lead(
         part.stop()
     context.informers.stop()
     context.pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _pod(settings: Settings, instance: JsonObject, claims: Mapping[str, str]) -> JsonObject:
+    return launcher_pod(instance, settings, claims)
 
 
 def _serving(configuration: Configuration, client: ApiClient, routes: Routes, stop: threading.Event) -> None:

@@ -16,7 +16,7 @@ from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.controllers.core.steps import Step
 from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World
 from minik8s_virtual_machines.api.kinds import REPLICA_SET, VM, VMI
-from minik8s_virtual_machines.controllers.claims import claims_of, missing
+from minik8s_virtual_machines.controllers.claims import claims_of, missing, size_of
 from minik8s_virtual_machines.controllers.conditions import Report
 from minik8s_virtual_machines.controllers.instances import decide_instance
 from minik8s_virtual_machines.controllers.machines import decide_machine
@@ -34,8 +34,10 @@ def machine_steps(world: World, machine: JsonObject) -> list[Step]:
 def instance_steps(settings: Settings, world: World, instance: JsonObject) -> list[Step]:
     """Return the steps of an instance of the world."""
     space = objects.namespace(instance)
-    gone = missing(claims_of(instance), lambda name: world.get(PERSISTENT_VOLUME_CLAIM, Key(space, name)))
-    wanted = launcher_pod(instance, settings)
+    found = {name: world.get(PERSISTENT_VOLUME_CLAIM, Key(space, name)) for name in claims_of(instance)}
+    gone = missing(claims_of(instance), found.get)
+    sizes = {name: size for name, claim in found.items() if claim is not None and (size := size_of(claim))}
+    wanted = launcher_pod(instance, settings, sizes)
     apply_defaults(POD, wanted)
     return decide_instance(instance, world.controlled(POD, instance), wanted, Report(), gone, world.now)
 

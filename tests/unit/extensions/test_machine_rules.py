@@ -194,3 +194,9 @@ def test_the_caller_is_one_user() -> None:
     for wrong in (b"", b"X-Remote-User: a\r\nX-Remote-User: b\r\n", b"X-Remote-User:\r\n"):
         with pytest.raises(Exception, match="X-Remote-User"):
             caller_of(parse(b"GET / HTTP/1.1\r\n" + wrong + b"\r\n"))
+
+
+def test_what_no_launcher_can_run_is_refused_by_its_field() -> None:
+    answer = webhooks.validated(review(changed("domain.cpu.cores", 100)), Policy())["response"]
+    assert not answer["allowed"]
+    assert answer["status"]["message"].startswith(f"{SPEC}.domain.cpu: 100 CPUs")

@@ -110,10 +110,10 @@ def _domain(domain: JsonObject, at: str) -> Iterator[Cause]:
     limit = objects.dig(domain, "resources", "limits", "memory")
     if _bytes(limit) is not None and (_bytes(guest) or 0) > (_bytes(limit) or 0):
         yield cause.invalid(f"{at}.memory.guest", guest, f"must not be larger than resources.limits.memory ({limit})")
-    yield from _firmware(domain.get("firmware") or {}, f"{at}.firmware")
+    yield from _firmware(domain.get("firmware") or {}, f"{at}.firmware", own_kernel=kind == "uml")
 
 
-def _firmware(firmware: JsonObject, at: str) -> Iterator[Cause]:
+def _firmware(firmware: JsonObject, at: str, *, own_kernel: bool) -> Iterator[Cause]:
     text = firmware.get("uuid")
     if text:
         try:
@@ -122,7 +122,7 @@ def _firmware(firmware: JsonObject, at: str) -> Iterator[Cause]:
             yield cause.invalid(f"{at}.uuid", text, "must be a UUID")
     boot = firmware.get("kernelBoot") or {}
     container = boot.get("container")
-    if boot.get("kernelArgs") and not container:
+    if boot.get("kernelArgs") and not container and not own_kernel:
         yield cause.invalid(f"{at}.kernelBoot.kernelArgs", boot["kernelArgs"], "needs kernelBoot.container")
     if container is not None and not container.get("kernelPath"):
         yield cause.required(f"{at}.kernelBoot.container.kernelPath", "the kernel's path in the image")
@@ -230,12 +230,9 @@ def _uml(spec: JsonObject, at: str) -> Iterator[Cause]:
     if objects.dig(spec, "domain", "machine", "type") != "uml":
         return
     devices = objects.dig(spec, "domain", "devices") or {}
-    lacking = "a machine of type uml has no {}: use q35"
     if devices.get("autoattachGraphicsDevice"):
-        yield cause.forbidden(f"{at}.domain.devices.autoattachGraphicsDevice", lacking.format("screen"))
-    for index, disk in enumerate(devices.get("disks") or []):
-        if "cdrom" in disk:
-            yield cause.forbidden(f"{at}.domain.devices.disks[{index}].cdrom", lacking.format("CD-ROM drive"))
+        text = "a machine of type uml has no screen: use q35"
+        yield cause.forbidden(f"{at}.domain.devices.autoattachGraphicsDevice", text)
 
 
 def _names(items: Iterable[JsonObject], at: str) -> list[Cause]:

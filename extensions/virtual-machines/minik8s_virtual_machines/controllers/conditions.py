@@ -70,7 +70,17 @@ def waits_for(pod: JsonObject | None, report: Report) -> tuple[str, str]:
         return report.reason or "GuestNotRunning", report.message
     if runs(pod):
         return "GuestNotRunning", "the launcher runs and has not started the guest yet"
-    return "PodNotReady", "containers of the virt-launcher pod are being made"
+    return "PodNotReady", _being_made(pod)
+
+
+def _being_made(pod: JsonObject) -> str:
+    """Return which of a pod's containers is next to do its part."""
+    for each in objects.status(pod).get("initContainerStatuses") or []:
+        state = each.get("state") or {}
+        if "terminated" not in state:
+            doing = "is running" if "running" in state else "has not started"
+            return f"pod {objects.name(pod)}: init container {each.get('name')} {doing}"
+    return f"pod {objects.name(pod)}: its containers have not started"
 
 
 def _waiting(pod: JsonObject) -> tuple[str, str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, StatusError
@@ -16,14 +16,14 @@ from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.informers import BY_NAMESPACE
 from minik8s_virtual_machines.api.kinds import FINAL, REPLICA_SET, VM, VMI
 from minik8s_virtual_machines.controllers.asking import Reports
-from minik8s_virtual_machines.controllers.claims import claims_of, missing
+from minik8s_virtual_machines.controllers.claims import claims_of, missing, size_of
 from minik8s_virtual_machines.controllers.conditions import told, with_told
 from minik8s_virtual_machines.controllers.instances import chosen, decide_instance
 from minik8s_virtual_machines.controllers.machines import decide_machine
 from minik8s_virtual_machines.controllers.replicas import decide_replicas
 
-PodOf = Callable[[JsonObject], JsonObject]
-"""Returns the launcher's pod of an instance."""
+PodOf = Callable[[JsonObject, Mapping[str, str]], JsonObject]
+"""Returns the launcher's pod of an instance, given the sizes of its claims."""
 SecretsOf = Callable[[JsonObject], list[JsonObject]]
 """Returns the Secrets that the pod mounts: what of the instance's spec stands in no environment."""
 
@@ -74,7 +74,9 @@ class InstanceController(WorkloadController):
         pod = chosen(pods)
         final = objects.status(obj).get("phase") in FINAL or objects.is_deleting(obj)
         report, again_s = self._reports.of(obj, None if final else pod)
-        steps = decide_instance(obj, pods, self._pod_of(obj), report, self._missing(obj), self.context.clock.now())
+        steps = decide_instance(
+            obj, pods, self._pod_of(obj, self._sizes(obj)), report, self._missing(obj), self.context.clock.now()
+        )
         if any(isinstance(step, Create) for step in steps):
             self._make_secrets(obj)
         return steps if again_s is None else [*steps, Again(again_s)]
@@ -93,6 +95,11 @@ class InstanceController(WorkloadController):
                 continue
             except (StatusError, TemporaryError) as error:
                 self.failed(Owner(VMI, instance), [Failure(Create(SECRET, wanted), error)])
+
+    def _sizes(self, instance: JsonObject) -> dict[str, str]:
+        space = objects.namespace(instance)
+        found = {name: self._claims.get(space, name) for name in claims_of(instance)}
+        return {name: size for name, claim in found.items() if claim is not None and (size := size_of(claim))}
 
     def _missing(self, instance: JsonObject) -> str:
         space = objects.namespace(instance)

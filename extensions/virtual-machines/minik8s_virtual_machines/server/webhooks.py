@@ -13,14 +13,15 @@ from http import HTTPStatus
 from typing import Any
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import BadRequest, NotFound
+from minik8s_modules.api.errors import BadRequest, Cause, NotFound
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.interface import Getter
 from minik8s_virtual_machines.api.defaults import patch, with_defaults
 from minik8s_virtual_machines.api.definitions import warnings
-from minik8s_virtual_machines.api.kinds import FINAL, KINDS, VMI
+from minik8s_virtual_machines.api.kinds import FINAL, KINDS, MIGRATION, VMI
 from minik8s_virtual_machines.api.validation import MIGRATION_REFUSED, Policy, problems
+from minik8s_virtual_machines.pods import refused
 
 _KEPT = {
     "LiveMigrate": f"its evictionStrategy is LiveMigrate, but {MIGRATION_REFUSED}",
@@ -46,7 +47,7 @@ def validated(review: Mapping[str, Any], policy: Policy) -> JsonObject:
     kind = next((each for each in KINDS if each.kind == obj.get("kind")), None)
     if objects.is_deleting(obj):  # only finalizers still change, and these must be free to go
         return _answer(review, {"allowed": True})
-    causes = problems(obj, old, policy)
+    causes = problems(obj, old, policy) or _of_launcher(obj)
     if causes:
         status = {
             "code": HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -59,6 +60,20 @@ def validated(review: Mapping[str, Any], policy: Policy) -> JsonObject:
         return _answer(review, {"allowed": False, "status": status})
     told = warnings(kind, objects.spec(obj)) if kind is not None else []
     return _answer(review, {"allowed": True, **({"warnings": told} if told else {})})
+
+
+def _of_launcher(obj: JsonObject) -> list[Cause]:
+    """Return what no launcher can run, in its words, which name the field."""
+    if obj.get("kind") == MIGRATION.kind:
+        return []
+    spec = objects.spec(obj)
+    if obj.get("kind") != VMI.kind:
+        spec = objects.dig(spec, "template", "spec") or {}
+    meta = {"name": objects.name(obj), "namespace": objects.namespace(obj), "uid": "0"}
+    found = refused({"apiVersion": VMI.api_version, "kind": VMI.kind, "metadata": meta, "spec": spec})
+    parts = [text.partition(": ") for text in found]  # the field, and why
+    where = "spec" if obj.get("kind") == VMI.kind else "spec.template.spec"
+    return [Cause("FieldValueInvalid", why, where + field.removeprefix("spec")) for field, _, why in parts]
 
 
 def evicted(review: Mapping[str, Any], api: Getter) -> JsonObject:
