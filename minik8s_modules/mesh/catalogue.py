@@ -13,8 +13,8 @@ from minik8s_modules.mesh.mapping import Withholding
 from minik8s_modules.mesh.messages import Snapshot
 
 
-class Told(NamedTuple):
-    """What is to be told of one namespace."""
+class Configuration(NamedTuple):
+    """What sidecars of one namespace, or Gateways, get."""
 
     snapshot: Snapshot
     split_by: Mapping[str, str]
@@ -33,20 +33,20 @@ class Catalogue:
     def __init__(self, asked: Callable[[str], None]) -> None:
         self._asked = asked
         self._lock = threading.Lock()
-        self._told: dict[str, Told] = {}
+        self._configurations: dict[str, Configuration] = {}
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
-    def get(self, namespace: str) -> Told | None:
+    def get(self, namespace: str) -> Configuration | None:
         """Return the last decision; None while there is none."""
         with self._lock:
-            return self._told.get(namespace)
+            return self._configurations.get(namespace)
 
-    def put(self, namespace: str, told: Told) -> None:
+    def put(self, namespace: str, configuration: Configuration) -> None:
         """Keep a decision and wake who waits for it; one on a namespace without sidecars is dropped."""
         with self._lock:
             waiting = list(self._waiting.get(namespace, ()))
             if waiting:
-                self._told[namespace] = told
+                self._configurations[namespace] = configuration
         for wake in waiting:
             wake()
 
@@ -70,4 +70,4 @@ class Catalogue:
             waiting.remove(wake)
             if not waiting:
                 del self._waiting[namespace]
-                self._told.pop(namespace, None)
+                self._configurations.pop(namespace, None)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.mesh.catalogue import Catalogue, Told
+from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.copies import Copies
 from minik8s_modules.mesh.gateways.controller import Gateways
 from minik8s_modules.mesh.mapping import decide_mapping
@@ -32,7 +32,7 @@ class ServingController(Looping):
             return
         mapped = decide_mapping(self._copies.of(key.namespace))
         packer = self._packers.setdefault(key.namespace, Packer(key.namespace))
-        self.catalogue.put(key.namespace, Told(packer.pack(mapped), mapped.split_by, mapped.withholdings))
+        self.catalogue.put(key.namespace, Configuration(packer.pack(mapped), mapped.split_by, mapped.withholdings))
 
     def _ask(self, scope: str) -> None:
         if "/" in scope:

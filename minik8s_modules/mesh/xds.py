@@ -21,7 +21,7 @@ from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.mesh.catalogue import Catalogue, Told
+from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identity import Sidecar
 from minik8s_modules.mesh.mapping import Withholding
@@ -135,7 +135,7 @@ class _Stream:
         self._figures = figures
         self._refused = refused
         self._settled = settled
-        self._told: Told | None = None
+        self._configuration: Configuration | None = None
         self._lost: frozenset[tuple[str, str]] = frozenset()
         self._subscriptions: dict[str, Subscription] = {}
         self._nonces = itertools.count(1)
@@ -179,8 +179,8 @@ class _Stream:
             self._changed.clear()
             if self._ended:
                 return
-            self._told = told = self._catalogue.get(self._sidecar.scope)
-            for response in self._lacking(told) if told is not None else ():
+            self._configuration = configuration = self._catalogue.get(self._sidecar.scope)
+            for response in self._lacking(configuration) if configuration is not None else ():
                 yield response
             self._look_settled()
 
@@ -206,26 +206,30 @@ class _Stream:
         One that has come from another pilot has older ones until it has asked for each of its clusters here.
         """
         endpoints = self._subscriptions.get(ENDPOINTS)
-        if self._told is None or self._pending or endpoints is None:
+        if self._configuration is None or self._pending or endpoints is None:
             return
-        names = self._told.snapshot.get(ENDPOINTS, {}).keys()
+        names = self._configuration.snapshot.get(ENDPOINTS, {}).keys()
         if endpoints.covers(names) and not any(kind == ENDPOINTS and name in names for kind, name in self._lost):
-            self._settled(self._sidecar, self._told.withholdings)
+            self._settled(self._sidecar, self._configuration.withholdings)
 
     def _nack(self, kind: str, places: frozenset[str], message: str) -> None:
         log.warning("sidecar of Pod %s/%s refused %s: %s", *self._sidecar[:2], _short(kind), message)
         self._figures.answers.labels(_short(kind), "nack").inc()
-        told = self._catalogue.get(self._sidecar.scope)
-        behind = {told.split_by[place] for place in places if place in told.split_by} if told is not None else set()
+        configuration = self._catalogue.get(self._sidecar.scope)
+        behind = (
+            {configuration.split_by[place] for place in places if place in configuration.split_by}
+            if configuration is not None
+            else set()
+        )
         self._refused(self._sidecar, behind, message)
 
-    def _lacking(self, told: Told) -> list[Any]:
+    def _lacking(self, configuration: Configuration) -> list[Any]:
         first, last = [], []
         for kind in TYPES:
             subscription = self._subscriptions.get(kind)
             if subscription is None:
                 continue
-            messages = told.snapshot.get(kind, {})
+            messages = configuration.snapshot.get(kind, {})
             versions = {name: each.version for name, each in messages.items()}
             difference = subscription.difference(versions)
             subscription.sent(versions, difference)

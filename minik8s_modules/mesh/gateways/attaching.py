@@ -46,12 +46,12 @@ def attach(
     """Return what becomes of one parentRef of a route; ``labels`` are those of the route's namespace."""
     chosen = [each for each in listeners if _is_chosen(each, ref)]
     if not chosen:
-        told = f"Gateway {objects.name(gateway)} has no such listener"
-        return Parent(ref, ("NoMatchingParent", told)), []
+        message = f"Gateway {objects.name(gateway)} has no such listener"
+        return Parent(ref, ("NoMatchingParent", message)), []
     open_to = [each for each in chosen if lets_in(each, gateway, objects.namespace(route), labels)]
     if not open_to:
-        told = f"no listener takes an HTTPRoute of namespace {objects.namespace(route)}"
-        return Parent(ref, ("NotAllowedByListeners", told)), []
+        message = f"no listener takes an HTTPRoute of namespace {objects.namespace(route)}"
+        return Parent(ref, ("NotAllowedByListeners", message)), []
     names = objects.spec(route).get("hostnames") or [ANY]
     found = [
         Attachment(each.name, objects.key(route), shared)

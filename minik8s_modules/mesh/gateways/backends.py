@@ -63,10 +63,10 @@ class Backends:
             return "InvalidKind", f"requests go to Services, not to a {kind} of group {group!r}"
         key = Key(ref.get("namespace") or space, ref["name"])
         if not permitted(Reference(GATEWAY_KINDS.routes.kind, space, "", "Service", *key), self._grants):
-            told = (
+            message = (
                 f"no ReferenceGrant of namespace {key.namespace} lets HTTPRoutes of {space} lead to Service {key.name}"
             )
-            return "RefNotPermitted", told
+            return "RefNotPermitted", message
         place = (key, ref.get("port") or 0)
         if place not in self._found:
             self._found[place] = self._look(*place)

@@ -16,7 +16,7 @@ from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, NAMESPACE, ROLLING_UPDATE, SECRET, SERVICE
 from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS, GatewayKinds, is_ours, name_of_parts
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.mesh.catalogue import Catalogue, Told
+from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.gateways.certificates import Certificate, certificate_of
 from minik8s_modules.mesh.gateways.deciding import Decision, Declared, decide_gateways
 from minik8s_modules.mesh.gateways.listeners import secrets_of
@@ -175,14 +175,14 @@ class _Keeper:
         packed: dict[tuple[str, str], _Packed] = {}
         for scope, (key, told) in scopes.items():
             snapshot = self._snapshot(scope, told, packed)
-            self._catalogue.put(scope, Told(snapshot, {str(key): key.name}))
+            self._catalogue.put(scope, Configuration(snapshot, {str(key): key.name}))
         for scope in self._told - scopes.keys():
-            self._catalogue.put(scope, Told({kind: {} for kind in TYPES}, {}))
+            self._catalogue.put(scope, Configuration({kind: {} for kind in TYPES}, {}))
         self._told, self._packed = set(scopes), packed
 
-    def _snapshot(self, scope: str, told: list[Resource], packed: dict[tuple[str, str], _Packed]) -> Snapshot:
+    def _snapshot(self, scope: str, resources: list[Resource], packed: dict[tuple[str, str], _Packed]) -> Snapshot:
         snapshot: dict[str, dict[str, Message]] = {kind: {} for kind in TYPES}
-        for each in told:
+        for each in resources:
             place = (scope, f"{each.type_url} {each.name}")
             old = self._packed.get(place)
             made = old if old is not None and old.body == each.body else _Packed(each.body, message_of(each))
@@ -200,9 +200,9 @@ class _Keeper:
             if verdict is not None:
                 self._put(self._kinds.gateways, each, gateway_status(each, verdict, now))
         for each in declared.routes:
-            told = decision.routes.get(objects.key(each))
-            if told is not None or objects.status(each).get("parents"):
-                self._put(self._kinds.routes, each, route_status(each, told, now))
+            decided = decision.routes.get(objects.key(each))
+            if decided is not None or objects.status(each).get("parents"):
+                self._put(self._kinds.routes, each, route_status(each, decided, now))
 
     def _put(self, kind: Kind, obj: JsonObject, status: JsonObject) -> None:
         if objects.status(obj) == status or objects.is_deleting(obj):

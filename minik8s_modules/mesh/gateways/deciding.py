@@ -189,9 +189,9 @@ def _reached(gateway: JsonObject, declared: Declared) -> tuple[tuple[str, ...], 
     given = (objects.status(service).get("loadBalancer") or {}).get("ingress") or []
     addresses = tuple(each["ip"] for each in given if each.get("ip")) or (objects.spec(service)["clusterIP"],)
     ready = any(
-        (told.get("conditions") or {}).get("ready") is not False
+        (endpoint.get("conditions") or {}).get("ready") is not False
         for each in declared.slices
         if objects.namespace(each) == key.namespace and objects.labels(each).get(SERVICE_NAME) == key.name
-        for told in each.get("endpoints") or []
+        for endpoint in each.get("endpoints") or []
     )
     return addresses, None if ready else ("NoResources", f"no Pod of Deployment {key} is ready")

@@ -48,7 +48,7 @@ def _wrong_fields(filters: Iterable[JsonObject]) -> Iterator[str]:
 
 def header_fields(filters: Sequence[JsonObject]) -> JsonObject:
     """Return the fields of a route, or of a cluster's weight, that change headers."""
-    told: JsonObject = {}
+    fields: JsonObject = {}
     for filter_field, envoy in (("requestHeaderModifier", "request"), ("responseHeaderModifier", "response")):
         declared = [each[filter_field] for each in filters if each.get(filter_field)]
         added = [
@@ -58,9 +58,9 @@ def header_fields(filters: Sequence[JsonObject]) -> JsonObject:
             for one in each.get(field) or []
         ]
         removed = [name for each in declared for name in each.get("remove") or []]
-        told |= {f"{envoy}_headers_to_add": added} if added else {}
-        told |= {f"{envoy}_headers_to_remove": removed} if removed else {}
-    return told
+        fields |= {f"{envoy}_headers_to_add": added} if added else {}
+        fields |= {f"{envoy}_headers_to_remove": removed} if removed else {}
+    return fields
 
 
 def _header(declared: JsonObject, action: str) -> JsonObject:
@@ -74,32 +74,32 @@ def redirect_of(filters: Sequence[JsonObject], match: JsonObject, port: int, sch
     declared = next((each["requestRedirect"] for each in filters if each.get("requestRedirect") is not None), None)
     if declared is None:
         return None
-    told: JsonObject = {"response_code": _CODES[declared.get("statusCode", 302)]}
+    redirect: JsonObject = {"response_code": _CODES[declared.get("statusCode", 302)]}
     wanted = declared.get("scheme") or scheme
     number = declared.get("port") or (_STANDARD[wanted] if declared.get("scheme") else port)
-    told |= {"scheme_redirect": declared["scheme"]} if declared.get("scheme") else {}
-    told |= {"host_redirect": declared["hostname"]} if declared.get("hostname") else {}
+    redirect |= {"scheme_redirect": declared["scheme"]} if declared.get("scheme") else {}
+    redirect |= {"host_redirect": declared["hostname"]} if declared.get("hostname") else {}
     # a standard port is left out, unless the caller's Host has that of the listener, which Envoy would keep
     is_plain = number == _STANDARD[wanted] and port == _STANDARD[scheme]
-    told |= {} if is_plain else {"port_redirect": number}
+    redirect |= {} if is_plain else {"port_redirect": number}
     path = declared.get("path") or {}
     if path.get("type") == "ReplaceFullPath":
-        told["path_redirect"] = path["replaceFullPath"] or "/"
+        redirect["path_redirect"] = path["replaceFullPath"] or "/"
     elif path.get("type") == "ReplacePrefixMatch":
-        told |= _prefix(path["replacePrefixMatch"], match)
-    return told
+        redirect |= _prefix(path["replacePrefixMatch"], match)
+    return redirect
 
 
 def rewrite_of(filters: Sequence[JsonObject], match: JsonObject) -> JsonObject:
     """Return the fields of a route's action that change host and path; {} for none."""
     declared: JsonObject = next((each["urlRewrite"] for each in filters if each.get("urlRewrite") is not None), {})
-    told: JsonObject = {"host_rewrite_literal": declared["hostname"]} if declared.get("hostname") else {}
+    rewrite: JsonObject = {"host_rewrite_literal": declared["hostname"]} if declared.get("hostname") else {}
     path = declared.get("path") or {}
     if path.get("type") == "ReplaceFullPath":
-        told["regex_rewrite"] = _substitution(".+", path["replaceFullPath"] or "/")
+        rewrite["regex_rewrite"] = _substitution(".+", path["replaceFullPath"] or "/")
     elif path.get("type") == "ReplacePrefixMatch":
-        told |= _prefix(path["replacePrefixMatch"], match)
-    return told
+        rewrite |= _prefix(path["replacePrefixMatch"], match)
+    return rewrite
 
 
 def _prefix(new: str, match: JsonObject) -> JsonObject:

@@ -80,8 +80,8 @@ def _listener(
     found = Listener(declared["name"], port, protocol, hostname, kinds, allowed, refused=refused, conflict=conflict)
     others = [each["kind"] for each in asked if each != ROUTE_KIND]
     if others:
-        told = f"routes of kind {', '.join(others)} are not served; {ROUTE_KIND['kind']} is"
-        return found._replace(unresolved=("InvalidRouteKinds", told))
+        message = f"routes of kind {', '.join(others)} are not served; {ROUTE_KIND['kind']} is"
+        return found._replace(unresolved=("InvalidRouteKinds", message))
     return found
 
 

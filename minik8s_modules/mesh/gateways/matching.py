@@ -50,13 +50,13 @@ def order_of(match: JsonObject, route: JsonObject, rule: int, number: int) -> Or
 
 def envoy_match(match: JsonObject) -> JsonObject:
     """Return a match as Envoy's."""
-    told = _envoy_path(_path(match))
+    converted = _envoy_path(_path(match))
     headers = [_named(each) for each in match.get("headers") or []]
     if match.get("method"):
         headers.append({"name": ":method", "string_match": {"exact": match["method"]}})
-    told |= {"headers": headers} if headers else {}
+    converted |= {"headers": headers} if headers else {}
     query = [_named(each) for each in match.get("queryParams") or []]
-    return told | ({"query_parameters": query} if query else {})
+    return converted | ({"query_parameters": query} if query else {})
 
 
 def match_fault(match: JsonObject) -> str:

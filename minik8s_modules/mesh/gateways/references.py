@@ -33,10 +33,14 @@ def permitted(reference: Reference, grants: Iterable[JsonObject]) -> bool:
     )
 
 
-def _is_from(reference: Reference, told: JsonObject) -> bool:
-    return (told.get("group"), told.get("kind"), told.get("namespace")) == (GROUP, reference.kind, reference.space)
+def _is_from(reference: Reference, source: JsonObject) -> bool:
+    return (source.get("group"), source.get("kind"), source.get("namespace")) == (
+        GROUP,
+        reference.kind,
+        reference.space,
+    )
 
 
-def _is_to(reference: Reference, told: JsonObject) -> bool:
-    same = (told.get("group") or "", told.get("kind")) == (reference.to_group, reference.to_kind)
-    return same and told.get("name") in {None, "", reference.to_name}
+def _is_to(reference: Reference, target: JsonObject) -> bool:
+    same = (target.get("group") or "", target.get("kind")) == (reference.to_group, reference.to_kind)
+    return same and target.get("name") in {None, "", reference.to_name}

@@ -157,14 +157,14 @@ def _routes(
     name: str, listeners: Sequence[Listener], attached: Sequence[Attachment], routes: Mapping[Key, Routed]
 ) -> JsonObject:
     of_name = {each.name: each for each in listeners}
-    told: dict[str, list[tuple[Order, JsonObject]]] = {each.hostname: [] for each in listeners}
+    by_hostname: dict[str, list[tuple[Order, JsonObject]]] = {each.hostname: [] for each in listeners}
     for each in attached:
         listener = of_name.get(each.listener)
         for hostname in each.hostnames if listener is not None else ():
             if owner_of(hostname, listeners) == each.listener:
-                matched = told.setdefault(hostname, [])
+                matched = by_hostname.setdefault(hostname, [])
                 matched += _matched(routes[each.route], listener or listeners[0])
-    hosts = [_host(hostname, matched) for hostname, matched in sorted(told.items())]
+    hosts = [_host(hostname, matched) for hostname, matched in sorted(by_hostname.items())]
     return {"name": name, "virtual_hosts": hosts, "ignore_port_in_host_matching": True}
 
 
@@ -183,14 +183,14 @@ def _matched(routed: Routed, listener: Listener) -> Iterator[tuple[Order, JsonOb
 
 def _route(rule: Rule, match: JsonObject, listener: Listener) -> JsonObject:
     filters = rule.declared.get("filters") or []
-    told = {"match": envoy_match(match), **header_fields(filters)}
+    route = {"match": envoy_match(match), **header_fields(filters)}
     scheme = "https" if listener.protocol == HTTPS else "http"
     redirect = redirect_of(filters, match, listener.port, scheme)
     if redirect is not None:
-        return {**told, "redirect": redirect}
+        return {**route, "redirect": redirect}
     weights = _weights(rule)
     if not any(each["weight"] for each in weights):
-        return {**told, "direct_response": {"status": 500}}
+        return {**route, "direct_response": {"status": 500}}
     action = {
         "weighted_clusters": {"clusters": weights},
         "cluster_not_found_response_code": "INTERNAL_SERVER_ERROR",
@@ -198,7 +198,7 @@ def _route(rule: Rule, match: JsonObject, listener: Listener) -> JsonObject:
         **_timeouts(rule.declared.get("timeouts") or {}),
         **_mirrors(rule, filters),
     }
-    return {**told, "route": action}
+    return {**route, "route": action}
 
 
 def _weights(rule: Rule) -> list[JsonObject]:
@@ -215,7 +215,7 @@ def _weights(rule: Rule) -> list[JsonObject]:
 
 def _mirrors(rule: Rule, filters: Sequence[JsonObject]) -> JsonObject:
     asked = [each["requestMirror"] for each in filters if each.get("requestMirror")]
-    told = [
+    mirrors = [
         {
             "cluster": backend.cluster,
             "runtime_fraction": {"default_value": fraction_of(mirror)},
@@ -224,14 +224,14 @@ def _mirrors(rule: Rule, filters: Sequence[JsonObject]) -> JsonObject:
         for mirror, backend in zip(asked, rule.mirrors, strict=True)
         if backend is not None
     ]
-    return {"request_mirror_policies": told} if told else {}
+    return {"request_mirror_policies": mirrors} if mirrors else {}
 
 
 def _timeouts(declared: JsonObject) -> JsonObject:
     """Return how long an answer, and a single try for it, may take; without a limit, as long as the Pod likes."""
     whole, single = (duration_ms(declared.get(each) or "0s") for each in ("request", "backendRequest"))
-    told: JsonObject = {"timeout": _seconds(whole)}
-    return told | ({"retry_policy": {**retry_policy({}), "per_try_timeout": _seconds(single)}} if single else {})
+    timeouts: JsonObject = {"timeout": _seconds(whole)}
+    return timeouts | ({"retry_policy": {**retry_policy({}), "per_try_timeout": _seconds(single)}} if single else {})
 
 
 def _seconds(time_ms: int) -> str:

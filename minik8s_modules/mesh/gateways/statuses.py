@@ -32,8 +32,8 @@ def gateway_status(obj: JsonObject, verdict: GatewayVerdict, now: datetime) -> J
     invalid = [each.name for each in verdict.listeners if not each.is_served]
     accepted = _unless("Accepted", verdict.refused)
     if verdict.refused is None and invalid:
-        told = f"listeners that are not served: {', '.join(invalid)}"
-        accepted = ("Accepted", bool(served), "ListenersNotValid", told)
+        message = f"listeners that are not served: {', '.join(invalid)}"
+        accepted = ("Accepted", bool(served), "ListenersNotValid", message)
     unreachable = verdict.unreachable or (None if served else ("Invalid", "no listener is served"))
     status = _with(obj, old, [accepted, _unless("Programmed", unreachable)], now)
     old_listeners = {each["name"]: each for each in old.get("listeners") or []}
@@ -67,8 +67,8 @@ def route_status(obj: JsonObject, verdict: RouteVerdict | None, now: datetime) -
     old = objects.status(obj).get("parents") or []
     others = [each for each in old if each.get("controllerName") != CONTROLLER]
     ours = [each for each in old if each.get("controllerName") == CONTROLLER]
-    told = [_parent(obj, verdict, each, ours, now) for each in verdict.parents] if verdict is not None else []
-    return {**objects.status(obj), "parents": [*others, *told]}
+    own = [_parent(obj, verdict, each, ours, now) for each in verdict.parents] if verdict is not None else []
+    return {**objects.status(obj), "parents": [*others, *own]}
 
 
 def _parent(
@@ -100,7 +100,7 @@ def _conditions(
     """Return conditions of the object's present generation, those of other types kept."""
     before = {each.get("type"): each for each in old}
     generation = objects.metadata(obj).get("generation") or 0
-    told = [
+    published = [
         {
             "type": kind,
             "status": "True" if holds else "False",
@@ -111,8 +111,8 @@ def _conditions(
         }
         for kind, holds, reason, message in conditions
     ]
-    ours = {each["type"] for each in told}
-    return [*told, *(dict(each) for kind, each in before.items() if kind not in ours)]
+    ours = {each["type"] for each in published}
+    return [*published, *(dict(each) for kind, each in before.items() if kind not in ours)]
 
 
 def _since(old: Mapping[str, str], status: str) -> str | None:

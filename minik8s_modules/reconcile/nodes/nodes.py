@@ -118,8 +118,8 @@ def with_silence(conditions: list[JsonObject], *, silent: bool, now: str) -> lis
     if (before is None and not silent) or (before is not None and before.get("status") == status):
         return conditions
     reason, message = ("NoHeartbeat", "other nodes announce its addresses") if silent else ("Heartbeat", "it answers")
-    told = {"type": SILENT, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
-    return [*(one for one in conditions if one is not before), told]
+    condition = {"type": SILENT, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
+    return [*(one for one in conditions if one is not before), condition]
 
 
 def conditions(node: JsonObject, *, alive: bool, now: str, silence: str = "") -> list[JsonObject]:

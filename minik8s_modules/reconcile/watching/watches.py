@@ -119,13 +119,13 @@ class Watch:
         node: str,
         argv: Sequence[str],
         places: Places,
-        told: Callable[[str, Places, bytes], None],
+        on_line: Callable[[str, Places, bytes], None],
         alive: Alive,
         clock: Clock,
     ) -> None:
         self.argv, self.places = [*argv], places
         self._node = node
-        self._on_line = told
+        self._on_line = on_line
         self._alive = alive
         self._clock = clock
         self._stop = threading.Event()

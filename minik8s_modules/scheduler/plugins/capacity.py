@@ -23,8 +23,8 @@ def is_enough(known: Iterable[JsonObject] | None, claim: JsonObject, labels: Map
 
 def _limit(capacity: JsonObject) -> Decimal:
     """Return how large a volume can be; less than nothing where that is not said."""
-    told = capacity.get("maximumVolumeSize") or capacity.get("capacity")
-    return quantities.parse(told) if told is not None else Decimal(-1)
+    most = capacity.get("maximumVolumeSize") or capacity.get("capacity")
+    return quantities.parse(most) if most is not None else Decimal(-1)
 
 
 def _reaches(capacity: JsonObject, labels: Mapping[str, str]) -> bool:

@@ -14,7 +14,7 @@ from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
 
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.mesh import xds
-from minik8s_modules.mesh.catalogue import Catalogue, Told
+from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identity import Sidecar
 from minik8s_modules.mesh.mapping import Withholding, decide_mapping
@@ -59,7 +59,7 @@ class Pilot:
         """Put what a namespace comes to into the catalogue."""
         updates = [{"serviceRef": "reviews", "port": 9080, "withheld": withheld}] if withheld else []
         mapped = decide_mapping(declared({**CASE, "virtual": list(virtual), "updates": updates}))
-        self.catalogue.put("shop", Told(self.packer.pack(mapped), mapped.split_by, mapped.withholdings))
+        self.catalogue.put("shop", Configuration(self.packer.pack(mapped), mapped.split_by, mapped.withholdings))
 
     @asynccontextmanager
     async def channel(self) -> AsyncIterator[grpc.aio.Channel]:

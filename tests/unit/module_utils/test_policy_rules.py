@@ -9,7 +9,7 @@ import pytest
 from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
 from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.module_utils.minik8s.policies.policy_entries import check_entry
-from minik8s_modules.module_utils.minik8s.policies.policy_rules import CHAIN, SET, rules_of, told
+from minik8s_modules.module_utils.minik8s.policies.policy_rules import CHAIN, SET, rules_of, shown
 from minik8s_modules.module_utils.minik8s.policies.policy_table import script
 from minik8s_modules.module_utils.minik8s.services.services_plan import Rule
 from tests.unit.module_utils.test_plan_cases import cases
@@ -23,7 +23,7 @@ def test_rules_of_an_entry(case: dict[str, Any]) -> None:
         assert case["refused"] in str(raised.value)
         return
     check_entry(case["key"], case["entry"])
-    found = dict(map(told, rules_of(case["key"], case["entry"])))
+    found = dict(map(shown, rules_of(case["key"], case["entry"])))
     for name in [name for name in found if len(case["key"]) > 100 and name.startswith("chain ingress/")]:
         assert len(name) < 64
         found["chain ingress/"] = found.pop(name)

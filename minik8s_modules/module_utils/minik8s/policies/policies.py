@@ -18,11 +18,11 @@ from ..network.isolation import NOT_ENFORCED
 from ..services.services_host import bridge_rules_possible
 from ..services.services_plan import SHOWN, Rule, RulePlan, Words, leftovers_of, plan_rules, result
 from .policy_entries import DIRECTIONS, FILTER, POLICY, check_entry, is_key
-from .policy_rules import CHAIN, SET, SWITCH, chain_name, is_element, place_of, rules_of, told
+from .policy_rules import CHAIN, SET, SWITCH, chain_name, is_element, place_of, rules_of, shown
 from .policy_table import PolicyTable
 
 DRIVERS = frozenset({"bridge", "vxlan"})
-WORDS = Words(told, place_of)
+WORDS = Words(shown, place_of)
 
 
 class Declared(NamedTuple):

@@ -181,7 +181,7 @@ def element_text(rule: Rule) -> str:
     return " . ".join(addresses)
 
 
-def told(rule: Rule) -> tuple[str, str]:
+def shown(rule: Rule) -> tuple[str, str]:
     """Return a rule as (what, text) for a diff."""
     if not is_element(rule):
         return f"{rule.table} {rule.key}", str(rule.value).replace("\n", "; ")

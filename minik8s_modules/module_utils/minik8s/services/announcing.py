@@ -155,7 +155,7 @@ def rules_here(entry: Mapping[str, Any], node: str, uplink: Uplink) -> list[Rule
     ]
 
 
-def told(rule: Rule) -> tuple[str, str]:
+def shown(rule: Rule) -> tuple[str, str]:
     """Return one of these rules as (what, text) for people."""
     if rule.table == UPLINK:
         return str(rule.key), f"on {rule.value}"

@@ -35,7 +35,7 @@ from .ipvs_rules import (
     PLACE,
     place_of,
     rules_of,
-    told,
+    shown,
     udp_flow,
 )
 from .ipvs_wire import (
@@ -144,7 +144,7 @@ class Ipvs:
     """The backend; one pass, one thread."""
 
     name = "ipvs"
-    told = staticmethod(told)
+    shown = staticmethod(shown)
     place_of = staticmethod(place_of)
     udp_flow = staticmethod(udp_flow)
 

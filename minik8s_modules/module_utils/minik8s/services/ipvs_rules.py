@@ -69,7 +69,7 @@ def place_of(rule: Rule) -> str:
     if rule.table == ADDRESSES:
         return str(rule.key)
     if rule.table in (UPLINK, ANNOUNCED):
-        return announcing.told(rule)[0]
+        return announcing.shown(rule)[0]
     names = {number: name for name, number in PROTOCOLS.items()}
     if rule.table in (MASKED_PLACES, KEPT_PLACES, GUARDED):
         packed, protocol, port = PLACE.unpack(rule.key)
@@ -80,12 +80,12 @@ def place_of(rule: Rule) -> str:
     return f"{rule.key[1]}:{rule.key[2]}/{names.get(rule.key[0], rule.key[0])}"
 
 
-def told(rule: Rule) -> tuple[str, str]:
+def shown(rule: Rule) -> tuple[str, str]:
     """Return a rule as (what, text) for a diff."""
     if rule.table == ADDRESSES:
         return place_of(rule), f"on {DEVICE}"
     if rule.table in (UPLINK, ANNOUNCED):
-        return announcing.told(rule)
+        return announcing.shown(rule)
     if rule.table == GUARDED:
         return f"{place_of(rule)} clients come", wire_words.chain_of(rule.value)
     if rule.table in _CLIENTS:

@@ -49,7 +49,7 @@ from .nftables_elements import (
     VERDICTS,
     place_of,
     rules_of,
-    told,
+    shown,
     udp_flow,
 )
 from .nftables_table import FixedTable, chains_text, head_of
@@ -191,7 +191,7 @@ class Nftables:
     """The backend; one pass, one thread."""
 
     name = "nftables"
-    told = staticmethod(told)
+    shown = staticmethod(shown)
     place_of = staticmethod(place_of)
     udp_flow = staticmethod(udp_flow)
 

@@ -118,7 +118,7 @@ def _at_port(maps: tuple[str, str], key: bytes, chain: str, ends: list[Any]) -> 
 def place_of(rule: Rule) -> str:
     """Return where a rule listens, for people: ``100.0.0.7:80/TCP`` or ``*:30080/TCP``."""
     if rule.table in (UPLINK, ANNOUNCED):
-        return announcing.told(rule)[0]
+        return announcing.shown(rule)[0]
     names = {number: name for name, number in PROTOCOLS.items()}
     if rule.table in PLACES:
         ip, protocol, port = _KEY.unpack(rule.key[: _KEY.size])
@@ -160,10 +160,10 @@ def picking(chain: str) -> str:
     return f"1 of {int(count)} endpoints{_WHOSE.get(kind, '')}{sticky}"
 
 
-def told(rule: Rule) -> tuple[str, str]:
+def shown(rule: Rule) -> tuple[str, str]:
     """Return a rule as (what, text) for a diff."""
     if rule.table in (UPLINK, ANNOUNCED):
-        return announcing.told(rule)
+        return announcing.shown(rule)
     if rule.table == GUARDED:
         return f"{place_of(rule)} clients", wire_words.chain_of(rule.value)
     if rule.table in (NEAR_IPS, NEAR_PORTS):

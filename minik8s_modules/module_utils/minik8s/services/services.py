@@ -34,7 +34,7 @@ class Backend(Protocol):
     def rules_of(self, entry: Mapping[str, Any]) -> list[Rule]:
         """Return the rules of one service port."""
 
-    def told(self, rule: Rule) -> tuple[str, str]:
+    def shown(self, rule: Rule) -> tuple[str, str]:
         """Return a rule as (what, text) for people."""
 
     def place_of(self, rule: Rule) -> str:
@@ -136,7 +136,7 @@ class Pass:
             if self._ledger.dirty:
                 self._context.checkpoint("document services")
             self._ledger.commit(node=self._context.node, digest=declared.digest, known=known)
-        told = result(
+        report = result(
             "services",
             declared.digest,
             steps=self._steps,
@@ -144,7 +144,7 @@ class Pass:
             errors=self._errors,
             status=self._status(),
         )
-        return {**told, **differences(self._before, self._after)} if self._check else told
+        return {**report, **differences(self._before, self._after)} if self._check else report
 
     def _status(self) -> dict[str, Any]:
         if len(self._declared.entries) > SHOWN:
@@ -247,7 +247,7 @@ class Pass:
                     break
 
     def _converge(self, backend: Backend, wanted: dict[str, list[Rule]], usable: Entries, *, fresh: bool) -> None:
-        words, plan = Words(backend.told, backend.place_of), RulePlan()
+        words, plan = Words(backend.shown, backend.place_of), RulePlan()
         for attempt in range(TRIES):
             known = self._stale(backend)
             if self._declared.whole:

@@ -68,7 +68,7 @@ class RulePlan:
 class Words(NamedTuple):
     """How a backend's rules are told to people."""
 
-    told: Callable[[Rule], tuple[str, str]]
+    shown: Callable[[Rule], tuple[str, str]]
     place_of: Callable[[Rule], str]
 
 
@@ -126,7 +126,7 @@ def _tell(plan: RulePlan, action: str, key: str, rules: tuple[list[Rule], list[R
     plan.touched.add(key)
     if len(plan.touched) > SHOWN:
         return
-    before, after = (dict(map(words.told, each)) for each in rules)
+    before, after = (dict(map(words.shown, each)) for each in rules)
     plan.before[key] = before or None
     plan.after[key] = after or None
     detail = ", ".join(f"{what} {text}" for what, text in (after or before).items())
