@@ -27,14 +27,8 @@ def kernel() -> Path:
 
 
 def launcher_image(socket: str, *, qemu: bool = False) -> str:
-    """Make Docker have the image, whole; return its name. Needs nft, and QEMU where it is asked for."""
+    """Make Docker have the image, by the role itself; return its name. QEMU is installed where it is asked for."""
     with locked(CACHE / "virt-launcher.flock"), tempfile.TemporaryDirectory() as folder:
-        files = Path(folder) / "virtual-machines"
-        files.mkdir()
-        for name in ("virt-launcher", "vmctl", "rebooted"):
-            (files / name).write_bytes((ROLE / "files" / name).read_bytes())
-        argv = ["/usr/bin/python3", "-B", str(ROLE / "files/tree.py"), str(EXTENSION), str(files / "tree")]
-        subprocess.run(argv, check=True)
         play = Path(folder) / "build.yml"
         play.write_text(yaml.safe_dump([_play(folder, socket, qemu=qemu)]))
         words = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "localhost,", str(play)]
@@ -45,7 +39,6 @@ def launcher_image(socket: str, *, qemu: bool = False) -> str:
 
 
 def _play(folder: str, socket: str, *, qemu: bool) -> dict[str, object]:
-    images = {"docker_socket": socket, "images": ["{{ launcher_image }}"]}
     return {
         "hosts": "localhost",
         "connection": "local",
@@ -53,9 +46,14 @@ def _play(folder: str, socket: str, *, qemu: bool) -> dict[str, object]:
         "vars_files": [str(ROLE / "vars/main.yml")],
         "vars": {
             "minik8s_state_dir": folder,
+            "minik8s_cache_dir": folder,
+            "minik8s_docker_socket": socket,
+            "minik8s_apt_valid_s": 86400,
             "ansible_python_interpreter": sys.executable,
+            "launcher_package": str(EXTENSION),
             "launcher_qemu": qemu,
             "launcher_uml": str(kernel()),
         },
-        "tasks": [{"name": "Image", "minik8s_images": images}],
+        # not the role as such: what it depends on makes the users of a whole installation
+        "tasks": [{"name": "Image", "ansible.builtin.include_tasks": str(ROLE / "tasks/present.yml")}],
     }

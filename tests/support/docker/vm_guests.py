@@ -1,23 +1,35 @@
-"""Guests that really boot, for tests: a root file system for User-Mode Linux, as a container disk without any program.
+"""Guests that really boot, for tests, as images without any program: made once into the cache, named by what they hold.
 
-Made once into the cache; what it holds decides its name.
+For User-Mode Linux a root file system as a container disk. For QEMU Debian's cloud kernel, and the same files with
+Debian's guest agent as its initramfs.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
+import os
+import re
+import stat
 import subprocess
 import tarfile
 import tempfile
 from pathlib import Path
 
 from tests.support.clients import CACHE, locked
+from tests.support.docker.python_image import linked
 
 FILES = Path(__file__).with_name("guest")
 BUSYBOX = Path("/bin/busybox")
 _FOLDERS = ("bin", "sbin", "dev", "proc", "sys", "run", "etc", "root", "tmp", "modules")
 UML_DISK = "minik8s/test-guest-uml:1"
+QEMU_BOOT = "minik8s/test-guest-qemu:1"
+# in the order in which they need one another; what the cloud kernel has built in is not among them
+_MODULES = (
+    "net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net", "drivers/block/virtio_blk",
+    "drivers/acpi/button", "drivers/input/evdev", "fs/isofs/isofs",
+)  # fmt: skip
 
 
 def fill(root: Path) -> None:
@@ -37,8 +49,7 @@ def fill(root: Path) -> None:
 
 def uml_disk() -> Path:
     """Return the root file system of a guest, ext4 in a raw image."""
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in [*sorted(FILES.iterdir()), BUSYBOX, Path(__file__)]))
-    path = CACHE / f"vm-guest-{digest.hexdigest()[:12]}.ext4"
+    path = CACHE / f"vm-guest-{_digest()}.ext4"
     with locked(CACHE / "vm-guest.flock"):
         if not path.exists():
             with tempfile.TemporaryDirectory() as folder:
@@ -50,17 +61,79 @@ def uml_disk() -> Path:
     return path
 
 
+def _digest() -> str:
+    files = [*sorted(FILES.iterdir()), BUSYBOX, Path(__file__)]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+
+
+def qemu_boot() -> dict[str, Path]:
+    """Return a guest's kernel and initramfs."""
+    kernel, initrd = CACHE / f"vm-guest-{_digest()}.vmlinuz", CACHE / f"vm-guest-{_digest()}.cpio.gz"
+    with locked(CACHE / "vm-guest.flock"):
+        if not initrd.exists():
+            with tempfile.TemporaryDirectory() as folder:
+                _make_qemu_boot(Path(folder), kernel, initrd)
+    return {"boot/vmlinuz": kernel, "boot/initrd": initrd}
+
+
+def _make_qemu_boot(work: Path, kernel: Path, initrd: Path) -> None:
+    asked = subprocess.run(
+        ["apt-cache", "depends", "linux-image-cloud-amd64"], capture_output=True, text=True, check=True
+    )
+    package = re.findall(r"Depends: (linux-image-\S+)", asked.stdout)[0]
+    # by this machine's own sources: kernels are of the suite of security updates
+    subprocess.run(["apt-get", "download", package, "qemu-guest-agent"], cwd=work, capture_output=True, check=True)
+    tree, root = work / "tree", work / "root"
+    for found in work.glob("*.deb"):
+        subprocess.run(["dpkg", "-x", str(found), str(tree)], check=True)
+    fill(root)
+    (modules,) = (tree / "lib/modules").iterdir()
+    for name in _MODULES:
+        found = modules / "kernel" / f"{name}.ko"
+        if found.exists():
+            (root / "modules" / found.name).write_bytes(found.read_bytes())
+    agent = tree / "usr/sbin/qemu-ga"
+    for path, place in [(agent, Path("bin/qemu-ga")), *((each, Path(str(each)[1:])) for each in linked([agent]))]:
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        (root / place).write_bytes(path.read_bytes())
+        (root / place).chmod(0o755)
+    kernel.write_bytes(next((tree / "boot").glob("vmlinuz-*")).read_bytes())
+    initrd.write_bytes(gzip.compress(_cpio(root), compresslevel=6))
+
+
+def _cpio(root: Path) -> bytes:
+    """Return a folder as an archive that a kernel unpacks ("newc" of cpio(5))."""
+    found = []
+    for number, path in enumerate([*sorted(root.rglob("*")), None], start=1):
+        name = "TRAILER!!!" if path is None else str(path.relative_to(root))
+        mode, data = 0, b""
+        if path is not None:
+            mode = path.lstat().st_mode
+            data = os.fsencode(path.readlink()) if stat.S_ISLNK(mode) else path.read_bytes() if path.is_file() else b""
+        fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)
+        head = b"070701" + b"".join(b"%08x" % field for field in fields) + name.encode() + b"\0"
+        found += [head.ljust(-(-len(head) // 4) * 4, b"\0"), data.ljust(-(-len(data) // 4) * 4, b"\0")]
+    return b"".join(found)
+
+
 def disk_image(name: str, disk: Path) -> str:
     """Make Docker have an image with ``/disk/<file>`` and nothing else, as container disks are; return its name."""
+    return image_of(name, {"disk/disk.img": disk})
+
+
+def image_of(name: str, files: dict[str, Path]) -> str:
+    """Make Docker have an image of these files and nothing else; return its name."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        folder = tarfile.TarInfo("disk")
-        folder.type, folder.mode = tarfile.DIRTYPE, 0o555
-        archive.addfile(folder)
-        member = archive.gettarinfo(disk, "disk/disk.img")
-        member.uid = member.gid = 107
-        member.mtime = 0
-        with disk.open("rb") as file:
-            archive.addfile(member, file)
+        for at in sorted({str(Path(path).parent) for path in files}):
+            folder = tarfile.TarInfo(at)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o555
+            archive.addfile(folder)
+        for at, path in files.items():
+            member = archive.gettarinfo(path, at)
+            member.uid = member.gid = 107
+            member.mtime = 0
+            with path.open("rb") as file:
+                archive.addfile(member, file)
     subprocess.run(["docker", "import", "-", name], input=buffer.getvalue(), check=True, capture_output=True)
     return name

@@ -19,7 +19,7 @@ from minik8s_virtual_machines.launcher import commands, paths
 from minik8s_virtual_machines.launcher.children import Children
 from minik8s_virtual_machines.launcher.console import Console
 from minik8s_virtual_machines.launcher.disks import Image
-from minik8s_virtual_machines.launcher.errors import LauncherError
+from minik8s_virtual_machines.launcher.errors import LauncherError, Unusable
 from minik8s_virtual_machines.launcher.guest import UML, Guest, parse
 from minik8s_virtual_machines.launcher.life import Life, Outcome
 from minik8s_virtual_machines.launcher.machines.machine import Machine
@@ -59,6 +59,11 @@ async def live(guest: Guest) -> Outcome:
     os.umask(0o007)
 
     def make(guest: Guest, images: Sequence[Image]) -> Machine:
+        program = paths.UML if guest.machine == UML else paths.QEMU
+        if not program.exists():
+            raise Unusable(
+                f"this node's image of launchers has no machine {guest.machine}: there is no {program} in it"
+            )
         return (UserModeLinux if guest.machine == UML else Qemu)(guest, images, children)
 
     life = Life(guest, Console(sys.stdout.fileno() if guest.logs_serial else None), make)

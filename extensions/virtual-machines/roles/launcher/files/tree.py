@@ -1,9 +1,9 @@
 """Gathers the launcher's part of its image: this machine's Python with the modules it imports, compiled, and no others.
 
-    tree.py PACKAGES INTO
+    tree.py PACKED INTO
 
-PACKAGES is the folder with ``minik8s_virtual_machines``. What the launcher imports is found by importing it. Compiled
-files are taken without a look at their sources, which the image does not have, so a start compiles nothing.
+PACKED is an archive with the package ``minik8s_virtual_machines``. What the launcher imports is found by importing it.
+Compiled files are taken without a look at their sources, which the image does not have, so a start compiles nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,8 +61,6 @@ def gather(packages: Path, into: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, target)
             extensions.append(path)
-    if not (library / f"{PACKAGE}/__init__.pyc").exists():
-        (library / PACKAGE / "__init__.py").write_text("", encoding="utf-8")
     shutil.copy(PROGRAM, _made(into / "usr/bin/python3"))
     for found in linked(extensions):
         shutil.copy(found, _made(into / found.lstrip("/")))
@@ -80,10 +79,12 @@ def _made(path: Path) -> Path:
 
 def main() -> None:
     """Make it beside the old one, and put it in that one's place."""
-    packages, into = map(Path, sys.argv[1:])
+    packed, into = map(Path, sys.argv[1:])
     fresh = into.with_name(f"{into.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
-    gather(packages, fresh)
+    with tempfile.TemporaryDirectory() as packages:
+        shutil.unpack_archive(packed, packages)
+        gather(Path(packages), fresh)
     shutil.rmtree(into, ignore_errors=True)
     fresh.rename(into)
 
