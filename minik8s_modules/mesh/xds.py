@@ -122,6 +122,8 @@ class _Sent(NamedTuple):
     names: frozenset[tuple[str, str]]
     """Of resources, each with its type."""
     places: frozenset[str]
+    known_since_s: float
+    """When it was decided, or asked for, by the loop's clock."""
 
 
 class _Stream:
@@ -143,13 +145,18 @@ class _Stream:
         self._changed = asyncio.Event()
         self._ended = False
         self.refusal = ""
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
+        self._known_since_s: float | None = None
 
         def wake() -> None:
-            loop.call_soon_threadsafe(self._changed.set)
+            loop.call_soon_threadsafe(self._wake_up)
 
         self._wake = wake
         catalogue.wait_for(sidecar.scope, wake)
+
+    def _wake_up(self) -> None:
+        self._known_since_s = self._loop.time() if self._known_since_s is None else self._known_since_s
+        self._changed.set()
 
     def close(self) -> None:
         """Wait for no changes any more."""
@@ -180,7 +187,8 @@ class _Stream:
             if self._ended:
                 return
             self._configuration = configuration = self._catalogue.get(self._sidecar.scope)
-            for response in self._lacking(configuration) if configuration is not None else ():
+            lacking, self._known_since_s = self._lacking(configuration) if configuration is not None else [], None
+            for response in lacking:
                 yield response
             self._look_settled()
 
@@ -195,6 +203,7 @@ class _Stream:
         elif sent is not None:
             self._lost -= sent.names
             self._figures.answers.labels(_short(kind), "ack").inc()
+            self._figures.convergence.observe(self._loop.time() - sent.known_since_s)
         known = dict(request.initial_resource_versions)
         if not request.response_nonce or request.resource_names_subscribe or request.resource_names_unsubscribe:
             subscription = self._subscriptions.setdefault(kind, Subscription())
@@ -243,7 +252,9 @@ class _Stream:
     def _response(self, kind: str, changed: list[Message], difference: Difference) -> Any:
         nonce = str(next(self._nonces))
         names = frozenset((kind, each.name) for each in changed)
-        self._pending[nonce] = _Sent(names, frozenset(each.place for each in changed))
+        since = self._loop.time() if self._known_since_s is None else self._known_since_s
+        self._pending[nonce] = _Sent(names, frozenset(each.place for each in changed), since)
+        self._figures.pushes.labels(_short(kind)).inc()
         if len(self._pending) > _MOST_PENDING:
             self._lost |= self._pending.pop(next(iter(self._pending))).names
         return discovery_pb2.DeltaDiscoveryResponse(

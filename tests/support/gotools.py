@@ -73,6 +73,9 @@ TOOLS = {
     "k9s": Tool("github.com/derailed/k9s", "github.com/derailed/k9s", "v0.50.18"),
     "gateway-cel-standard": Tool(f"{GATEWAY}/pkg/test/cel", GATEWAY, TOGETHER[GATEWAY], "standard"),
     "gateway-cel-experimental": Tool(f"{GATEWAY}/pkg/test/cel", GATEWAY, TOGETHER[GATEWAY], "experimental"),
+    # the tag is nobody's: it makes a test binary of the package
+    "gateway-conformance": Tool(f"{GATEWAY}/conformance", GATEWAY, TOGETHER[GATEWAY], "conformance"),
+    "gateway-echo": Tool(f"{GATEWAY}/conformance/echo-basic", GATEWAY, TOGETHER[GATEWAY]),
     "runtime-crd": Tool(f"{RUNTIME}/examples/crd", RUNTIME, TOGETHER[RUNTIME]),
     "runtime-builtins": Tool(f"{RUNTIME}/examples/builtins", RUNTIME, TOGETHER[RUNTIME]),
     "prometheus-operator": Tool(f"{MONITORING}/cmd/operator", MONITORING, TOGETHER[MONITORING]),

@@ -59,6 +59,7 @@ def configuration(server: Server, directory: Path, figures_port: int, **more: An
         "monitoring_figures_port": figures_port,
         "monitoring_controllers": "127.0.0.1:9",
         "monitoring_scheduler": "127.0.0.1:9",
+        "monitoring_pilot": "127.0.0.1:9",
         "monitoring_others": [],
         "minik8s_config_dir": str(directory),
         "minik8s_api_port": server.port,

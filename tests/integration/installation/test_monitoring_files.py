@@ -82,7 +82,11 @@ def known(name: str) -> bool:
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"monitoring_node_exporter_port": 0, "monitoring_scheduler": ""}, {"monitoring_others": ["192.0.2.2:6443"]}],
+    [
+        {},
+        {"monitoring_node_exporter_port": 0, "monitoring_scheduler": "", "monitoring_pilot": ""},
+        {"monitoring_others": ["192.0.2.2:6443"]},
+    ],
     ids=["defaults", "less", "several"],
 )
 def test_the_configuration_is_one_of_prometheus(tmp_path: Path, more: dict[str, Any]):

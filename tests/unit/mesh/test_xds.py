@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -174,7 +175,13 @@ def test_a_refusal_names_the_virtual_service_that_caused_it_and_is_not_repeated(
 
     pilot = run(journey)
     assert pilot.refusals == [(Sidecar("shop", "client"), {"x"}, "no such weight")]
-    assert 'minik8s_pilot_answers_total{answer="nack",type="ClusterLoadAssignment"} 1.0' in pilot.registry.text()
+    text = pilot.registry.text()
+    assert 'minik8s_pilot_answers_total{answer="nack",type="ClusterLoadAssignment"} 1.0' in text
+    (pushed,) = re.findall(r'minik8s_pilot_pushes_total{type="ClusterLoadAssignment"} (\S+)', text)
+    assert float(pushed) >= 2  # the first ones, and those that were refused
+    acknowledged = re.findall(r'minik8s_pilot_answers_total{answer="ack",type="\w+"} (\S+)', text)
+    (measured,) = re.findall(r"minik8s_pilot_convergence_seconds_count (\S+)", text)
+    assert float(measured) == sum(map(float, acknowledged))
 
 
 def test_a_sidecar_that_has_taken_that_pods_are_withheld_is_told_of():

@@ -1,0 +1,200 @@
+"""A mesh of a whole cluster when somebody interferes: flushed rules, a killed Envoy, Deployments as versions.
+
+And Pods with the original's own containers. One machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.sidecars import with_sidecar
+from tests.support.clusters.labcluster import REPOSITORY, LabCluster
+
+MINIK8S = Path(sys.executable).with_name("minik8s")
+WAIT_S = 400
+NODE = "control1"
+SERVE = "mkdir -p /www/reviews && cd /www && for i in 0 1 2 9; do echo {} >reviews/$i; done && exec httpd -f -p 9080"
+ASK = """
+i=0
+while [ $i -lt "$1" ]; do wget -q -O - http://reviews:9080/reviews/0 2>&1 || echo "status $?"; i=$((i + 1)); done
+"""
+FLUSH = """
+pid=$(docker inspect -f '{{.State.Pid}}' "$(docker ps -q --no-trunc --filter label=minik8s.io/pod-name=client \
+  --filter label=minik8s.io/type=sandbox)")
+nsenter -t "$pid" -n iptables -t nat -F MISTIO_OUTPUT
+"""
+REVIEWS_V3 = "istio/examples-bookinfo-reviews-v3:1.19.1"
+
+
+@pytest.fixture(scope="module")
+def cluster(lab_name: str) -> Iterator[LabCluster]:
+    """A machine with a mesh, a client and a second one; MINIK8S_MESH_ONE names a lab to use again and keep."""
+    name = os.environ.get("MINIK8S_MESH_ONE") or lab_name
+    made = LabCluster(name, control=1, workers=0, variables={"minik8s_mesh": True})
+    try:
+        made.up()
+        if not made.kubeconfig.exists():
+            made.install()
+        service = {"selector": {"app": "reviews"}, "ports": [{"port": 9080}]}
+        made.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "reviews"}, "spec": service})
+        for each in ("client", "other"):
+            made.apply(pod(each, ["sleep", "1000000"], sidecar=True))
+        yield made
+    finally:
+        if name == lab_name:
+            made.close()
+
+
+def pod(name: str, command: list[str], *, sidecar: bool = False, labels: dict[str, str] | None = None) -> JsonObject:
+    app = {"name": name.partition("-")[0], "image": "minik8s/busybox:1", "command": command}
+    spec: JsonObject = {"terminationGracePeriodSeconds": 1, "containers": [app]}
+    meta = {"name": name, "labels": labels or {}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": with_sidecar(spec) if sidecar else spec}
+
+
+def deployment(version: str, replicas: int) -> JsonObject:
+    labels = {"app": "reviews", "version": version}
+    template = pod("reviews", ["sh", "-c", SERVE.format(version)], labels=labels)
+    spec = {
+        "replicas": replicas,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
+    }
+    meta = {"name": f"reviews-{version}"}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
+
+
+def ask(cluster: LabCluster, number: int, pod_name: str = "client") -> Counter[str]:
+    """Return who answered so many requests of a Pod, or what came instead."""
+    words = cluster.inside(pod_name, "sh", "-c", ASK, "ask", str(number), timeout_s=WAIT_S)
+    return Counter(words.splitlines())
+
+
+def minik8s(cluster: LabCluster, *argv: str) -> str:
+    """Run a command of ours and return all it prints."""
+    environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+    done = subprocess.run(
+        [str(MINIK8S), *argv], env=environment, capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def split(cluster: LabCluster) -> LabCluster:
+    """Two Deployments as two versions, Subsets of their labels, and all requests to the first."""
+    cluster.apply(deployment("v1", 2), deployment("v2", 1))
+    for version in ("v1", "v2"):
+        labels = {"app": "reviews", "version": version}
+        meta = {"name": f"reviews-{version}"}
+        cluster.apply({"apiVersion": "v1", "kind": "Subset", "metadata": meta, "spec": {"labels": labels}})
+        cluster.kubectl("rollout", "status", f"deployment/reviews-{version}", "--timeout=200s", timeout_s=WAIT_S)
+    subsets = [{"name": "reviews-v1", "weight": 1}, {"name": "reviews-v2", "weight": 0}]
+    spec = {"serviceRef": "reviews", "port": 9080, "subsets": subsets}
+    cluster.apply({"apiVersion": "v1", "kind": "VirtualService", "metadata": {"name": "reviews"}, "spec": spec})
+    for each in ("client", "other"):
+        cluster.until(partial(cluster.ready, each), WAIT_S, f"{each} is not ready")
+        cluster.until(lambda name=each: set(ask(cluster, 20, name)) == {"v1"}, WAIT_S, "others than v1 answer")
+    return cluster
+
+
+class Load:
+    """Requests of a Pod, one after the other, until it is stopped."""
+
+    def __init__(self, cluster: LabCluster, pod_name: str) -> None:
+        self._ask: Any = partial(ask, cluster, 50, pod_name)
+        self._over = threading.Event()
+        self.answers: Counter[str] = Counter()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self.answers += self._ask()
+
+    def stop(self) -> Counter[str]:
+        """Return what was answered."""
+        self._over.set()
+        self._thread.join(WAIT_S)
+        return self.answers
+
+
+def test_a_canary_leads_from_one_deployment_to_another_while_its_pods_are_replaced(split: LabCluster):
+    load = Load(split, "client")
+    words = ("canary", "reviews", "--to", "reviews-v2", "--weight", "50", "--step", "50", "--pause", "10s")
+    told = minik8s(split, *words, "--abort-on", "error-rate>50%")
+    split.until(lambda: set(ask(split, 20)) == {"v2"}, WAIT_S, f"others than v2 answer: {told}")
+    # a Pod of another name comes into the Subset
+    split.kubectl("rollout", "restart", "deployment/reviews-v2")
+    split.kubectl("rollout", "status", "deployment/reviews-v2", "--timeout=200s", timeout_s=WAIT_S)
+    split.until(lambda: set(ask(split, 20)) == {"v2"}, WAIT_S, "the new Pod gets nothing")
+    minik8s(split, "canary", "reviews", "--to", "reviews-v1", "--weight", "100")
+    split.until(lambda: set(ask(split, 20)) == {"v1"}, WAIT_S, "it is not led back")
+    found = load.stop()
+    # busybox's httpd ends at once: a Pod that goes takes a request with it, but a canary none
+    assert {"v1", "v2"} <= set(found)
+    assert sum(count for answer, count in found.items() if answer not in {"v1", "v2"}) <= 2, found
+
+
+def test_rules_that_somebody_flushed_are_shown_by_drift_and_healed(split: LabCluster):
+    split.on(NODE, ["bash", "-c", FLUSH])
+    assert set(ask(split, 60)) == {"v1", "v2"}, "the rules are still there"  # the node's own balancing
+    shown = minik8s(split, "drift", "--full")
+    assert "Pod default/client" in shown
+    assert "sidecars" in shown
+    minik8s(split, "drift", "--heal")
+    split.until(lambda: set(ask(split, 20)) == {"v1"}, WAIT_S, "the rules are not back")
+    split.until(lambda: "no changes" in minik8s(split, "drift"), WAIT_S, "drift goes on")
+
+
+def test_an_envoy_that_is_killed_costs_nobody_else_a_request(split: LabCluster):
+    loads = {each: Load(split, each) for each in ("client", "other")}
+    find = "docker ps -q --filter label=minik8s.io/pod-name=client --filter label=minik8s.io/container=envoy"
+    split.on(NODE, ["bash", "-c", f'docker kill "$({find})"'])
+    split.until(lambda: set(ask(split, 20)) == {"v1"}, WAIT_S, "the sidecar is not back")
+    found = {name: load.stop() for name, load in loads.items()}
+    assert set(found["other"]) == {"v1"}, found
+    assert found["client"]["v1"] > 0
+
+
+def test_the_originals_privileged_init_container_does_no_harm(split: LabCluster):
+    """Docker in a lab of kind native may refuse ``privileged``; the Pod's status then has Docker's own words."""
+    one = pod("privileged", ["sleep", "1000000"])
+    envoy = {"name": "envoy-proxy", "image": "sjtuzc/envoy:1.2", "securityContext": {"runAsUser": 1337}}
+    init = {"name": "proxy-init", "image": "sjtuzc/envoy-init:latest", "securityContext": {"privileged": True}}
+    one["spec"] |= {"containers": [*one["spec"]["containers"], envoy], "initContainers": [init]}
+    split.apply({**one, "metadata": {**one["metadata"], "annotations": {"minik8s.io/dialect": "original"}}})
+    split.until(partial(split.ready, "privileged"), WAIT_S, "it is not ready")
+    split.until(lambda: set(ask(split, 20, "privileged")) == {"v1"}, WAIT_S, "its sidecar does not split")
+
+
+def test_the_originals_rolling_update_replaces_pods_without_a_failed_request(split: LabCluster):
+    """Its manifest 08 as it is, but for ``my-ru`` being over sooner; its image is one of ours by that name."""
+    split.kubectl("delete", "virtualservice", "reviews")
+    split.kubectl("delete", "deployment", "reviews-v1", "reviews-v2")
+    split.until(lambda: not split.get("pods", "-l", "version")["items"], WAIT_S, "Pods of Deployments are there")
+    words = ["sh", "-c", SERVE.format("old")]
+    for name in ("reviews-1", "reviews-2"):
+        split.apply(pod(name, words, labels={"app": "reviews"}))
+    split.until(lambda: set(ask(split, 20)) == {"old"}, WAIT_S, "the Pods do not answer")
+    recipe = f"FROM minik8s/busybox:1\nCMD {json.dumps(['sh', '-c', SERVE.format('new')])}"
+    split.on(NODE, ["docker", "build", "-q", "-t", REVIEWS_V3, "-"], text=recipe, timeout_s=WAIT_S)
+    load = Load(split, "client")
+    manifest = (REPOSITORY / "tests/cases/original_manifests/08-rollingupdate.yml").read_text()
+    split.apply(*yaml.safe_load_all(manifest))
+    split.until(lambda: split.get("rollingupdate", "my-ru")["status"].get("phase") == "Finished", WAIT_S, "not over")
+    split.until(lambda: set(ask(split, 20)) == {"new"}, WAIT_S, "old Pods answer")
+    assert set(load.stop()) == {"old", "new"}
+    split.kubectl("delete", "rollingupdate", "my-ru")
