@@ -83,6 +83,11 @@ def ask(cluster: LabCluster, number: int, pod_name: str = "client") -> Counter[s
     return Counter(words.splitlines())
 
 
+def answers_alone(cluster: LabCluster, version: str, pod_name: str = "client") -> bool:
+    """Return whether just one version answers a Pod."""
+    return set(ask(cluster, 20, pod_name)) == {version}
+
+
 def minik8s(cluster: LabCluster, *argv: str) -> str:
     """Run a command of ours and return all it prints."""
     environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
@@ -106,7 +111,7 @@ def split(cluster: LabCluster) -> LabCluster:
     cluster.apply({"apiVersion": "v1", "kind": "VirtualService", "metadata": {"name": "reviews"}, "spec": spec})
     for each in ("client", "other"):
         cluster.until(partial(cluster.ready, each), WAIT_S, f"{each} is not ready")
-        cluster.until(lambda name=each: set(ask(cluster, 20, name)) == {"v1"}, WAIT_S, "others than v1 answer")
+        cluster.until(partial(answers_alone, cluster, "v1", each), WAIT_S, "others than v1 answer")
     return cluster
 
 
@@ -135,13 +140,13 @@ def test_a_canary_leads_from_one_deployment_to_another_while_its_pods_are_replac
     load = Load(split, "client")
     words = ("canary", "reviews", "--to", "reviews-v2", "--weight", "50", "--step", "50", "--pause", "10s")
     told = minik8s(split, *words, "--abort-on", "error-rate>50%")
-    split.until(lambda: set(ask(split, 20)) == {"v2"}, WAIT_S, f"others than v2 answer: {told}")
+    split.until(partial(answers_alone, split, "v2"), WAIT_S, f"others than v2 answer: {told}")
     # a Pod of another name comes into the Subset
     split.kubectl("rollout", "restart", "deployment/reviews-v2")
     split.kubectl("rollout", "status", "deployment/reviews-v2", "--timeout=200s", timeout_s=WAIT_S)
-    split.until(lambda: set(ask(split, 20)) == {"v2"}, WAIT_S, "the new Pod gets nothing")
+    split.until(partial(answers_alone, split, "v2"), WAIT_S, "the new Pod gets nothing")
     minik8s(split, "canary", "reviews", "--to", "reviews-v1", "--weight", "100")
-    split.until(lambda: set(ask(split, 20)) == {"v1"}, WAIT_S, "it is not led back")
+    split.until(partial(answers_alone, split, "v1"), WAIT_S, "it is not led back")
     found = load.stop()
     # busybox's httpd ends at once: a Pod that goes takes a request with it, but a canary none
     assert {"v1", "v2"} <= set(found)
@@ -155,7 +160,7 @@ def test_rules_that_somebody_flushed_are_shown_by_drift_and_healed(split: LabClu
     assert "Pod default/client" in shown
     assert "sidecars" in shown
     minik8s(split, "drift", "--heal")
-    split.until(lambda: set(ask(split, 20)) == {"v1"}, WAIT_S, "the rules are not back")
+    split.until(partial(answers_alone, split, "v1"), WAIT_S, "the rules are not back")
     split.until(lambda: "no changes" in minik8s(split, "drift"), WAIT_S, "drift goes on")
 
 
@@ -163,7 +168,7 @@ def test_an_envoy_that_is_killed_costs_nobody_else_a_request(split: LabCluster):
     loads = {each: Load(split, each) for each in ("client", "other")}
     find = "docker ps -q --filter label=minik8s.io/pod-name=client --filter label=minik8s.io/container=envoy"
     split.on(NODE, ["bash", "-c", f'docker kill "$({find})"'])
-    split.until(lambda: set(ask(split, 20)) == {"v1"}, WAIT_S, "the sidecar is not back")
+    split.until(partial(answers_alone, split, "v1"), WAIT_S, "the sidecar is not back")
     found = {name: load.stop() for name, load in loads.items()}
     assert set(found["other"]) == {"v1"}, found
     assert found["client"]["v1"] > 0
@@ -177,7 +182,7 @@ def test_the_originals_privileged_init_container_does_no_harm(split: LabCluster)
     one["spec"] |= {"containers": [*one["spec"]["containers"], envoy], "initContainers": [init]}
     split.apply({**one, "metadata": {**one["metadata"], "annotations": {"minik8s.io/dialect": "original"}}})
     split.until(partial(split.ready, "privileged"), WAIT_S, "it is not ready")
-    split.until(lambda: set(ask(split, 20, "privileged")) == {"v1"}, WAIT_S, "its sidecar does not split")
+    split.until(partial(answers_alone, split, "v1", "privileged"), WAIT_S, "its sidecar does not split")
 
 
 def test_the_originals_rolling_update_replaces_pods_without_a_failed_request(split: LabCluster):
@@ -188,13 +193,13 @@ def test_the_originals_rolling_update_replaces_pods_without_a_failed_request(spl
     words = ["sh", "-c", SERVE.format("old")]
     for name in ("reviews-1", "reviews-2"):
         split.apply(pod(name, words, labels={"app": "reviews"}))
-    split.until(lambda: set(ask(split, 20)) == {"old"}, WAIT_S, "the Pods do not answer")
+    split.until(partial(answers_alone, split, "old"), WAIT_S, "the Pods do not answer")
     recipe = f"FROM minik8s/busybox:1\nCMD {json.dumps(['sh', '-c', SERVE.format('new')])}"
     split.on(NODE, ["docker", "build", "-q", "-t", REVIEWS_V3, "-"], text=recipe, timeout_s=WAIT_S)
     load = Load(split, "client")
     manifest = (REPOSITORY / "tests/cases/original_manifests/08-rollingupdate.yml").read_text()
     split.apply(*yaml.safe_load_all(manifest))
     split.until(lambda: split.get("rollingupdate", "my-ru")["status"].get("phase") == "Finished", WAIT_S, "not over")
-    split.until(lambda: set(ask(split, 20)) == {"new"}, WAIT_S, "old Pods answer")
+    split.until(partial(answers_alone, split, "new"), WAIT_S, "old Pods answer")
     assert set(load.stop()) == {"old", "new"}
     split.kubectl("delete", "rollingupdate", "my-ru")
