@@ -109,7 +109,7 @@ class PodController:
             field_selector=f"spec.nodeName={only}" if only else "",
             clock=clock,
             indexes={BY_NODE: by_node},
-            transform=without_bookkeeping,
+            transform=self._kept,
         )
         self.informer.add_handler(self._on_change)
         self._polling = Polling(self._handed_over, clock, polled_s)
@@ -173,6 +173,13 @@ class PodController:
             self._pods.add(PodKey(node, objects.namespace(pod), objects.name(pod)))
 
     # ------------------------------------------------------------------ what changes in the API
+
+    def _kept(self, pod: JsonObject) -> JsonObject:
+        """Return what is kept of a Pod: of one on other nodes, or on none yet, who it is and where."""
+        if by_node(pod) in self._providers:
+            return without_bookkeeping(pod)
+        meta = {name: objects.metadata(pod).get(name) for name in ("name", "namespace", "uid", "resourceVersion")}
+        return {"metadata": meta, "spec": {"nodeName": by_node(pod)}}
 
     def _on_change(self, old: JsonObject | None, new: JsonObject | None) -> None:
         about = new if new is not None else old

@@ -220,3 +220,23 @@ def test_a_status_after_the_end_is_not_written() -> None:
 def _of(world: World) -> JsonObject:
     pods = world.backend.get_pods()
     return pods[0] if pods else {}
+
+
+def test_of_pods_elsewhere_a_process_with_many_nodes_keeps_only_where_they_are() -> None:
+    """What it keeps grows with its own Pods, not with the cluster's; one that is bound here later is all there."""
+    world = World(beside=("second",))
+    world.start()
+    try:
+        world.create("later", nodeName="")
+        world.create("elsewhere", nodeName="a-machine")
+        informer = world.controller.informer
+        until(lambda: informer.get("default", "elsewhere") is not None)
+        for name in ("later", "elsewhere"):
+            kept = informer.get("default", name)
+            assert kept is not None
+            assert objects.containers(kept) == []
+        world.api.patch(POD, "later", "default", {"spec": {"nodeName": "contract"}})
+        until(lambda: world.phase("later") == "Running")
+        assert world.backend.seen("create_pod") == ["later"]
+    finally:
+        world.stop()

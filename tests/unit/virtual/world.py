@@ -98,9 +98,13 @@ def unresolved(pod: JsonObject, _tell: Callable[[Problem], None]) -> JsonObject:
 
 
 class World:
-    """One node ``contract`` of a cluster in memory; ``told``: whether its provider tells of changes itself."""
+    """A node ``contract`` of a cluster in memory; ``told``: whether its provider tells of changes itself.
 
-    def __init__(self, *, told: bool = True) -> None:
+    The same process may carry nodes ``beside`` it.
+    """
+
+    def __init__(self, *, told: bool = True, beside: tuple[str, ...] = ()) -> None:
+        self._beside = {name: Recording() for name in beside}
         self.api = FakeApi(SystemClock())
         self.backend = Recording()
         self.provider: Provider = self.backend if told else Silent(self.backend)
@@ -113,7 +117,7 @@ class World:
         return PodController(
             self.api,
             self.recorder,
-            {NODE: self.provider},
+            {NODE: self.provider, **self._beside},
             unresolved,
             clock,
             Figures(registry),
