@@ -156,3 +156,11 @@ def test_whatever_is_lost_each_job_that_is_wanted_is_submitted_once(first: int):
                 desk.drop(stranger)  # as the controller does with dangling Pods
         assert set(machine.jobs) == wanted, seed
         assert len(machine.submitted) == len(set(machine.submitted)), seed
+
+
+def test_thousands_of_jobs_are_asked_about_more_rarely_while_nothing_changes():
+    desk = Desk()
+    assert desk.quiet_s(5) == 5
+    for number in range(2000):
+        desk.want(str(number), ENTRY, {})
+    assert (desk.quiet_s(5), desk.quiet_s(30)) == (8, 30)

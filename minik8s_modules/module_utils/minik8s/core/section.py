@@ -213,9 +213,10 @@ def run_pass(section: AnySection, request: Request, context: Context, *, check: 
 
 
 class _Declared(NamedTuple):
-    """The whole declared set, the keys to look at (None: all), and what was declared before."""
+    """The whole declared set, its digest, the keys to look at (None: all), and what was declared before."""
 
     entries: dict[str, Any]
+    digest: str
     keys: frozenset[str] | None
     last: documents.Document
 
@@ -224,12 +225,16 @@ def _declared(section: AnySection, request: Request) -> _Declared | None:
     """Return what is declared, None for a foreign base."""
     last = documents.load_document(request.state_dir, section.name)
     if request.mode == "full":
-        return _Declared(dict(request.entries or {}), None, last)
+        entries = dict(request.entries or {})
+        return _Declared(entries, digests.section_digest(entries), None, last)
     if last.digest != request.base:
         return None
     upsert, delete = dict(request.upsert or {}), list(request.delete or ())
     keys = None if getattr(section, "observes_all", False) else frozenset(upsert) | frozenset(delete)
-    return _Declared(documents.apply_delta(last.entries, upsert, delete), keys, last)
+    entries = documents.apply_delta(last.entries, upsert, delete)
+    # of thousands of entries the digest is most of what a pass costs that changes nothing
+    digest = digests.section_digest(entries) if upsert or delete else last.digest
+    return _Declared(entries, digest, keys, last)
 
 
 def _converge(
@@ -240,7 +245,7 @@ def _converge(
     *,
     check: bool,
 ) -> dict[str, Any]:
-    entries, keys, last = declared
+    entries, digest, keys, last = declared
     deadline = context.clock.monotonic() + context.budget_s
     refused = _refused(section, entries, keys)
     usable = {key: entry for key, entry in entries.items() if key not in refused}
@@ -256,12 +261,12 @@ def _converge(
         touched = Applier(section, context, deadline).run(plan)
         # after the effects: a pass that is killed leaves the former document, and the same delta fits again
         pending = _pending(plan, last, keys, had) if section.name in HELD else frozenset()
-        _keep(context, request.state_dir, section.name, entries, pending)
+        _keep(context, request.state_dir, section.name, declared, pending)
     shown = {key: entry for key, entry in usable.items() if scope.covers(key)}
     status: dict[str, Any] = dict.fromkeys(keys or (), None)
     status.update(dict.fromkeys(refused, None))
     status.update(section.status(context, shown, observed, touched))
-    result = _result(section, request, plan=plan, status=status, digest=digests.section_digest(entries), held=held)
+    result = _result(section, request, plan=plan, status=status, digest=digest, held=held)
     if hasattr(section, "extras"):
         result.update(section.extras(context))
     return {**result, **differences(plan.before, plan.after)} if check else result
@@ -292,10 +297,10 @@ def _pending(plan: Plan, last: documents.Document, keys: frozenset[str] | None, 
     return found if keys is None else found | (last.pending - keys)
 
 
-def _keep(context: Context, state_dir: str, section: str, entries: Entries, pending: frozenset[str]) -> None:
-    if not documents.is_stored(state_dir, section, digests.section_digest(entries), pending):
+def _keep(context: Context, state_dir: str, section: str, declared: _Declared, pending: frozenset[str]) -> None:
+    if not documents.is_stored(state_dir, section, declared.digest, pending):
         context.checkpoint(f"document {section}")
-        documents.save_document(state_dir, section, context.node, entries, pending)
+        documents.save_document(state_dir, section, context.node, declared.entries, pending)
 
 
 class Applier:

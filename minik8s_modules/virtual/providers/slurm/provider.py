@@ -265,7 +265,7 @@ class SlurmProvider(Provider):
             if self._desk.is_busy(now_s):
                 return 0.0
             again_s = self._desk.next_try_s(now_s)
-        pause_s = min(SHORTEST_S if not before_s else before_s * GROWTH, float(self._settings.period_s))
+        pause_s = min(SHORTEST_S if not before_s else before_s * GROWTH, self._desk.quiet_s(self._settings.period_s))
         return pause_s if again_s is None else max(0.05, min(pause_s, again_s))
 
     def step(self, *, about_partition: bool) -> bool:
