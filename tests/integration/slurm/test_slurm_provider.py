@@ -183,8 +183,11 @@ def test_what_a_lost_node_takes_along_is_lost_or_runs_again(provider: SlurmProvi
     number = slurm.run(["squeue", "-h", "-n", f"minik8s-{uid}", "-o", "%i"]).strip()
     slurm.run(["scontrol", "update", f"JobId={number}", "StartTime=now"])  # it would wait for two minutes
     until(lambda: status(provider, "again")["phase"] == "Running", 180)
-    said = b"".join(provider.get_container_logs("default", "again", "app", LOG)).decode()
-    assert said.splitlines().count(number) == 2, said  # Slurm adds a line about the node that it lost
+
+    def said() -> list[str]:  # with a line of Slurm's own about the node that it lost
+        return b"".join(provider.get_container_logs("default", "again", "app", LOG)).decode().splitlines()
+
+    until(lambda: said().count(number) == 2)
 
 
 def test_a_job_makes_way_for_a_more_important_one(provider: SlurmProvider, slurm: Slurm):
