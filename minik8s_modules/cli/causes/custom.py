@@ -93,6 +93,8 @@ def extended_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
 def not_checked(obj: JsonObject, around: Around) -> str:
     """Return what to say of an object that is of a kind for which there is no check."""
     extension = extension_of(obj, around)
+    if well := [kind for kind in _TELLING if (objects.condition(obj, kind) or {}).get("status") == "True"]:
+        return f"as it should be, as far as its condition {well[0]} tells: nothing else checks a {obj.get('kind')}"
     unknown = f"not known: nothing checks a {obj.get('kind')}"
     if extension is None:
         return unknown
