@@ -22,7 +22,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.interface import WATCH_TIMEOUT_S, ObjectList, PatchType
 from minik8s_modules.client.kubeconfig import Access, load_kubeconfig
-from minik8s_modules.client.transport import READ_TIMEOUT_S, Transport
+from minik8s_modules.client.transport import CONNECTIONS, READ_TIMEOUT_S, Transport
 from minik8s_modules.client.watches import Watch
 
 _PATCH_TYPES: dict[PatchType, str] = {
@@ -71,16 +71,25 @@ class ApiClient:
 
     @classmethod
     def of(
-        cls, access: Access, *, user_agent: str = "minik8s", warn: Warn | None = None, timeout_s: float = 0.0
+        cls,
+        access: Access,
+        *,
+        user_agent: str = "minik8s",
+        warn: Warn | None = None,
+        timeout_s: float = 0.0,
+        connections: int = CONNECTIONS,
     ) -> ApiClient:
-        """Return a client for ``access``; ``warn`` as in ``from_kubeconfig``; ``timeout_s`` 0 is the usual patience."""
+        """Return a client for ``access``; ``warn`` as in ``from_kubeconfig``; ``timeout_s`` 0 is the usual patience.
+
+        As many ``connections`` are kept for the next request; more threads at once open and close others.
+        """
         client = cls(access.server, user_agent=user_agent, warn=warn)
-        client._use(access, user_agent, timeout_s)
+        client._use(access, user_agent, timeout_s, connections)
         return client
 
-    def _use(self, access: Access, user_agent: str, timeout_s: float = 0.0) -> None:
+    def _use(self, access: Access, user_agent: str, timeout_s: float = 0.0, connections: int = CONNECTIONS) -> None:
         patience_s = timeout_s or (READ_TIMEOUT_S if self._warn is None else _PERSONS_PATIENCE_S)
-        self._transport = Transport(access, user_agent=user_agent, read_timeout_s=patience_s)
+        self._transport = Transport(access, user_agent=user_agent, read_timeout_s=patience_s, pool_size=connections)
         self._manager = user_agent
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:

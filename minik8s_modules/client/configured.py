@@ -12,6 +12,7 @@ from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.kubeconfig import Access, load_kubeconfig
+from minik8s_modules.client.transport import CONNECTIONS
 
 # an answer to an election that comes later than this is no use: the Lease is lost after 8 s (runtime/leader.py)
 ELECTION_TIMEOUT_S = 5.0
@@ -31,9 +32,9 @@ def access_of(configuration: Configuration) -> Access:
     return access._replace(server=servers[0], others=tuple(servers[1:])) if servers else access
 
 
-def client_of(configuration: Configuration, user_agent: str) -> ApiClient:
-    """Return the daemon's client. Raises as ``access_of``."""
-    return ApiClient.of(access_of(configuration), user_agent=user_agent)
+def client_of(configuration: Configuration, user_agent: str, connections: int = CONNECTIONS) -> ApiClient:
+    """Return the daemon's client, which keeps as many ``connections`` as threads use it. Raises as ``access_of``."""
+    return ApiClient.of(access_of(configuration), user_agent=user_agent, connections=connections)
 
 
 def election_client(configuration: Configuration, user_agent: str) -> ApiClient:

@@ -31,6 +31,7 @@ CONNECT_TIMEOUT_S = 5.0
 # where another server can be asked, a machine without power must not hold a call for long
 CONNECT_TIMEOUT_OF_SEVERAL_S = 2.0
 READ_TIMEOUT_S = 30.0
+CONNECTIONS = 16
 # A watch's peer that vanished without a FIN is noticed after 10 + 3 * 5 s, less than the kubelet's 40 s
 # lease
 KEEPALIVE = [
@@ -51,7 +52,7 @@ class Transport:
         access: Access,
         *,
         user_agent: str = "minik8s",
-        pool_size: int = 16,
+        pool_size: int = CONNECTIONS,
         read_timeout_s: float = READ_TIMEOUT_S,
     ) -> None:
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}

@@ -67,6 +67,7 @@ from minik8s_modules.runtime.queue_metrics import QueueMetrics
 log = logging.getLogger(__name__)
 
 LEASE_NAME = "minik8s-controllers"
+CONNECTIONS = 64  # two threads of each of thirty controllers write at once when a node comes or goes
 
 
 class Controller(Protocol):
@@ -152,7 +153,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         ConfigurationError: the configuration or the kubeconfig cannot be used.
     """
     kubeconfig = Path(configuration.text("kubeconfig"))
-    client = client_of(configuration, "minik8s-controllers")
+    client = client_of(configuration, "minik8s-controllers", CONNECTIONS)
     terminated_pods = configuration.number("terminated_pods", TERMINATED_PODS)
     cluster_cidr = configuration.network("cluster_cidr", "", may_be_empty=True)
     service_cidr = configuration.network("service_cidr", "", may_be_empty=True)

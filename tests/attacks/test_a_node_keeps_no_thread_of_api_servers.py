@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from minik8s_modules.api.errors import ServiceUnavailable
-from minik8s_modules.apiserver.nodes import kubelets
+from minik8s_modules.apiserver.nodes import kubelets, metrics_api
 from minik8s_modules.apiserver.nodes.kubelets import Kubelet
 from minik8s_modules.store.cache import WatchCache
 
@@ -54,6 +54,7 @@ class _Node:
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubelets, "ANSWER_S", LIMIT_S)
+    monkeypatch.setattr(metrics_api, "TIMEOUT_S", LIMIT_S)
 
 
 def _slowly(text: bytes) -> Callable[[socket.socket], None]:
@@ -96,3 +97,18 @@ def _once(answer: bytes) -> Callable[[socket.socket], None]:
 def test_no_page_of_a_node_is_shown_as_the_api_servers(media: bytes, passed_on: str) -> None:
     node = _Node(_once(b"HTTP/1.1 200 OK\r\nContent-Type: " + media + b"\r\nContent-Length: 2\r\n\r\nhi"))
     assert kubelets.get(node, FAR, "/pods") == (passed_on, b"hi")
+
+
+class _Gateway(_Node):
+    """The gateway of a node with a reconciler of its own."""
+
+    def connect(self, _url: str, _request: bytes) -> socket.socket:  # type: ignore[override]
+        return super().connect(FAR, b"")
+
+
+def test_a_gateway_that_dribbles_is_given_up() -> None:
+    gateway, begun_s = _Gateway(_slowly(b"#")), time.monotonic()
+    with pytest.raises(OSError, match=r"was not complete|timed out"):
+        metrics_api._asked(gateway, "https://192.0.2.7:1")
+    gateway.close()
+    assert time.monotonic() - begun_s < GIVEN_UP_S / 2

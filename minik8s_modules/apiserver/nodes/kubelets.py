@@ -222,11 +222,11 @@ class KubeletAnswer(NamedTuple):
 
 
 class TimedAnswer(io.RawIOBase):
-    """What a node answers, as http.client reads it; TimeoutError once it has taken ``within_s``."""
+    """What a node answers, as http.client reads it; TimeoutError once it has taken ``within_s``, else ``ANSWER_S``."""
 
-    def __init__(self, connection: socket.socket, within_s: float = ANSWER_S) -> None:
-        self._connection, self._within_s = connection, within_s
-        self._until_s = time.monotonic() + within_s
+    def __init__(self, connection: socket.socket, within_s: float | None = None) -> None:
+        self._connection, self._within_s = connection, ANSWER_S if within_s is None else within_s
+        self._until_s = time.monotonic() + self._within_s
 
     def readable(self) -> bool:
         """Return True."""

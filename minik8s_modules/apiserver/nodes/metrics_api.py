@@ -8,7 +8,9 @@ node or pod without two samples yet is left out of lists and not found by name, 
 from __future__ import annotations
 
 import logging
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
@@ -127,8 +129,7 @@ def _together(do: Callable[[str], None], urls: list[str]) -> None:
 def _asked(reach: Gateways, url: str) -> dict[str, JsonObject]:
     connection = reach.connect(url, _REQUEST)
     try:
-        connection.settimeout(TIMEOUT_S)
-        data = b"".join(_pieces(connection.recv))
+        data = b"".join(_pieces(connection, time.monotonic() + TIMEOUT_S))
     finally:
         connection.close()
     head, _, body = data.partition(b"\r\n\r\n")
@@ -140,9 +141,17 @@ def _asked(reach: Gateways, url: str) -> dict[str, JsonObject]:
     return found
 
 
-def _pieces(receive: Callable[[int], bytes]) -> Iterator[bytes]:
+def _pieces(connection: socket.socket, until_s: float) -> Iterator[bytes]:
+    """Yield the answer; one that comes a byte at a time would otherwise keep a thread for as long as it likes."""
     size = 0
-    while data := receive(_READ):
+    while True:
+        left_s = until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"the answer was not complete after {TIMEOUT_S:g} s")
+        connection.settimeout(left_s)
+        data = connection.recv(_READ)
+        if not data:
+            return
         size += len(data)
         if size > _LARGEST:
             raise ValueError(f"the answer is longer than {_LARGEST} bytes")

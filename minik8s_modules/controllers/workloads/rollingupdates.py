@@ -19,6 +19,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, ROLLING_UPDATE, SERVICE
 from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.api.pods.sidecars import has_sidecar
 from minik8s_modules.api.selectors import from_map
 from minik8s_modules.base.clock import parse_rfc3339, rfc3339
@@ -134,6 +135,8 @@ def _number(pods: Sequence[JsonObject], alive: int) -> _Why | None:
 
 
 def _kept_by_others(pod: JsonObject) -> _Why | None:
+    if is_mirror(pod):
+        return "PodsStatic", f"Pod {objects.name(pod)} stands for a file on its node: change that one"
     owner = objects.controller_of(pod)
     if owner is None:
         return None

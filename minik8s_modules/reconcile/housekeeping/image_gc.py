@@ -10,8 +10,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-UNBUILDABLE = ("minik8s/",)
-"""Images of these names are made by the installation: no registry has them, so they are never collected."""
+from minik8s_modules.reconcile.values.images import OURS
 
 
 class ImagePolicy(NamedTuple):
@@ -88,7 +87,7 @@ def plan_images(
 
 def _may_go(image: Image, record: Record, youngest: timedelta, now: datetime) -> bool:
     in_use = record.last_used is not None and record.last_used >= now
-    ours = any(name.startswith(UNBUILDABLE) for name in image.names)
+    ours = any(name.startswith(OURS) for name in image.names)
     return not in_use and not ours and now - record.first_seen >= youngest
 
 

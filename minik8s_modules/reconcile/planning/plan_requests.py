@@ -17,7 +17,7 @@ from minik8s_modules.reconcile.loop.basis import Basis
 from minik8s_modules.reconcile.loop.section_changes import Confirmed, Request
 from minik8s_modules.reconcile.planning.simulated_services import Foreseen
 from minik8s_modules.reconcile.planning.simulation import Hypothesis
-from minik8s_modules.reconcile.values.images import default_policy, normalized, present
+from minik8s_modules.reconcile.values.images import OURS, default_policy, normalized, present
 from minik8s_modules.reconcile.values.items import Outcome
 from minik8s_modules.reconcile.values.sealing import blob, values_of
 from minik8s_modules.reconcile.values.values import NodeDocument, PodDecision
@@ -133,6 +133,9 @@ def pull_message(pod: JsonObject, image: str, node: str, images: AbstractSet[str
         if one["image"] == image
     }
     here = any(present(name, images) for name in normalized_names(image))
+    if any(name.startswith(OURS) for name in normalized_names(image)):
+        text = f"Pod {objects.key(pod)}: image {image} is not on node {node}, and is never pulled"
+        return [] if here else [Note(text, of_pod(pod))]
     if "Always" not in policies and (here or policies == {"Never"}):
         return []
     return [Note(f"Pod {objects.key(pod)}: image {image} would be pulled to node {node}", of_pod(pod))]

@@ -50,7 +50,8 @@ def csi_entry(pod: JsonObject, name: str, source: Source, inputs: PodInputs) -> 
             entry["publish_context"] = _attached(pod, source.persistent, inputs)
     entry["read_only"], entry["options"] = source.read_only, list(source.options)
     entry["fs_type"] = str(declared.get("fsType") or "")
-    entry["attributes"] = {**_pod_attributes(pod, driver, inline=source.persistent is None), **_attributes(declared)}
+    # what a driver is told of the pod stands over what the pod says itself (csi_mounter.go: mergeMap)
+    entry["attributes"] = {**_attributes(declared), **_pod_attributes(pod, driver, inline=source.persistent is None)}
     if secrets := _secrets(pod, source, inputs):
         entry["secrets"] = secrets
     group = objects.dig(pod, "spec", "securityContext", "fsGroup")

@@ -2,7 +2,8 @@
 
 Source: pkg/kubelet/images/image_manager.go. A failed pull reads ErrImagePull for a moment and
 ImagePullBackOff until the next try, 10 s to 5 min after the failure; with policy Always every attempt of a
-container wants a pull newer than itself.
+container wants a pull newer than itself. Images that the installation builds are never pulled: a registry would have
+somebody else's of these names, and a Pod that asks for one would put it in the place of ours, for all Pods of the node.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import NamedTuple
 from minik8s_modules.base.backoff import IMAGE_PULL
 from minik8s_modules.reconcile.values.values import PodEvent, PullState, Waiting
 
+OURS = "minik8s/"
+"""Images of these names are made by the installation, on each machine: pause, sidecars, the examples' programs."""
 SHOWN_AS_ERROR = timedelta(seconds=2)
 """How long a failed pull reads ErrImagePull before it reads ImagePullBackOff."""
 
@@ -87,6 +90,8 @@ def decide_image(
         text = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {error}'
         return _refused("InvalidImageName", text, f"invalid/{image}", "InspectFailed")
     here = present(name, images)
+    if name.startswith(OURS):
+        return ImageDecision(ready=True) if here else _not_built(image)
     policy = policy or default_policy(image)
     if policy == "Never" and not here:
         text = f'Container image "{image}" is not present with pull policy of Never'
@@ -97,6 +102,11 @@ def decide_image(
     if here and pulled and pull and pull.finished_at and pull.finished_at >= needed_since:
         return ImageDecision(ready=True)
     return _pulling(image, pull, now)
+
+
+def _not_built(image: str) -> ImageDecision:
+    text = f'Container image "{image}" is not present; images of {OURS} are built by the installation, and never pulled'
+    return _refused("ErrImageNeverPull", text, f"never/{image}", "ErrImageNeverPull")
 
 
 def _refused(reason: str, text: str, key: str, event: str) -> ImageDecision:

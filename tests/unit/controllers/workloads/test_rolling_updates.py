@@ -16,6 +16,7 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, ROLLING_UPDATE, SERVICE
 from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.api.pods.mirror_pods import MIRROR
 from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.api.schema.structural import unknown_fields
 from minik8s_modules.controllers.core.steps import Create, Delete, Step, WriteStatus
@@ -55,6 +56,8 @@ def made_pod(name: str, fields: dict[str, Any]) -> JsonObject:
     meta["labels"] = fields.get("labels", {"app": "web"})
     if fields.get("new"):
         meta["annotations"] = {UPDATED_BY: "uid-update"}
+    if fields.get("static"):
+        meta["annotations"] = {MIRROR: "hash"}
     if fields.get("deleting"):
         meta["deletionTimestamp"] = ago(1)
     if "owner" in fields:
