@@ -14,11 +14,7 @@ from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.core.steps import Again, Create, Delete, Patch, Step, WriteStatus
-from minik8s_modules.controllers.simulation import extended
 from minik8s_modules.controllers.simulation.simulated_cluster import World
-from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled
-from minik8s_modules.reconcile.planning.simulation import parse_question
-from minik8s_virtual_machines import simulation
 from minik8s_virtual_machines.api.defaults import with_defaults
 from minik8s_virtual_machines.api.kinds import REPLICA_SET, VM, VM_FINALIZER, VMI, VMI_FINALIZER
 from minik8s_virtual_machines.controllers.conditions import Report
@@ -335,59 +331,3 @@ def test_a_replica_set_makes_what_is_missing_and_deletes_the_newest() -> None:
     assert status(steps)["readyReplicas"] == 2
     assert status(steps)["labelSelector"] == "app=one"
     assert REPLICA_SET.kind == "VirtualMachineInstanceReplicaSet"
-
-
-# --- plan ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_plan_shows_the_pod_that_a_machine_leads_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extended, "entry_points", lambda group: [Point()] if group == extended.GROUP else [])
-    extended._found.cache_clear()
-    try:
-        made = with_defaults(machine("one"))
-        status = {
-            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": status}
-        found = unrolled([Change("create", made)], [], [], [node], NOW)
-        (pod_made,) = [each for each in found.pods.values() if each is not None]
-        assert pod_made["metadata"]["name"].startswith("virt-launcher-one-")
-        assert pod_made["spec"]["nodeName"] == "n1"
-        assert [each["workload"] for each in found.order] == ["VirtualMachine/one"]
-        assert not unrolled([Change("create", {**made, "spec": {**made["spec"], "runStrategy": "Halted"}})],
-                            [], [], [node], NOW).pods  # fmt: skip
-    finally:
-        extended._found.cache_clear()
-
-
-class Point:
-    """An entry point as an installed package has one."""
-
-    name = value = "virtual-machines"
-
-    def load(self) -> Callable[[], Any]:
-        """Return what it names."""
-        return simulation.deciders
-
-
-def test_deciders_that_cannot_be_loaded_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(Point):
-        """One whose package is broken."""
-
-        def load(self) -> Callable[[], Any]:
-            raise ImportError("no such module")
-
-    monkeypatch.setattr(extended, "entry_points", lambda **_asked: [Broken()])
-    extended._found.cache_clear()
-    try:
-        assert extended.extended() == {}
-    finally:
-        extended._found.cache_clear()
-
-
-def test_objects_of_other_custom_kinds_are_none_of_ours() -> None:
-    knative = {"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": {"name": "a"}}
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}
-    asked = parse_question({"objects": [{"operation": "create", "object": each} for each in (knative, service)]})
-    assert [each.object for each in asked.operations] == [service]

@@ -239,7 +239,8 @@ def _requests_left(vm: JsonObject, instance: JsonObject | None) -> list[JsonObje
 def _conditions(
     vm: JsonObject, instance: JsonObject | None, failure: JsonObject | None, now: datetime
 ) -> list[JsonObject]:
-    found = objects.status(vm).get("conditions") or []
+    # what could not be made is said when that fails (shells.py), and holds until the next decision comes through
+    found = without_condition(objects.status(vm).get("conditions") or [], "Failure")
     for kind in _SHOWN:
         shown = objects.condition(instance or {}, kind)
         found = with_told(found, shown) if shown else without_condition(found, kind)

@@ -48,8 +48,9 @@ class MachineController(WorkloadController):
             failure = told("Failure", "True", "FailedCreate", str(error)[:1024], self.context.clock.now())
             ready = told("Ready", "False", "FailedCreate", str(error)[:1024], self.context.clock.now())
             conditions = with_told(with_told(status.get("conditions") or [], failure), ready)
-            if conditions != status.get("conditions"):
-                self.take(owner, [WriteStatus(VM, owner.obj, {**status, "conditions": conditions})])
+            after = {**status, "conditions": conditions, "printableStatus": status.get("printableStatus") or "Starting"}
+            if after != status:
+                self.take(owner, [WriteStatus(VM, owner.obj, after)])
         super().failed(owner, failures)
 
 
