@@ -94,7 +94,10 @@ class Guests:
 
     def http(self, name: str, path: str = "/") -> str | None:
         """Return what the guest answers at the pod's address, None where nobody does."""
-        address = self.cluster.pod(name)["status"]["podIP"]
+        return self.ask(self.cluster.pod(name)["status"]["podIP"], path)
+
+    def ask(self, address: str, path: str = "/") -> str | None:
+        """Return what an address answers by HTTP, None where nobody does."""
         argv = ["curl", "-sf", "--max-time", "5", f"http://{address}{path}"]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         return done.stdout if done.returncode == 0 else None

@@ -28,7 +28,7 @@ QEMU_BOOT = "minik8s/test-guest-qemu:1"
 # in the order in which they need one another; what the cloud kernel has built in is not among them
 _MODULES = (
     "net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net", "drivers/block/virtio_blk",
-    "drivers/acpi/button", "drivers/input/evdev", "fs/isofs/isofs",
+    "drivers/acpi/button", "drivers/char/virtio_console", "drivers/input/evdev", "fs/isofs/isofs",
 )  # fmt: skip
 
 
@@ -45,6 +45,10 @@ def fill(root: Path) -> None:
         path.chmod(0o755)
     for name, text in (("passwd", "root::0:0:root:/root:/bin/sh\n"), ("group", "root:x:0:\n"), ("resolv.conf", "")):
         (root / "etc" / name).write_text(text)
+    button = root / "etc/acpi/PWRF/00000080"
+    button.parent.mkdir(parents=True)
+    button.write_text("#!/bin/sh\npoweroff\n")
+    button.chmod(0o755)
 
 
 def uml_disk() -> Path:

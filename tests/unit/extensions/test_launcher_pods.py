@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.errors import ConfigurationError
 from minik8s_virtual_machines.launcher.errors import Unusable
 from minik8s_virtual_machines.launcher.guest import parse
 from minik8s_virtual_machines.pods import Settings, launcher_pod, launcher_secrets, refused
@@ -98,9 +99,9 @@ def test_counted_devices_are_asked_for_where_the_administrator_says_so():
     assert not any("hostPath" in each for each in pod["spec"]["volumes"])
     assert pod["spec"]["initContainers"][-1]["resources"]["limits"] == {TUN: "1"}
     assert compute(launcher_pod(vmi(machine="uml"), settings))["resources"]["limits"] == {TUN: "1"}
-    with pytest.raises(ValueError, match=r"launcher\.devices: nvidia\.com/gpu is not used"):
+    with pytest.raises(ConfigurationError, match=r"launcher\.devices: nvidia\.com/gpu is not used"):
         Settings.from_mapping({"devices": ["nvidia.com/gpu"]})
-    with pytest.raises(ValueError, match=r"launcher\.imgae is not known"):
+    with pytest.raises(ConfigurationError, match=r"launcher\.imgae is not known"):
         Settings.from_mapping({"imgae": "x"})
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from minik8s_modules.base.errors import ConfigurationError
+
 TUN, KVM = "devices.kubevirt.io/tun", "devices.kubevirt.io/kvm"
 KNOWN_DEVICES = (TUN, KVM)
 
@@ -23,14 +25,15 @@ class Settings(NamedTuple):
         """Return the settings.
 
         Raises:
-            ValueError: one is not known, or a device is none that launchers use.
+            ConfigurationError: one is not known, or a device is none that launchers use.
         """
         names = {"image": "image", "imagePullPolicy": "image_pull_policy", "devices": "devices",
                  "overhead": "overhead"}  # fmt: skip
         unknown = sorted(set(found) - set(names))
         if unknown:
-            raise ValueError(f"launcher.{unknown[0]} is not known; there are {', '.join(names)}")
+            raise ConfigurationError(f"launcher.{unknown[0]} is not known; there are {', '.join(names)}")
         devices = tuple(found.get("devices") or ())
         if strange := [one for one in devices if one not in KNOWN_DEVICES]:
-            raise ValueError(f"launcher.devices: {strange[0]} is not used; there are {', '.join(KNOWN_DEVICES)}")
+            known = ", ".join(KNOWN_DEVICES)
+            raise ConfigurationError(f"launcher.devices: {strange[0]} is not used; there are {known}")
         return cls(**{names[name]: value for name, value in found.items()} | {"devices": devices})
