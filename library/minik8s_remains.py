@@ -9,7 +9,8 @@ DOCUMENTATION = r"""
 module: minik8s_remains
 short_description: Removes what minik8s leaves on a node once its daemons are gone
 description:
-  - Ends our processes; removes containers and images with our labels, devices C(mk8s-*), nftables tables C(minik8s*),
+  - Ends our processes; removes containers and images with our labels, devices C(mk8s-*), addresses labelled
+    C(mk8s-announced), nftables tables C(minik8s*),
     mounts below our directories, and mounts that CSI drivers were asked for.
   - Of what was mounted nothing is deleted.
   - Containers and images of others are not touched. An image that is in use stays.
@@ -66,6 +67,7 @@ from ansible.module_utils.minik8s.core.docker import Docker, DockerError
 from ansible.module_utils.minik8s.install.images import LABEL
 from ansible.module_utils.minik8s.install.remains import (
     Remain,
+    addresses,
     cgroups,
     driver_mounts,
     links,
@@ -110,6 +112,7 @@ def observe(module: AnsibleModule, docker: Docker) -> list[Remain]:
     listing = ""
     if shutil.which("nft"):
         _code, listing, _error = module.run_command(["nft", "list", "tables"])
+    _code, own, _error = module.run_command(["ip", "-4", "-oneline", "address"])
     table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
     return [
         *processes(RECORDS, SOCKETS),
@@ -117,6 +120,7 @@ def observe(module: AnsibleModule, docker: Docker) -> list[Remain]:
         *cgroups(module.params["node"]),
         *slices(module.params["node"]),
         *links(),
+        *addresses(own),
         *tables(listing),
         *rules(module.params["node"]),
         *mounts(table, module.params["directories"]),
@@ -140,6 +144,7 @@ def remove(module: AnsibleModule, docker: Docker, item: Remain) -> None:
     commands = {
         "slice": ["systemctl", "stop", item.id],
         "link": ["ip", "link", "delete", item.id],
+        "address": ["ip", "address", "delete", *" dev ".join(item.id.split()).split()],
         "table": ["nft", "delete", "table", *item.id.split()],
     }
     if item.kind == "process":

@@ -6,7 +6,7 @@ and ``pkg/controller/endpointslice`` (``podToEndpoint``, ``getEndpointPorts``). 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -14,6 +14,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.controllers.core import pods as podlib
 
 HEADLESS = "None"
+ZONE = "topology.kubernetes.io/zone"
 
 
 class Port(NamedTuple):
@@ -42,18 +43,33 @@ class Offer(NamedTuple):
     ready: bool
     serving: bool
     terminating: bool
+    zone: str = ""
+    """The zone of its node, "" for none."""
 
 
-def offers(service: JsonObject, pods: Iterable[JsonObject]) -> list[Offer]:
-    """Return what the pods (that the Service selects) offer, by address; without those that are over or have none."""
-    found = [_offer(service, pod) for pod in pods if not podlib.has_ended(pod) and objects.status(pod).get("podIP")]
+def _nowhere(_node: str) -> str:
+    return ""
+
+
+def offers(service: JsonObject, pods: Iterable[JsonObject], zone_of: Callable[[str], str] = _nowhere) -> list[Offer]:
+    """Return what the pods (that the Service selects) offer, by address; without those that are over or have none.
+
+    ``zone_of`` returns the zone of a node.
+    """
+    running = [pod for pod in pods if not podlib.has_ended(pod) and objects.status(pod).get("podIP")]
+    found = [_offer(service, pod, zone_of(str(objects.spec(pod).get("nodeName") or ""))) for pod in running]
     return sorted(found, key=lambda offer: (offer.address, objects.uid(offer.pod)))
 
 
-def _offer(service: JsonObject, pod: JsonObject) -> Offer:
+def zone_of_node(node: JsonObject | None) -> str:
+    """Return the zone that a Node is in, "" for none."""
+    return objects.labels(node).get(ZONE, "") if node is not None else ""
+
+
+def _offer(service: JsonObject, pod: JsonObject, zone: str) -> Offer:
     serving, terminating = podlib.is_ready(pod), objects.is_deleting(pod)
     ready = bool(objects.spec(service).get("publishNotReadyAddresses")) or (serving and not terminating)
-    return Offer(pod, str(objects.status(pod)["podIP"]), ports_of(service, pod), ready, serving, terminating)
+    return Offer(pod, str(objects.status(pod)["podIP"]), ports_of(service, pod), ready, serving, terminating, zone)
 
 
 def ports_of(service: JsonObject, pod: JsonObject) -> Ports:

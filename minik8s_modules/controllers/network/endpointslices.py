@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound
-from minik8s_modules.api.kinds import ENDPOINT_SLICE, ENDPOINTS, POD, SERVICE
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, ENDPOINTS, NODE, POD, SERVICE
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.selectors import from_map
 from minik8s_modules.client.informer import Informer
@@ -26,6 +26,7 @@ from minik8s_modules.controllers.network.endpoints_of_pods import (
     is_headless,
     offers,
     reference,
+    zone_of_node,
 )
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_LABEL, BY_NAMESPACE, selected
@@ -75,6 +76,11 @@ def _endpoint(service: JsonObject, offer: Offer) -> JsonObject:
         endpoint["hostname"] = hostname
     if node := objects.spec(offer.pod).get("nodeName"):
         endpoint["nodeName"] = node
+    if offer.zone:
+        endpoint["zone"] = offer.zone
+        # Kubernetes 1.33: endpoints that are ready are for clients of their own zone
+        if offer.ready and objects.spec(service).get("trafficDistribution") == "PreferClose":
+            endpoint["hints"] = {"forZones": [{"name": offer.zone}]}
     return {**endpoint, "targetRef": reference(offer.pod)}
 
 
@@ -235,6 +241,7 @@ class EndpointSliceController(Looping):
         self._pods = self._loop.watch(POD, self._of_pod, BY_NAMESPACE, BY_LABEL)
         self._endpoints = self._loop.watch_own(ENDPOINTS)
         self._slices = self._loop.watch(ENDPOINT_SLICE, _of_slice, BY_LABEL)
+        self._nodes = self._loop.watch(NODE, self._of_node)
         self._written: dict[Key, int] = {}
         self._reported: dict[Key, frozenset[str]] = {}
 
@@ -260,7 +267,7 @@ class EndpointSliceController(Looping):
             steps += [SliceStep("delete", one) for one in ours if not objects.is_deleting(one)]
         else:
             pods = selected(self._pods, key.namespace, from_map(objects.spec(service)["selector"]))
-            found = offers(service, pods)
+            found = offers(service, pods, lambda node: zone_of_node(self._nodes.get("", node)))
             steps += decide_slices(service, found, ours)
             self._tell(key, service, unknown_targets(service, found))
         for step in steps:
@@ -290,6 +297,14 @@ class EndpointSliceController(Looping):
         except Conflict:
             # our copy is older than the slice; its change brings the key back
             return
+
+    def _of_node(self, old: JsonObject | None, new: JsonObject | None) -> set[Key]:
+        """Return the Services with Pods on a node that has come to another zone."""
+        if zone_of_node(old) == zone_of_node(new):
+            return set()
+        name = objects.name(new or old or {})
+        pods = [pod for pod in self._pods.list() if objects.spec(pod).get("nodeName") == name]
+        return {key for pod in pods for key in selecting(self._services, pod)}
 
     def _of_pod(self, old: JsonObject | None, new: JsonObject | None) -> set[Key]:
         """Return the Services that select the pod, or did; of a change nobody reads, none."""

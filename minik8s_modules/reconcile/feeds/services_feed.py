@@ -26,6 +26,7 @@ from minik8s_modules.reconcile.network.services import (
     pods_of_slice,
     service_ports,
     world_of,
+    zone_of,
 )
 from minik8s_modules.reconcile.pods.service_links import link_variables
 from minik8s_modules.reconcile.values.values import Entries, Settings
@@ -115,7 +116,7 @@ class ServiceFeed:
                 self._book.put(str(key), self._ports(key, balancers))
             if noted:
                 self._on_announcers(self._book.announcers())
-            return self._book.entries(objects.name(node), dataplane_entry(node, self._settings))
+            return self._book.entries(objects.name(node), dataplane_entry(node, self._settings), zone_of(node))
 
     def links(self, namespace: str, changes: Mapping[str, JsonObject | None]) -> Mapping[str, str]:
         """Return the variables that tell a namespace's Services, if those of ``changes`` (None: gone) were so."""

@@ -14,6 +14,7 @@ from minik8s_modules.reconcile.feeds.tokens import TokenBook
 from minik8s_modules.reconcile.loop.drift_events import DriftEvents
 from minik8s_modules.reconcile.loop.gateway_link import Gateway
 from minik8s_modules.reconcile.loop.nodestate import NodeState
+from minik8s_modules.reconcile.network.services import zone_of
 from minik8s_modules.reconcile.nodes.registration import Registrar
 from minik8s_modules.reconcile.pods.node_admission import arriving_beside
 from minik8s_modules.reconcile.pods.service_links import Links, no_links
@@ -136,4 +137,5 @@ def read_of(node: JsonObject | None) -> tuple[Any, ...]:
     """Return what decisions read of a Node."""
     status = objects.status(node or {})
     volumes = in_use(node or {}), attached(node or {})
-    return (objects.spec(node or {}).get("podCIDR"), status.get("addresses"), status.get("allocatable"), *volumes)
+    placed = objects.spec(node or {}).get("podCIDR"), zone_of(node or {})
+    return (*placed, status.get("addresses"), status.get("allocatable"), *volumes)

@@ -28,6 +28,7 @@ from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry
 from minik8s_modules.reconcile.values.values import Entries, Settings
 
 SERVICE_NAME = "kubernetes.io/service-name"
+ZONE = "topology.kubernetes.io/zone"
 DATAPLANE = "dataplane"
 API_PORT = "default/kubernetes:https"
 """The key of API servers, who also answer for the nodes' kubelets (apiserver/nodes/kubelet_hosts.py)."""
@@ -44,6 +45,8 @@ class _Endpoint(NamedTuple):
     node: str
     ready: bool
     fallback: bool = False
+    zones: tuple[str, ...] = ()
+    """The zones whose clients it is meant for."""
 
 
 class ServicePort(NamedTuple):
@@ -55,21 +58,25 @@ class ServicePort(NamedTuple):
     """The endpoints of each node for internalTrafficPolicy Local, None for Cluster."""
     external: Mapping[str, list[_Place]] | None
     """The same for externalTrafficPolicy; only where it is reached from outside."""
+    close: Mapping[str, list[_Place]] | None = None
+    """The endpoints that are meant for each zone; None where clients of all zones have all."""
 
     @property
     def alike(self) -> bool:
         """Whether every node has the same entry."""
-        return self.internal is None and self.external is None
+        return self.internal is None and self.external is None and self.close is None
 
-    def on(self, node: str) -> ServiceEntry:
-        """Return the entry of one node."""
-        entry = self.entry
+    def on(self, node: str, zone: str = "") -> ServiceEntry:
+        """Return the entry of one node, which is in a zone; one without endpoints of its own has those of all."""
+        close = (self.close or {}).get(zone)
+        entry = self.entry | {"endpoints": _listed(close)} if close else self.entry
+        everywhere = entry["endpoints"]
         if self.internal is not None:
             entry = entry | {"endpoints": _listed(self.internal.get(node, []))}
         if self.external is not None:
             entry = entry | {"node_endpoints": _listed(self.external.get(node, [])), "keep_source": True}
         elif self.internal is not None and _is_outside(entry):
-            entry = entry | {"node_endpoints": self.entry["endpoints"]}
+            entry = entry | {"node_endpoints": everywhere}
         return entry
 
 
@@ -171,7 +178,7 @@ def _service_port(
     local = declared.get("internalTrafficPolicy") == "Local"
     kept = _is_outside(entry) and declared.get("externalTrafficPolicy") == "Local"
     by_node = _by_node(endpoints) if local or kept else None
-    return ServicePort(entry, by_node if local else None, by_node if kept else None)
+    return ServicePort(entry, by_node if local else None, by_node if kept else None, _by_zone(endpoints))
 
 
 def _take_outside(entry: ServiceEntry, outside: Outside, declared: JsonObject) -> None:
@@ -209,6 +216,8 @@ def _take(found: dict[_Place, _Endpoint], endpoint: JsonObject, number: int) -> 
     ready = conditions.get("ready") is not False
     serving = conditions.get("serving") is not False if conditions.get("serving") is not None else ready
     made = _Endpoint((endpoint["addresses"][0], number), endpoint.get("nodeName") or "", ready)
+    hints = (endpoint.get("hints") or {}).get("forZones") or []
+    made = made._replace(zones=tuple(sorted(str(one["name"]) for one in hints)))
     if not ready:
         made = made._replace(fallback=serving and bool(conditions.get("terminating")))
     known = found.get(made.place)
@@ -219,6 +228,21 @@ def _take(found: dict[_Place, _Endpoint], endpoint: JsonObject, number: int) -> 
 def _usable(endpoints: Iterable[_Endpoint]) -> list[_Place]:
     known = list(endpoints)
     return [one.place for one in known if one.ready] or [one.place for one in known if one.fallback]
+
+
+def _by_zone(endpoints: Iterable[_Endpoint]) -> dict[str, list[_Place]] | None:
+    """Return the ready endpoints by the zones that they are meant for; None unless each is meant for some.
+
+    Source: kubernetes ``pkg/proxy/topology.go``, ``canUseTopology``.
+    """
+    ready = [one for one in endpoints if one.ready]
+    if not ready or not all(one.zones for one in ready):
+        return None
+    zones: dict[str, list[_Place]] = {}
+    for one in ready:
+        for zone in one.zones:
+            zones.setdefault(zone, []).append(one.place)
+    return zones
 
 
 def _by_node(endpoints: Iterable[_Endpoint]) -> dict[str, list[_Place]]:
@@ -256,6 +280,11 @@ def dataplane_entry(node: JsonObject, settings: Settings) -> DataplaneEntry | No
     }
 
 
+def zone_of(node: JsonObject) -> str:
+    """Return the zone that a Node is in, "" for none."""
+    return objects.labels(node).get(ZONE, "")
+
+
 def kubernetes_address(service_cidr: str) -> str:
     """Return HOST:PORT of default/kubernetes, which always has the first address of the range (startup.py).
 
@@ -274,7 +303,7 @@ class ServiceBook:
         self._ports: dict[str, dict[str, ServicePort]] = {}
         self._alike: dict[str, ServiceEntry] = {}
         self._differing: dict[str, ServicePort] = {}
-        self._made: dict[str, tuple[DataplaneEntry | None, Entries]] = {}
+        self._made: dict[str, tuple[tuple[DataplaneEntry, str], Entries]] = {}
         self._announcers: dict[str, dict[str, str]] = {}
 
     def announcers(self) -> frozenset[str]:
@@ -317,12 +346,12 @@ class ServiceBook:
         """Return the Services that have ports."""
         return set(self._ports)
 
-    def entries(self, node: str, dataplane: DataplaneEntry | None) -> Entries:
-        """Return the section of one node; {} for a node without a dataplane."""
+    def entries(self, node: str, dataplane: DataplaneEntry | None, zone: str = "") -> Entries:
+        """Return the section of one node, which is in a zone; {} for a node without a dataplane."""
         if dataplane is None:
             return {}
         known = self._made.get(node)
-        if known is None or known[0] != dataplane:
-            differing = {key: port.on(node) for key, port in self._differing.items()}
-            known = self._made[node] = (dataplane, {DATAPLANE: dataplane, **self._alike, **differing})
+        if known is None or known[0] != (dataplane, zone):
+            differing = {key: port.on(node, zone) for key, port in self._differing.items()}
+            known = self._made[node] = ((dataplane, zone), {DATAPLANE: dataplane, **self._alike, **differing})
         return known[1]

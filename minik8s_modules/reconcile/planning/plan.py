@@ -30,7 +30,7 @@ from minik8s_modules.reconcile.loop.basis import Basis
 from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, holding, holds
 from minik8s_modules.reconcile.loop.nodestate import retained_volumes
 from minik8s_modules.reconcile.loop.section_changes import Request
-from minik8s_modules.reconcile.network.services import Balancers
+from minik8s_modules.reconcile.network.services import Balancers, zone_of
 from minik8s_modules.reconcile.planning.drifting import drift_of
 from minik8s_modules.reconcile.planning.foretold_storage import foretold_folders
 from minik8s_modules.reconcile.planning.plan_requests import (
@@ -301,7 +301,8 @@ class Planner:
         }
         parts = (basis.services, basis.named, basis.policies)
         before = assemble(basis.node, basis.decisions.values(), self._settings, *parts)
-        services = with_services(basis.services, future.seen, objects.name(basis.node), future.balancers)
+        where = (objects.name(basis.node), future.balancers, zone_of(basis.node))
+        services = with_services(basis.services, future.seen, *where)
         folders = foretold_folders(basis.named.folders, future.found.overlay, future.nodes)
         named = (future.named or basis.named)._replace(machines=basis.named.machines, folders=folders)
         policies = future.policies.entries(basis.node) if future.policies else basis.policies

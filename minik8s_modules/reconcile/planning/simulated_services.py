@@ -34,6 +34,7 @@ from minik8s_modules.reconcile.network.services import (
     SERVICE_NAME,
     Balancers,
     service_ports,
+    zone_of,
 )
 from minik8s_modules.reconcile.planning.foretold_autoscalers import ForetoldScaling
 from minik8s_modules.reconcile.planning.simulation import Hypothesis, never_ran
@@ -235,16 +236,20 @@ def _slices(
         mirrored = [one for one in others if objects.labels(one).get(MANAGED_BY) == MIRRORED]
         others = [one for one in others if objects.labels(one).get(MANAGED_BY) != MIRRORED]
         others += _taken(decide_mirrors(endpoints if is_mirrored(service, endpoints) else None, mirrored), mirrored)
-    return imagined_slices(service, pods, selected) + others
+    return imagined_slices(service, pods, selected, cluster.nodes) + others
 
 
 def imagined_slices(
-    service: JsonObject, pods: Iterable[JsonObject], standing: Sequence[JsonObject] = ()
+    service: JsonObject,
+    pods: Iterable[JsonObject],
+    standing: Sequence[JsonObject] = (),
+    nodes: Iterable[JsonObject] = (),
 ) -> list[JsonObject]:
     """Return the slices that the controller would make for a Service of these pods, of those that stand."""
     if not has_endpoints(service):
         return []
-    found = offers(service, [pod for pod in pods if _selects(service, pod)])
+    zones = {objects.name(node): zone_of(node) for node in nodes}
+    found = offers(service, [pod for pod in pods if _selects(service, pod)], lambda node: zones.get(node, ""))
     return _taken(decide_slices(service, found, standing), standing)
 
 
@@ -261,7 +266,9 @@ def _taken(steps: Iterable[SliceStep], standing: Iterable[JsonObject]) -> list[J
     return [*after.values(), *new]
 
 
-def with_services(entries: Entries, seen: Foreseen, node: str, balancers: Balancers = NO_BALANCERS) -> Entries:
+def with_services(
+    entries: Entries, seen: Foreseen, node: str, balancers: Balancers = NO_BALANCERS, zone: str = ""
+) -> Entries:
     """Return a node's section ``services`` with the Services of ``seen`` as they would be."""
     if not seen.services or DATAPLANE not in entries:
         return entries
@@ -270,5 +277,5 @@ def with_services(entries: Entries, seen: Foreseen, node: str, balancers: Balanc
     for key, service in seen.services.items():
         if service is not None:
             ports = service_ports(service, seen.slices.get(key, []), (), kubelet_port, balancers)
-            imagined |= {name: port.on(node) for name, port in ports.items()}
+            imagined |= {name: port.on(node, zone) for name, port in ports.items()}
     return imagined

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.network import sources
 from minik8s_modules.module_utils.minik8s.network.attachment import link_name
 from tests.support.node import TestNode, command
 
@@ -152,3 +153,21 @@ def test_an_older_token_is_fenced_off(node: TestNode) -> None:
     assert node.ids() == []
     assert not node.run("sandboxes", {}, token=[3, 1])["fenced"]
     assert node.run("sandboxes", {}, token=[2, 11])["fenced"]
+
+
+def test_a_pod_sends_as_itself_alone_and_its_place_in_the_rules_goes_with_it(node: TestNode) -> None:
+    pod = node.pod(7)
+    uid, bridge = pod["pod"]["uid"], node.bridge
+    assert not node.run("network", node.network())["errors"]
+    assert not node.run("sandboxes", {uid: pod})["errors"]
+    pair = sources.Pair(link_name(uid), pod["ip"])
+    assert sources.found(bridge) == sources.Guard(frozenset({pair}), len(sources.RULES))
+    assert not node.run("sandboxes", {uid: pod})["changed"]
+    for harm in (["flush", "chain", "bridge", sources.table_of(bridge), "arriving"], ["delete", "table", "bridge"]):
+        command("nft", *harm, *([sources.table_of(bridge)] if harm[0] == "delete" else []))
+        assert [step["action"] for step in node.run("sandboxes", {uid: pod})["steps"]] == ["guard"], harm
+        assert sources.found(bridge) == sources.Guard(frozenset({pair}), len(sources.RULES))
+    node.run("sandboxes", {})
+    assert sources.found(bridge) == sources.Guard(frozenset(), len(sources.RULES))
+    node.run("network", {})
+    assert sources.found(bridge) == sources.Guard()

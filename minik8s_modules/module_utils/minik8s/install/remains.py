@@ -16,13 +16,14 @@ from ..core.docker import DockerError
 from ..core.faults import KeyFault
 from ..core.paths import KUBELET, WATCH_MARK, csi_staging, csi_target, split_key
 from ..pods.pod_cgroup import left_over, slices_above
+from ..services.announcing import LABEL as ANNOUNCED
 from ..volumes import csi
 from ..volumes.mounts import parse_mountinfo, under, unmount
 
 USERS = ("minik8s", "minik8s-node", "minik8s-etcd", "minik8s-streams")
 # the Docker that the installation started removes containers and images first; the role stops it after that
 SPARED = "minik8s-dockerd"
-_ORDER = ("process", "container", "cgroup", "slice", "image", "link", "table", "rule", "mount")
+_ORDER = ("process", "container", "cgroup", "slice", "image", "link", "address", "table", "rule", "mount")
 
 
 class Remain(NamedTuple):
@@ -181,6 +182,12 @@ def cgroups(node: str) -> list[Remain]:
 def slices(node: str) -> list[Remain]:
     """Return systemd's slices above those of the node's pods, the lower first."""
     return [Remain("slice", name) for name in slices_above(node)]
+
+
+def addresses(listing: str) -> list[Remain]:
+    """Return the addresses of load balancers in the output of ``ip -4 -oneline address``, by their label."""
+    rows = (line.replace("\\", " ").split() for line in listing.splitlines())
+    return [Remain("address", f"{row[3]} {row[1]}") for row in rows if ANNOUNCED in row[4:]]
 
 
 def tables(listing: str) -> list[Remain]:

@@ -17,6 +17,7 @@ from ..core import labels
 from ..core.docker import Docker
 from ..core.faults import KeyFault
 from ..core.section import Context, Scope
+from . import sources
 from .netlink import Address, Link, Netlink
 from .sandbox_network import network_of
 
@@ -137,6 +138,8 @@ def attach(context: Context, inspect: Mapping[str, Any], key: str, entry: Mappin
         bridge = outside.link(entry["bridge"])
         if bridge is None:
             raise KeyFault("NetworkNotReady", f"bridge {entry['bridge']} does not exist; section network makes it")
+        context.checkpoint("admit source")  # before the pod has a way to send
+        sources.admit(context.node, entry["bridge"], sources.Pair(link_name(key), entry["ip"]))
         _make_link(context, outside, inside, (bridge, network), key, entry)
         _configure(context, inside, entry)
 

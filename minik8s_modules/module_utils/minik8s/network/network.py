@@ -19,6 +19,7 @@ from ..core.schema import check_fields, schema_of
 from ..core.section import Context, Plan, Scope, Step
 from ..entries.network import NetworkEntry
 from . import netfilter
+from . import sources as pod_sources
 from .netlink import Link
 from .network_bridge import FORWARDING, KEY, BridgeDriver, Driver, ObservedNetwork, alias_of
 from .network_plugins import CniNetwork, WeaveNetwork, forget_all
@@ -123,6 +124,7 @@ class Network:
 
     def _unlink(self, context: Context, step: Step) -> None:
         context.checkpoint("delete bridge")
+        pod_sources.remove(step.detail)  # its pods are gone
         with OverlayNetlink() as netlink:
             netlink.delete_link(step.data)
 

@@ -26,6 +26,8 @@ class ObservedSandboxes(NamedTuple):
     attachments: dict[str, Attachment]
     strays: dict[str, list[Link]]
     parts: parts.Parts = parts.Parts()
+    unguarded: frozenset[str] = frozenset()
+    """The keys of pods that could send with other addresses than their own."""
 
 
 def _describe(state: str, attempt: int, image: str, attachment: Attachment) -> Facets:
@@ -56,8 +58,8 @@ def plan_removal(plan: Plan, key: str, observed: ObservedSandboxes) -> None:
     """Plan away everything of an undeclared pod."""
     _plan_unplug(plan, key, observed)
     for each in observed.containers.get(key, []):
-        plan.steps.append(Step("remove_pod", key, each["Name"].lstrip("/"), each["Id"]))
         attachment = observed.attachments.get(each["Id"], Attachment())
+        plan.steps.append(Step("remove_pod", key, each["Name"].lstrip("/"), (each["Id"], attachment)))
         state = each["State"]["Status"]
         plan.differs(key, _describe(state, attempt_of(each), each["Config"]["Image"], attachment), None)
     for link in observed.strays.get(key, []):
@@ -114,6 +116,8 @@ def _next_steps(
     steps = [Step(action, key, name, (current, known)) for action in parts.missing(key, known, current, observed.parts)]
     if entry.get("plugin") is None and attached != declared_attachment(key, entry):
         steps.insert(0, Step("attach", key, f"{link_name(key)} {entry['ip']}", (current, entry)))
+    elif key in observed.unguarded:
+        steps.insert(0, Step("guard", key, f"{link_name(key)} sends as {entry['ip']} alone", entry))
     return steps
 
 

@@ -23,7 +23,7 @@ from ..core.schema import check_fields, check_texts, schema_of, with_defaults
 from ..core.section import Context, Plan, Scope, Step
 from ..entries.identity import PodIdentity
 from ..entries.sandboxes import SandboxDns, SandboxEntry
-from ..network import pod_plugins
+from ..network import pod_plugins, sources
 from ..network.attachment import (
     ALIAS,
     Attachment,
@@ -121,7 +121,8 @@ class Sandboxes:
         attachments = {each["Id"]: _attachment(context.docker, each, links) for each in running}
         left = strays(context.node, links, containers, scope)
         rest = parts.observe(context, entries, containers, attachments, scope)
-        return ObservedSandboxes(containers, attachments, left, rest)
+        unguarded = _unguarded(entries) if scope.keys is None else frozenset[str]()
+        return ObservedSandboxes(containers, attachments, left, rest, unguarded)
 
     def plan(self, context: Context, entries: Entries, observed: ObservedSandboxes, scope: Scope) -> Plan:
         """Return the steps: undeclared ones go first, then each declared one."""
@@ -145,7 +146,11 @@ class Sandboxes:
         context.docker.remove(step.data)
 
     def _remove_pod(self, context: Context, step: Step) -> None:
-        self._remove(context, step)
+        container, attachment = step.data
+        self._remove(context, step._replace(data=container))
+        if attachment.bridge:
+            address = attachment.address.partition("/")[0]
+            sources.dismiss(attachment.bridge, sources.Pair(attachment.link, address))
         context.checkpoint("delete link")  # the kernel would, but only some milliseconds later
         with Netlink() as netlink:
             link = netlink.link(link_name(step.key))
@@ -211,6 +216,10 @@ class Sandboxes:
         record, inspect = step.data
         pod_plugins.detach(context, step.key, record, inspect)
 
+    def _guard(self, context: Context, step: Step) -> None:
+        context.checkpoint("admit source")
+        sources.admit(context.node, step.data["bridge"], sources.Pair(link_name(step.key), step.data["ip"]))
+
     def _names(self, context: Context, step: Step) -> None:
         parts.names(context, *step.data)
 
@@ -236,6 +245,22 @@ class Sandboxes:
             key: fresh[key] if key in fresh else _observed_before(entry, observed, observed.containers.get(key, []))
             for key, entry in entries.items()
         }
+
+
+def _unguarded(entries: Entries) -> frozenset[str]:
+    """Return the keys of pods in our bridge whose device and address the table of sources does not have."""
+    own = {
+        key: entry
+        for key, entry in entries.items()
+        if not entry["host_network"] and entry.get("plugin") is None and entry["ip"]
+    }
+    guards = {bridge: sources.found(bridge) for bridge in {str(entry["bridge"]) for entry in own.values()}}
+    return frozenset(
+        key
+        for key, entry in own.items()
+        if (guard := guards[entry["bridge"]]) is not None
+        and (guard.rules != len(sources.RULES) or sources.Pair(link_name(key), entry["ip"]) not in guard.pairs)
+    )
 
 
 def _look_again(context: Context, entry: Mapping[str, Any]) -> dict[str, Any] | None:

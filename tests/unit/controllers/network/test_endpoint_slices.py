@@ -116,6 +116,24 @@ def test_a_slice_tells_whose_it_is() -> None:
     assert endpoint["nodeName"] == "n1"
 
 
+def test_ready_endpoints_are_for_their_own_zone() -> None:
+    pods = [
+        pod({"name": "a", "ip": "10.0.0.1", "node": "n1"}),
+        pod({"name": "b", "ip": "10.0.0.2", "node": "n2", "ready": False}),
+        pod({"name": "c", "ip": "10.0.0.3", "node": "n3"}),
+    ]
+    zones = {"n1": "west", "n2": "west"}
+
+    def zoned(**spec: str) -> list[tuple[str, object]]:
+        declared = service({"selector": {"app": "web"}, **spec})
+        (step,) = decide_slices(declared, offers(declared, pods, lambda node: zones.get(node, "")), [])
+        return [(one.get("zone", ""), one.get("hints")) for one in step.obj["endpoints"]]
+
+    assert zoned() == [("west", None), ("west", None), ("", None)]
+    hints = {"forZones": [{"name": "west"}]}
+    assert zoned(trafficDistribution="PreferClose") == [("west", hints), ("west", None), ("", None)]
+
+
 def test_an_endpoint_that_two_slices_hold_stays_in_one() -> None:
     declared = service({"selector": {"app": "web"}})
     found = offers(declared, [pod({"name": "a", "ip": "10.0.0.1"})])

@@ -93,6 +93,24 @@ def test_a_pod_that_ends_leaves_before_its_slice_says_so() -> None:
     ]
 
 
+def test_clients_have_the_endpoints_of_their_own_zone() -> None:
+    ends = [["10.1.0.2", "n1", "ready"], ["10.2.0.2", "n2", "ready"]]
+    made = endpoint_slice({"ports": {"": 8080}, "endpoints": ends})
+    for endpoint, zone in zip(made["endpoints"], ("west", "east"), strict=True):
+        endpoint["hints"] = {"forZones": [{"name": zone}]}
+
+    def had(zone: str, **spec: str) -> object:
+        (port,) = service_ports(declared({"ports": [{"port": 80}], **spec}), [made]).values()
+        return port.on("n1", zone)["endpoints"]
+
+    west, both = [["10.1.0.2", 8080]], [["10.1.0.2", 8080], ["10.2.0.2", 8080]]
+    assert had("west") == west
+    assert had("north") == had("") == both
+    assert had("east", internalTrafficPolicy="Local") == west, "the policy of the node goes first"
+    del made["endpoints"][1]["hints"]
+    assert had("west") == both, "one that is meant for nobody in particular is for all"
+
+
 def test_a_change_of_one_service_leaves_the_other_entries_as_they_are() -> None:
     book = ServiceBook()
     for number in range(3):

@@ -69,7 +69,7 @@ from minik8s_modules.controllers.simulation.simulated_cluster import placeholder
 from minik8s_modules.controllers.storage.controllers import ClaimController, VolumeController
 from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.reconcile.feeds.references import references
-from minik8s_modules.reconcile.network.services import SERVICE_NAME
+from minik8s_modules.reconcile.network.services import SERVICE_NAME, ZONE
 from minik8s_modules.reconcile.planning.simulated_storage import (
     STORAGE_KINDS,
     StorageKeeper,
@@ -195,7 +195,7 @@ class Dice:
         asked = pick([{}, {}, {"loadBalancerIP": pick(["203.0.113.51", "203.0.113.99"])}])
         local = pick([{}, {"externalTrafficPolicy": "Local"}])
         balanced = {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, **chosen, **asked, **local}
-        return pick([{}, balanced])
+        return {**pick([{}, balanced]), **pick([{}, {"trafficDistribution": "PreferClose"}])}
 
     def _endpoints(self, _name: str) -> JsonObject:
         addresses = [{"ip": f"203.0.113.{number}"} for number in range(1, self._dice.randint(2, 4))]
@@ -266,6 +266,7 @@ class Applied:
         self.controllers.start()
         until(lambda: self.cluster.service is not None and self.cluster.service.loop.basis(NAME) is not None)
         until(lambda: set(self.cluster.node.documents) >= set(SECTIONS))
+        self.cluster.api.patch(NODE, NAME, "", {"metadata": {"labels": {ZONE: "west"}}})
         self.standing: dict[Kind, dict[str, JsonObject]] = {kind: {} for kind in GENERATED}
         self._age = 0
         self._names: dict[str, str] = {}
@@ -403,7 +404,7 @@ class Applied:
             if service is not None and has_endpoints(service):
                 wanted = objects.spec(service)["selector"].items()
                 behind = [pod for pod in pods if wanted <= objects.labels(pod).items()]
-                self._take(decide_slices(service, offers(service, behind), selected))
+                self._take(decide_slices(service, offers(service, behind, lambda _: "west"), selected))
             else:
                 for one in selected:
                     api.delete(ENDPOINT_SLICE, objects.name(one), SPACE)
