@@ -12,6 +12,12 @@ import yaml
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ROLES = sorted(path.name for path in (REPOSITORY / "roles").iterdir())
+PLACES = {
+    path.name: path
+    for folder in (REPOSITORY / "roles", *REPOSITORY.glob("extensions/*/roles"))
+    for path in sorted(folder.iterdir())
+}
+"""Where each role is, those of extensions too."""
 
 
 # They act on a cluster that runs, not on a machine: tests/machines has them.
@@ -20,11 +26,11 @@ JINJA = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
 def load(role: str, place: str) -> Any:
-    path = REPOSITORY / "roles" / role / place
+    path = PLACES[role] / place
     return yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", PLACES)
 def test_every_default_is_described_and_prefixed(role: str) -> None:
     options = load(role, "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     defaults = load(role, "defaults/main.yml")
@@ -33,7 +39,7 @@ def test_every_default_is_described_and_prefixed(role: str) -> None:
     assert [name for name, option in options.items() if not option.get("description") or not option.get("type")] == []
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", PLACES)
 def test_a_described_default_is_the_real_one(role: str) -> None:
     options = load(role, "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     defaults = load(role, "defaults/main.yml")
@@ -43,11 +49,11 @@ def test_a_described_default_is_the_real_one(role: str) -> None:
     assert plain == {name: defaults[name] for name in plain}
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", PLACES)
 def test_nothing_a_task_finds_out_goes_by_the_name_of_an_option(role: str) -> None:
     """What the inventory said of options is written down; a task's result is none of it."""
     options = load(role, "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
-    texts = [path.read_text(encoding="utf-8") for path in (REPOSITORY / "roles" / role / "tasks").glob("*.yml")]
+    texts = [path.read_text(encoding="utf-8") for path in (PLACES[role] / "tasks").glob("*.yml")]
     assert not set(options) & set(re.findall(r"register: (\w+)", "".join(texts)))
 
 
@@ -75,8 +81,9 @@ def defined(data: Any) -> set[str]:
 
 def variables_of(role: str) -> set[str]:
     """Return all names that a role declares or gives values to."""
-    declared = {*load(role, "defaults/main.yml"), *load(role, "vars/main.yml")}
-    files = (REPOSITORY / "roles" / role / "tasks").glob("*.yml")
+    of_tasks = [f"vars/{path.name}" for path in (PLACES[role] / "vars").glob("*.yml")]  # some are included
+    declared = {name for place in ("defaults/main.yml", *of_tasks) for name in load(role, place)}
+    files = (PLACES[role] / "tasks").glob("*.yml")
     return declared.union(*(defined(yaml.safe_load(file.read_text(encoding="utf-8"))) for file in files))
 
 
