@@ -70,7 +70,7 @@ class Application:
     """The WSGI application with everything that lives beside it in the worker; ``close`` ends it."""
 
     def __init__(self, configured: Settings) -> None:
-        metrics = Registry()
+        metrics = Registry().of_process()
         self.admission = Admission(configured.limits, metrics)
         files = configured.etcd_tls
         tls = Tls(files.ca, files.cert, files.key) if files else None

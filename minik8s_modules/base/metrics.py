@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -47,6 +54,11 @@ class Registry(CollectorRegistry):
     ) -> Histogram:
         """Make and register a histogram, of seconds unless ``buckets`` are others."""
         return Histogram(name, summary, labels, registry=self, buckets=buckets)
+
+    def of_process(self) -> Registry:
+        """Tell this process's CPU, memory and open files, too (``process_…``); return itself."""
+        ProcessCollector(registry=self)
+        return self
 
     def text(self) -> str:
         """Return all families in the exposition format 0.0.4."""

@@ -160,7 +160,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     balancing = read_balancing(configuration, (cluster_cidr, service_cidr))
     recorder = EventRecorder(client, "minik8s-controllers")
     recorder.start()
-    registry = Registry()
+    registry = Registry().of_process()
     metrics = QueueMetrics(registry)
     figures = AutoscalerFigures(registry)
     server = configured_server(configuration, registry, client)

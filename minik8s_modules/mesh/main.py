@@ -60,7 +60,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     client = client_of(configuration, NAME)
     files = (Path(configuration.text("tls.cert")), Path(configuration.text("tls.key")))
     listen, credentials = configuration.text("listen"), server_credentials(*files)
-    registry = Registry()
+    registry = Registry().of_process()
     recorder = EventRecorder(client, NAME)
     context = Context(client, recorder, Informers(client), metrics=QueueMetrics(registry))
     serving = ServingController(context)

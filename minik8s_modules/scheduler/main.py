@@ -39,7 +39,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     if configuration.text("kind", "") == KIND:
         configuration = Configuration({"kubeconfig": chosen.kubeconfig}, configuration.file)
     client = client_of(configuration, "minik8s-scheduler")
-    recorder, registry = EventRecorder(client, DEFAULT_SCHEDULER), Registry()
+    recorder, registry = EventRecorder(client, DEFAULT_SCHEDULER), Registry().of_process()
     scheduler = Scheduler(client, recorder, settings=chosen, counts=Counts(registry))
     server = configured_server(configuration, registry, client)
     if server is not None:

@@ -181,7 +181,8 @@ def deploy(cluster: LabCluster) -> None:
 
 def _apply(cluster: LabCluster, found: list[JsonObject]) -> None:
     kinds = [obj for obj in found if obj["kind"] == "CustomResourceDefinition"]
-    cluster.apply(*kinds)
+    if kinds:
+        cluster.apply(*kinds)
     for obj in kinds:
         cluster.kubectl("wait", "--for=condition=Established", f"crd/{obj['metadata']['name']}", "--timeout=60s")
     cluster.apply(*(obj for obj in found if obj not in kinds))

@@ -26,3 +26,8 @@ def test_the_buckets_are_those_of_latencies():
     registry.histogram("seconds", "Time.").observe(0.3)
     lines = registry.text().splitlines()
     assert {'seconds_bucket{le="0.001"} 0.0', 'seconds_bucket{le="30.0"} 1.0'} <= set(lines)
+
+
+def test_a_process_tells_of_itself_where_it_is_asked_to():
+    assert "process_resident_memory_bytes" in Registry().of_process().text()
+    assert "process_" not in Registry().text()

@@ -137,6 +137,7 @@ class Dice:
         self._of_policies = random.Random(seed)
         """A row of numbers of its own: what else a seed makes is as it was before there were policies."""
         self._of_balancers = random.Random(seed)
+        self._of_makers = random.Random(seed)
 
     def _row(self, kind: Kind) -> random.Random:
         return self._of_policies if kind is NETWORK_POLICY else self._dice
@@ -224,6 +225,11 @@ class Dice:
     def _disk(self, _name: str) -> JsonObject:
         policy = self._dice.choice(["Retain", "Delete"])
         sizes = {"quota": "project"} if policy == "Retain" else {}
+        if (
+            self._of_makers.random() < 0.3
+        ):  # the node is the NFS server, by its address (tests/unit/reconcile/worlds.py)
+            parameters = {"server": "192.0.2.10", "share": "/srv/minik8s", **sizes}
+            return {"provisioner": "minik8s.io/nfs", "reclaimPolicy": policy, "parameters": parameters}
         parameters = {"node": NAME, **sizes}
         return {"provisioner": "minik8s.io/hostpath", "reclaimPolicy": policy, "parameters": parameters}
 
