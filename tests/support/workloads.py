@@ -22,7 +22,7 @@ from minik8s_modules.controllers.core.steps import (
     WriteStatus,
     controller_reference,
 )
-from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World, unroll
+from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World, run_deciders
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SPACE = "shop"
@@ -123,7 +123,7 @@ def cut_off(
         assert about is not None
         for step in _steps(world, kind, owner, decide)[:cut]:
             world.take(kind, about, step)
-        assert unroll(world, [(kind, decide)], lambda _world: False), "it never ends"
+        assert run_deciders(world, [(kind, decide)], lambda _world: False), "it never ends"
         worlds.append(world)
     return worlds
 

@@ -1,7 +1,7 @@
 """Pods with a sidecar: which ask for one, the init container that it is, and Pods that cannot have it. Pure.
 
 ``minik8s inject`` and the API server (apiserver/admission/sidecar_injection.py) make the same of a Pod, and a plan
-foretells it of Pods that controllers would make.
+predicts it for Pods that controllers would make.
 
 The sidecar is an init container that is restarted always (KEP-753): it runs before the application and ends after it.
 The rules that lead the Pod's connections to it are its node's to write (reconcile/pods/sidecars.py), so nothing in the

@@ -215,7 +215,7 @@ def _controller_uid(obj: JsonObject) -> str:
 Decider = Callable[[World, JsonObject], Iterable[Step]]
 
 
-def unroll(world: World, deciders: Iterable[tuple[Kind, Decider]], live: Callable[[World], bool]) -> bool:
+def run_deciders(world: World, deciders: Iterable[tuple[Kind, Decider]], live: Callable[[World], bool]) -> bool:
     """Take the steps of all deciders, again and again, until none has one; return whether that came to an end.
 
     ``live`` plays the nodes, and says whether it changed something. It is called when no decider has a step:

@@ -15,7 +15,7 @@ from minik8s_modules.reconcile.planning.plan import Planner, Present
 from minik8s_modules.reconcile.planning.plan_lists import listed, with_content
 from minik8s_modules.reconcile.planning.simulated_services import Cluster
 from minik8s_modules.reconcile.planning.simulation import Question
-from minik8s_modules.reconcile.planning.standalone_plans import SuppliedObjects, read_foretold
+from minik8s_modules.reconcile.planning.standalone_plans import SuppliedObjects, read_supplied_plan
 from minik8s_modules.reconcile.values.addresses import AddressBook
 from minik8s_modules.reconcile.values.values import Settings
 
@@ -38,7 +38,7 @@ class Plans(NamedTuple):
     def answer(self, question: Question) -> JsonObject:
         """Return the answer to a plan; see ``plan.Planner``. Raises as the API does."""
         if self.settings.own_node:
-            return self._answer_foretold(question)
+            return self._answer_supplied(question)
         question = with_content(question, self.api)
         cluster = listed(self.api, question, self.names())._replace(
             services=tuple(self.services.services()),
@@ -50,12 +50,12 @@ class Plans(NamedTuple):
         )
         return self._planner(self.api).answer(question, cluster)
 
-    def _answer_foretold(self, question: Question) -> JsonObject:
+    def _answer_supplied(self, question: Question) -> JsonObject:
         """Answer for a node with a reconciler of its own; standalone_plans.py tells what of the cluster it was told."""
         own = Cluster((), (), self.names(), imagined=self.named.imagined, balancers=self.services.balancers())
-        if question.foretold is not None:
-            foretold = read_foretold(question.foretold)
-            return self._planner(SuppliedObjects(foretold.sources, self.api)).answer(question, own, foretold)
+        if question.supplied is not None:
+            supplied = read_supplied_plan(question.supplied)
+            return self._planner(SuppliedObjects(supplied.sources, self.api)).answer(question, own, supplied)
         if question.operations:
             raise ValueError("a plan for a node with its own reconciler must contain the result (foretold)")
         return self._planner(self.api).answer(question, own)

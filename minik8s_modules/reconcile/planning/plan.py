@@ -32,7 +32,6 @@ from minik8s_modules.reconcile.loop.nodestate import retained_volumes
 from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.network.services import Balancers, zone_of
 from minik8s_modules.reconcile.planning.drifting import drift_of
-from minik8s_modules.reconcile.planning.foretold_storage import foretold_folders
 from minik8s_modules.reconcile.planning.plan_requests import (
     Answer,
     awaiting,
@@ -51,9 +50,22 @@ from minik8s_modules.reconcile.planning.plan_requests import (
 from minik8s_modules.reconcile.planning.settled_pods import settled
 from minik8s_modules.reconcile.planning.simulated_mesh import mesh_notes
 from minik8s_modules.reconcile.planning.simulated_policies import ImaginedPolicies, imagined
-from minik8s_modules.reconcile.planning.simulated_services import Cluster, Foreseen, addresses, foresee, with_services
-from minik8s_modules.reconcile.planning.simulation import Hypothesis, Question, hypothesis
-from minik8s_modules.reconcile.planning.standalone_plans import Foretold, driver_secrets, foretell, mounted_of, reading
+from minik8s_modules.reconcile.planning.simulated_services import (
+    Cluster,
+    PlannedServices,
+    addresses,
+    planned_services,
+    with_services,
+)
+from minik8s_modules.reconcile.planning.simulation import PlannedState, Question, planned_state
+from minik8s_modules.reconcile.planning.standalone_plans import (
+    SuppliedPlan,
+    driver_secrets,
+    mounted_of,
+    plan_for_node,
+    reading,
+)
+from minik8s_modules.reconcile.planning.storage_notes import planned_folders
 from minik8s_modules.reconcile.planning.virtual_pods import on_virtual_nodes
 from minik8s_modules.reconcile.pods.desired import assemble
 from minik8s_modules.reconcile.pods.node_admission import arriving_beside
@@ -109,10 +121,10 @@ class Prospect(NamedTuple):
 class Future(NamedTuple):
     """What the whole cluster would come to."""
 
-    found: Hypothesis
+    found: PlannedState
     given: Mapping[str, str]
     """Addresses by the UID of their pod."""
-    seen: Foreseen
+    seen: PlannedServices
     named: Named | None
     """Names and paths, None where they stay."""
     nodes: tuple[JsonObject, ...]
@@ -126,7 +138,7 @@ def _own(cluster: Cluster) -> tuple[JsonObject, ...]:
     return tuple(node for node in cluster.nodes if objects.name(node) in cluster.names)
 
 
-def _homeless(found: Hypothesis, prospects: Iterable[Prospect | None]) -> set[str]:
+def _homeless(found: PlannedState, prospects: Iterable[Prospect | None]) -> set[str]:
     """Return the UIDs of the pods that something keeps from having a sandbox."""
     decided = [(uid, decision) for each in prospects if each for uid, decision in each.decisions.items()]
     return {
@@ -162,53 +174,53 @@ class Planner:
         """Return how long one may wait yet."""
         return min(most_s, max(_LEAST_S, self._end - self._clock.monotonic()))
 
-    def answer(self, question: Question, cluster: Cluster, told: Foretold | None = None) -> JsonObject:
+    def answer(self, question: Question, cluster: Cluster, supplied: SuppliedPlan | None = None) -> JsonObject:
         """Return ``{"nodes": {node: {"diff", "about", "steps"}}, "messages", "order", "others"}``.
 
         ``messages`` hold ``{"text", "about"}`` (plan_subjects.py), ``order`` holds ``{"action": "create|delete",
         "pod", "node", "owner", "about"}`` where workloads change, ``others`` what the nodes ``question.others`` are to
-        be told. ``told`` is what this shard's node was sent itself.
+        be told. ``supplied`` is what this shard's node was sent itself.
         """
         names = [name for name in cluster.names if not question.nodes or name in question.nodes]
         with ThreadPoolExecutor(_NODES_AT_ONCE) as pool:
-            if told is None and not question.operations:
+            if supplied is None and not question.operations:
                 return joined(names, pool.map(self._drift_of, names), [])
-            found = told.found if told is not None else self._hypothesis(question, cluster)
-            given = told.given if told is not None else addresses(found.pods, cluster)
+            found = supplied.found if supplied is not None else self._planned_state(question, cluster)
+            given = supplied.given if supplied is not None else addresses(found.pods, cluster)
             prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
-            if told is None and (homeless := _homeless(found, prospects)):
+            if supplied is None and (homeless := _homeless(found, prospects)):
                 # a pod that gets no sandbox claims no address, and so it is the next one's
                 given = addresses({uid: pod for uid, pod in found.pods.items() if uid not in homeless}, cluster)
                 prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
             stuck = frozenset(uid for each in prospects if each for uid in each.stuck)
-            seen = told.seen if told is not None else foresee(found, cluster, given, stuck)
-            policies = imagined(cluster, found, given, self._settings) if told is None else None
+            seen = supplied.seen if supplied is not None else planned_services(found, cluster, given, stuck)
+            policies = imagined(cluster, found, given, self._settings) if supplied is None else None
             named = self._named(found, seen, cluster)
             future = Future(found, given, seen, named, _own(cluster), cluster.balancers, policies)
             known = dict(zip(cluster.names, prospects, strict=True))
             answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
-            notes = [*found.messages, *cluster.foretold.notes, *awaiting(seen), *(policies.notes() if policies else ())]
-            notes += mesh_notes(question, seen, cluster) if told is None else []
+            notes = [*found.messages, *cluster.scaling.notes, *awaiting(seen), *(policies.notes() if policies else ())]
+            notes += mesh_notes(question, seen, cluster) if supplied is None else []
             notes += on_virtual_nodes(found.pods, cluster.nodes)
             answer = joined(names, answers, notes, found.order)
-        others = {name: self._foretold(name, future, cluster) for name in sorted(question.others)}
+        others = {name: self._plan_for_node(name, future, cluster) for name in sorted(question.others)}
         return answer | ({"others": others} if others else {})
 
-    def _hypothesis(self, question: Question, cluster: Cluster) -> Hypothesis:
-        now, scaled = self._clock.now(), cluster.foretold.scaled
+    def _planned_state(self, question: Question, cluster: Cluster) -> PlannedState:
+        now, scaled = self._clock.now(), cluster.scaling.scaled
         known = (cluster.workloads, cluster.scene, cluster.storage, scaled)
-        return hypothesis(question, cluster.pods, cluster.nodes, now, *known, mesh=self._settings.mesh)
+        return planned_state(question, cluster.pods, cluster.nodes, now, *known, mesh=self._settings.mesh)
 
-    def _named(self, found: Hypothesis, seen: Foreseen, cluster: Cluster) -> Named | None:
+    def _named(self, found: PlannedState, seen: PlannedServices, cluster: Cluster) -> Named | None:
         secrets = any(kind == SECRET.kind for kind, _ in found.overlay)
         if not (found.network or seen.services or secrets):
             return None
         read = reading(self._reader, found.overlay)
         return cluster.imagined(found.network, seen.slices, lambda key: read(SECRET.kind, key))
 
-    def _foretold(self, name: str, future: Future, cluster: Cluster) -> JsonObject:
+    def _plan_for_node(self, name: str, future: Future, cluster: Cluster) -> JsonObject:
         found, read = future.found, reading(self._reader, future.found.overlay)
-        return foretell(name, found, future.seen, future.given, cluster.pods, cluster.certificates, read)
+        return plan_for_node(name, found, future.seen, future.given, cluster.pods, cluster.certificates, read)
 
     def _drift_of(self, name: str) -> Answer:
         basis = self._quiet(name)
@@ -234,7 +246,7 @@ class Planner:
                 break
         return answer
 
-    def _subjects(self, basis: Basis, requests: Mapping[str, Request], found: Hypothesis | None = None) -> Subjects:
+    def _subjects(self, basis: Basis, requests: Mapping[str, Request], found: PlannedState | None = None) -> Subjects:
         pods = {objects.uid(pod): pod for pod in basis.pods}
         pods |= {uid: pod for uid, pod in (found.pods.items() if found else ()) if pod is not None}
         network = found.network if found else {}
@@ -270,7 +282,7 @@ class Planner:
         secrets = self._secrets(pod for pod in basis.pods if objects.uid(pod) in basis.decisions)
         return with_blob(requests, (*basis.decisions.values(), basis.named.certificates), secrets)
 
-    def _prospect(self, name: str, found: Hypothesis, given: Mapping[str, str]) -> Prospect | None:
+    def _prospect(self, name: str, found: PlannedState, given: Mapping[str, str]) -> Prospect | None:
         """Return the node with its pods as they would be, None when it does not answer."""
         basis = self._quiet(name)
         if basis is None:
@@ -303,7 +315,7 @@ class Planner:
         before = assemble(basis.node, basis.decisions.values(), self._settings, *parts)
         where = (objects.name(basis.node), future.balancers, zone_of(basis.node))
         services = with_services(basis.services, future.seen, *where)
-        folders = foretold_folders(basis.named.folders, future.found.overlay, future.nodes)
+        folders = planned_folders(basis.named.folders, future.found.overlay, future.nodes)
         named = (future.named or basis.named)._replace(machines=basis.named.machines, folders=folders)
         policies = future.policies.entries(basis.node) if future.policies else basis.policies
         after = assemble(basis.node, decisions.values(), self._settings, services, named, policies)
@@ -322,7 +334,7 @@ class Planner:
         requests = self._held(basis, future.found, wanted)
         return with_blob(requests, (*decisions.values(), named.certificates), prospect.sources, future.found)
 
-    def _held(self, basis: Basis, found: Hypothesis, wanted: Mapping[str, Mapping[str, Entry]]) -> dict[str, Request]:
+    def _held(self, basis: Basis, found: PlannedState, wanted: Mapping[str, Mapping[str, Entry]]) -> dict[str, Request]:
         """Return the requests towards ``wanted``; what nobody holds any more would be put right with them."""
         pods = {objects.uid(pod): pod for pod in basis.pods} | {**found.pods}
         node = found.overlay.get((NODE.kind, objects.name(basis.node))) or basis.node
@@ -331,8 +343,8 @@ class Planner:
         requests = deltas(basis.confirmed, wanted, freed).items()
         return {section: holding(request, held.get(section, NO_HOLD)) for section, request in requests}
 
-    def _touched(self, basis: Basis, found: Hypothesis) -> dict[str, JsonObject | None]:
-        """Return the pods of this node that the hypothesis changes, by UID; None for those that would go."""
+    def _touched(self, basis: Basis, found: PlannedState) -> dict[str, JsonObject | None]:
+        """Return the pods of this node that the plan changes, by UID; None for those that would go."""
         here = {objects.uid(pod): pod for pod in basis.pods}
         name = objects.name(basis.node)
         touched: dict[str, JsonObject | None] = {}
@@ -348,7 +360,7 @@ class Planner:
         return touched
 
     def _inputs(
-        self, pod: JsonObject, basis: Basis, found: Hypothesis, given: Mapping[str, str], notes: list[Note]
+        self, pod: JsonObject, basis: Basis, found: PlannedState, given: Mapping[str, str], notes: list[Note]
     ) -> PodInputs:
         uid, now = objects.uid(pod), self._clock.now()
         address = None if self._settings.plugin.driver else given.get(uid)
@@ -379,7 +391,7 @@ class Planner:
             neighbours=tuple(there(basis, found)) if is_asked(pod) else (),
         )
 
-    def _referenced(self, pod: JsonObject, kind: str, found: Hypothesis | None) -> dict[str, JsonObject]:
+    def _referenced(self, pod: JsonObject, kind: str, found: PlannedState | None) -> dict[str, JsonObject]:
         read = reading(self._reader, found.overlay if found is not None else {})
         keys = (f"{one.namespace}/{one.name}" for one in references(pod) if one.kind == kind)
         return {key: obj for key in keys if (obj := read(kind, key)) is not None}

@@ -32,8 +32,8 @@ from minik8s_modules.client.interface import Reader
 from minik8s_modules.reconcile.housekeeping.static_pods import as_static
 from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.network.services import SERVICE_NAME
-from minik8s_modules.reconcile.planning.foretold_autoscalers import ForetoldScaling, foretell_scaling
 from minik8s_modules.reconcile.planning.plan import Planner
+from minik8s_modules.reconcile.planning.simulated_autoscalers import SimulatedScaling, simulated_scaling
 from minik8s_modules.reconcile.planning.simulated_rollouts import workload_kind, workloads
 from minik8s_modules.reconcile.planning.simulated_services import Cluster
 from minik8s_modules.reconcile.planning.simulated_storage import storage
@@ -67,18 +67,18 @@ def listed(api: Reader, question: Question, names: tuple[str, ...]) -> Cluster:
         names: the shard's nodes.
     """
     pods = tuple(map(as_static, api.list(POD).items))
-    foretold = _foretold(question, pods, api)
-    known = workloads((*(each.object for each in question.operations), *foretold.scaled), api)
+    scaling = _scaling(question, pods, api)
+    known = workloads((*(each.object for each in question.operations), *scaling.scaled), api)
     ingresses = api.list(INGRESS).items if question.others else []
     certificates = frozenset(key for one in ingresses for key in certificates_of(one))
     nodes, endpoints = tuple(api.list(NODE).items), _written(api, question)
     scene = scene_of(api) if question.operations else None
     found = Cluster(pods, nodes, names, known, certificates=certificates, endpoints=endpoints, scene=scene)
-    asked = [*(each.object for each in question.operations), *foretold.scaled]
+    asked = [*(each.object for each in question.operations), *scaling.scaled]
     pods_change = any(obj.get("kind") == POD.kind or workload_kind(obj) is not None for obj in asked)
     policies = tuple(api.list(NETWORK_POLICY).items) if question.operations else ()
     kept = storage(asked, api, pods_change=pods_change)
-    return found._replace(storage=kept, foretold=foretold, policies=policies, mesh=_mesh(api, question))
+    return found._replace(storage=kept, scaling=scaling, policies=policies, mesh=_mesh(api, question))
 
 
 def _mesh(api: Reader, question: Question) -> tuple[JsonObject, ...]:
@@ -90,11 +90,11 @@ def _mesh(api: Reader, question: Question) -> tuple[JsonObject, ...]:
     return tuple({**one, "kind": kind.kind} for kind, items in found for one in items)
 
 
-def _foretold(question: Question, pods: Iterable[JsonObject], api: Any) -> ForetoldScaling:
+def _scaling(question: Question, pods: Iterable[JsonObject], api: Any) -> SimulatedScaling:
     """Return what autoscalers would do about the objects of a question; raises as the API does."""
     gone = [each.object for each in question.operations if is_gone(each)]
     applied = [each.object for each in question.operations if not is_gone(each)]
-    return foretell_scaling(applied, gone, pods, api, SystemClock())
+    return simulated_scaling(applied, gone, pods, api, SystemClock())
 
 
 def _written(api: Reader, question: Question) -> dict[str, JsonObject]:

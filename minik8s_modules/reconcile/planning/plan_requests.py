@@ -15,8 +15,8 @@ from minik8s_modules.reconcile.feeds.plan_subjects import Note, Subjects, of_nod
 from minik8s_modules.reconcile.loop import section_changes
 from minik8s_modules.reconcile.loop.basis import Basis
 from minik8s_modules.reconcile.loop.section_changes import Confirmed, Request
-from minik8s_modules.reconcile.planning.simulated_services import Foreseen
-from minik8s_modules.reconcile.planning.simulation import Hypothesis
+from minik8s_modules.reconcile.planning.simulated_services import PlannedServices
+from minik8s_modules.reconcile.planning.simulation import PlannedState
 from minik8s_modules.reconcile.values.images import OURS, default_policy, normalized, present
 from minik8s_modules.reconcile.values.items import Outcome
 from minik8s_modules.reconcile.values.sealing import blob, values_of
@@ -46,7 +46,7 @@ def with_blob(
     requests: dict[str, Request],
     decisions: Iterable[PodDecision],
     secrets: Mapping[str, JsonObject],
-    found: Hypothesis | None = None,
+    found: PlannedState | None = None,
 ) -> dict[str, Request]:
     """Return the requests with the values of the secrets that they name, in the place they travel in."""
     if "secrets" in requests:
@@ -162,7 +162,7 @@ def silent(name: str) -> Answer:
     return Answer(None, (Note(f"node {name} does not answer; what would change there is not known", node=name),))
 
 
-def awaiting(seen: Foreseen) -> list[Note]:
+def awaiting(seen: PlannedServices) -> list[Note]:
     """Say of how many pods a plan of Services takes for granted that they become ready."""
     if not seen.awaited:
         return []
@@ -193,7 +193,7 @@ def with_host(network: Mapping[tuple[str, str], JsonObject | None], host: str) -
                 yield kind, obj
 
 
-def there(basis: Basis, found: Hypothesis) -> list[JsonObject]:
+def there(basis: Basis, found: PlannedState) -> list[JsonObject]:
     """Return the pods that would be on the node."""
     pods: dict[str, JsonObject | None] = {objects.uid(pod): pod for pod in basis.pods}
     name = objects.name(basis.node)

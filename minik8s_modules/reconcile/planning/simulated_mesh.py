@@ -16,20 +16,20 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import has_sidecar
 from minik8s_modules.mesh.mapping import Branch, Declared, Mapped, Port, Verdict, decide_mapping
 from minik8s_modules.reconcile.feeds.plan_subjects import MESH_KINDS, Note, of
-from minik8s_modules.reconcile.planning.simulated_services import Cluster, Foreseen
+from minik8s_modules.reconcile.planning.simulated_services import Cluster, PlannedServices
 from minik8s_modules.reconcile.planning.simulation import Question, is_gone
 
 NOWHERE = "nobody (503)"
 
 
-def mesh_notes(question: Question, seen: Foreseen, cluster: Cluster) -> list[Note]:
+def mesh_notes(question: Question, seen: PlannedServices, cluster: Cluster) -> list[Note]:
     """Return what is to be told of sidecars' routes, and of VirtualServices that would have no effect."""
     asked = {objects.namespace(each.object) for each in question.operations if each.object.get("kind") in MESH_KINDS}
     spaces = asked | {key.partition("/")[0] for key in seen.services}
     return [note for space in sorted(spaces) for note in _of_namespace(space, question, seen, cluster)]
 
 
-def _of_namespace(space: str, question: Question, seen: Foreseen, cluster: Cluster) -> Iterator[Note]:
+def _of_namespace(space: str, question: Question, seen: PlannedServices, cluster: Cluster) -> Iterator[Note]:
     pods = [pod for pod in cluster.pods if objects.namespace(pod) == space]
     before = _with_pods(_within(space, cluster.mesh), pods)
     after = _with_pods(_changed(space, before, question), pods)

@@ -28,7 +28,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.feeds.plan_subjects import Note, of
 from minik8s_modules.reconcile.network.policies import PolicyBook, filter_entry
 from minik8s_modules.reconcile.planning.simulated_services import Cluster
-from minik8s_modules.reconcile.planning.simulation import Hypothesis
+from minik8s_modules.reconcile.planning.simulation import PlannedState
 from minik8s_modules.reconcile.values.values import Entries, Settings
 
 PAIRS_LOOKED_AT = 20_000
@@ -60,7 +60,7 @@ class World(NamedTuple):
 NOTHING = World({}, {}, {})
 
 
-def world_of(cluster: Cluster, found: Hypothesis | None = None, given: Mapping[str, str] | None = None) -> World:
+def world_of(cluster: Cluster, found: PlannedState | None = None, given: Mapping[str, str] | None = None) -> World:
     """Return the world as it is, or as it would be (``found``, with the addresses ``given`` by UID)."""
     policies = {str(objects.key(one)): one for one in cluster.policies}
     spaces = {objects.name(one): one for one in (cluster.scene.namespaces if cluster.scene else ())}
@@ -191,7 +191,7 @@ class ImaginedPolicies:
         return "; ".join(f"{_words(each)} would be {verb}" for verb, each in differences.items() if each)
 
 
-def imagined(cluster: Cluster, found: Hypothesis, given: Mapping[str, str], settings: Settings) -> ImaginedPolicies:
+def imagined(cluster: Cluster, found: PlannedState, given: Mapping[str, str], settings: Settings) -> ImaginedPolicies:
     """Return what policies would come to."""
     if not cluster.policies and not any(found.policies.values()):
         return ImaginedPolicies(NOTHING, NOTHING, settings)

@@ -1,4 +1,4 @@
-"""Where changed workloads lead: a Deployment that is applied is unrolled in an imagined cluster, to its pods.
+"""Where changed workloads lead: a Deployment that is applied is rolled out in a simulated cluster, to its pods.
 
 The controllers' own deciders and the scheduler's act until none has a step; then all pods with a node become ready, a
 turn ends, and they act again. Deleted pods go at once. What comes out is the order in which pods come and go, turn by
@@ -26,9 +26,8 @@ from minik8s_modules.controllers.core.pods import is_ready
 from minik8s_modules.controllers.core.steps import Step
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
 from minik8s_modules.controllers.simulation.extended import extended, known_kinds
-from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World, placeholder_uid, unroll
+from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World, placeholder_uid, run_deciders
 from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of_pod, rows
-from minik8s_modules.reconcile.planning.foretold_storage import last_messages_of
 from minik8s_modules.reconcile.planning.simulated_storage import (
     STORAGE_KINDS,
     StorageKeeper,
@@ -38,6 +37,7 @@ from minik8s_modules.reconcile.planning.simulated_storage import (
     storage_world,
     with_storage,
 )
+from minik8s_modules.reconcile.planning.storage_notes import last_messages_of
 from minik8s_modules.scheduler.deciding.cycle import Decision
 from minik8s_modules.scheduler.framework.infos import PodInfo
 from minik8s_modules.scheduler.profiles.deciding import SPREAD_BY, Profiles, Scene
@@ -52,7 +52,7 @@ class Change(NamedTuple):
     object: JsonObject
 
 
-class Unrolled(NamedTuple):
+class SimulatedRollout(NamedTuple):
     """What follows: ``pods`` by uid (None: gone), the ``order`` of comings and goings, and what to tell besides.
 
     ``storage`` are claims, volumes and classes in the end, ``last_messages`` those of their last Events.
@@ -93,7 +93,7 @@ def _if_served(api: Lister, kind: Kind) -> Iterable[JsonObject]:
         return ()
 
 
-def unrolled(
+def simulated_rollout(
     changes: Sequence[Change],
     known: Iterable[JsonObject],
     pods: Iterable[JsonObject],
@@ -102,7 +102,7 @@ def unrolled(
     scene: Scene | None = None,
     storage: Iterable[JsonObject] = (),
     later: Sequence[Change] = (),
-) -> Unrolled:
+) -> SimulatedRollout:
     """Return what becomes of the pods when workloads change.
 
     Args:
@@ -126,7 +126,7 @@ def unrolled(
     for wave in (changes, later):
         for change in wave:
             touched |= _enter(world, change)
-        ended = unroll(world, deciders, _live) and ended
+        ended = run_deciders(world, deciders, _live) and ended
     messages = [*_unplaced(world, nodes, scene, touched)]
     if not ended:
         messages.append(Note("the rollout was not followed to its end: it has too many steps"))
@@ -134,7 +134,9 @@ def unrolled(
     order = [*_order(world, [*known])]
     messages += _overlap(order, len(nodes))
     coming = tuple(place for _, place in order)
-    return Unrolled(_differences(world, before), coming, tuple(messages), standing(world), last_messages_of(world))
+    return SimulatedRollout(
+        _differences(world, before), coming, tuple(messages), standing(world), last_messages_of(world)
+    )
 
 
 def _enter(world: World, change: Change) -> set[str]:
@@ -258,7 +260,7 @@ def _differences(world: World, before: Mapping[str, JsonObject]) -> dict[str, Js
 
 
 def _overlap(order: Sequence[tuple[About, JsonObject]], nodes: int) -> Iterable[Note]:
-    """Say what is not foretold of pods of several workloads: their order, and so who gets which node."""
+    """Say what is not predicted of pods of several workloads: their order, and so who gets which node."""
     several = dict.fromkeys(workload for workload, _ in order)
     if len(several) < _SEVERAL:
         return

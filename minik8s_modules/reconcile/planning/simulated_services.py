@@ -36,8 +36,8 @@ from minik8s_modules.reconcile.network.services import (
     service_ports,
     zone_of,
 )
-from minik8s_modules.reconcile.planning.foretold_autoscalers import ForetoldScaling
-from minik8s_modules.reconcile.planning.simulation import Hypothesis, never_ran
+from minik8s_modules.reconcile.planning.simulated_autoscalers import SimulatedScaling
+from minik8s_modules.reconcile.planning.simulation import PlannedState, never_ran
 from minik8s_modules.reconcile.pods.node_admission import by_age
 from minik8s_modules.reconcile.values.addresses import usable
 from minik8s_modules.reconcile.values.resources import host_ip
@@ -69,7 +69,7 @@ class Cluster(NamedTuple):
         certificates: the Secrets that Ingresses have as certificates, by ``<namespace>/<name>``.
         endpoints: those that people write, by ``<namespace>/<name>``, where a Service without a selector changes.
         scene: what the scheduler looks at besides, where something changes.
-        foretold: what autoscalers would do, and the workloads that are certain to be scaled.
+        scaling: what autoscalers would do, and the workloads that are certain to be scaled.
         storage: claims, volumes and classes, where such change.
         policies: all NetworkPolicies, where something changes.
         mesh: all VirtualServices and Subsets, where something changes.
@@ -88,14 +88,14 @@ class Cluster(NamedTuple):
     certificates: frozenset[str] = frozenset()
     endpoints: Mapping[str, JsonObject] = {}
     scene: Scene | None = None
-    foretold: ForetoldScaling = ForetoldScaling()
+    scaling: SimulatedScaling = SimulatedScaling()
     storage: tuple[JsonObject, ...] = ()
     policies: tuple[JsonObject, ...] = ()
     mesh: tuple[JsonObject, ...] = ()
     balancers: Balancers = NO_BALANCERS
 
 
-class Foreseen(NamedTuple):
+class PlannedServices(NamedTuple):
     """What Services would be: those concerned by key (None: gone), their slices, and the new pods behind them."""
 
     services: Mapping[str, JsonObject | None] = {}
@@ -125,7 +125,9 @@ def _of_host(pod: JsonObject) -> bool:
     return bool(objects.spec(pod).get("hostNetwork"))
 
 
-def foresee(found: Hypothesis, cluster: Cluster, given: Mapping[str, str], stuck: AbstractSet[str]) -> Foreseen:
+def planned_services(
+    found: PlannedState, cluster: Cluster, given: Mapping[str, str], stuck: AbstractSet[str]
+) -> PlannedServices:
     """Return what Services would be.
 
     Args:
@@ -153,11 +155,11 @@ def foresee(found: Hypothesis, cluster: Cluster, given: Mapping[str, str], stuck
     for key, one in _balanced(found, cluster, slices):
         kept[key] = one
         slices.setdefault(key, cluster.slices(key))
-    return Foreseen(kept, slices, frozenset(awaited))
+    return PlannedServices(kept, slices, frozenset(awaited))
 
 
 def _balanced(
-    found: Hypothesis, cluster: Cluster, slices: Mapping[str, list[JsonObject]]
+    found: PlannedState, cluster: Cluster, slices: Mapping[str, list[JsonObject]]
 ) -> Iterator[tuple[str, JsonObject]]:
     """Yield the Services of load balancers whose addresses would be others, as the controller would write them."""
     before = {str(objects.key(one)): one for one in cluster.services}
@@ -267,7 +269,7 @@ def _taken(steps: Iterable[SliceStep], standing: Iterable[JsonObject]) -> list[J
 
 
 def with_services(
-    entries: Entries, seen: Foreseen, node: str, balancers: Balancers = NO_BALANCERS, zone: str = ""
+    entries: Entries, seen: PlannedServices, node: str, balancers: Balancers = NO_BALANCERS, zone: str = ""
 ) -> Entries:
     """Return a node's section ``services`` with the Services of ``seen`` as they would be."""
     if not seen.services or DATAPLANE not in entries:

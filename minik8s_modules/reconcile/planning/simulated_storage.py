@@ -1,9 +1,9 @@
-"""What would become of claims and volumes, and which pods they let have a node: their controllers' deciders, unrolled.
+"""What would become of claims and volumes, and which pods they let have a node: their controllers' deciders, simulated.
 
     operations ─take─▶ claims and volumes of an imagined cluster ─settle─▶ bound, made, released or waiting
     pod ─the scheduler's decision─▶ scheduled: first its claims are to get what it chose, then it is bound
 
-``foretold_storage.py`` says what would differ. Programs outside of minik8s that make volumes are not simulated: their
+``storage_notes.py`` says what would differ. Programs outside of minik8s that make volumes are not simulated: their
 claims wait, and so do the pods.
 """
 
@@ -31,7 +31,7 @@ from minik8s_modules.api.storage import claims
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.core.steps import Delete, Patch, RecordEvent, Step
 from minik8s_modules.controllers.simulation.deciders import STORAGE_DECIDERS
-from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World, placeholder_uid, unroll
+from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World, placeholder_uid, run_deciders
 from minik8s_modules.scheduler.deciding.cycle import Decision
 from minik8s_modules.scheduler.framework.infos import PodInfo
 from minik8s_modules.scheduler.framework.storage import Storage
@@ -103,7 +103,7 @@ class StorageKeeper:
 
     def settle(self) -> None:
         """Let the controllers act until they have nothing to do."""
-        unroll(self.world, self.deciders, lambda _world: False)
+        run_deciders(self.world, self.deciders, lambda _world: False)
 
     def schedule(
         self, pod: JsonObject, nodes: Iterable[JsonObject], placed: Sequence[JsonObject], scene: Scene

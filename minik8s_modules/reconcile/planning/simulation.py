@@ -24,9 +24,8 @@ from minik8s_modules.controllers.simulation.extended import is_decided
 from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid
 from minik8s_modules.reconcile.feeds.plan_subjects import MESH_KINDS, About, Note, of, of_pod, rows
 from minik8s_modules.reconcile.feeds.references import references
-from minik8s_modules.reconcile.planning.foretold_autoscalers import is_autoscaler
-from minik8s_modules.reconcile.planning.foretold_storage import last_messages_of, storage_notes, storage_overlay
-from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled, workload_kind
+from minik8s_modules.reconcile.planning.simulated_autoscalers import is_autoscaler
+from minik8s_modules.reconcile.planning.simulated_rollouts import Change, simulated_rollout, workload_kind
 from minik8s_modules.reconcile.planning.simulated_storage import (
     StorageKeeper,
     awaited,
@@ -35,6 +34,7 @@ from minik8s_modules.reconcile.planning.simulated_storage import (
     storage_world,
     take,
 )
+from minik8s_modules.reconcile.planning.storage_notes import last_messages_of, storage_notes, storage_overlay
 from minik8s_modules.scheduler.deciding.cycle import Decision
 from minik8s_modules.scheduler.profiles.deciding import SPREAD_BY, Profiles, Scene
 
@@ -56,16 +56,16 @@ class Question(NamedTuple):
 
     Attributes:
         others: nodes with a reconciler of their own, to which the answer says what to tell them.
-        foretold: what such a node is told (``standalone_plans.read_foretold``), in place of operations.
+        supplied: what such a node is sent (``standalone_plans.read_supplied_plan``), in place of operations.
     """
 
     operations: tuple[Operation, ...]
     nodes: frozenset[str]
     others: frozenset[str] = frozenset()
-    foretold: Any = None
+    supplied: Any = None
 
 
-class Hypothesis(NamedTuple):
+class PlannedState(NamedTuple):
     """What would be.
 
     Attributes:
@@ -122,7 +122,7 @@ def _operation(index: int, raw: Any) -> Operation:
     return Operation(str(raw["operation"]), obj)
 
 
-def hypothesis(
+def planned_state(
     question: Question,
     pods: Iterable[JsonObject],
     nodes: Sequence[JsonObject],
@@ -133,7 +133,7 @@ def hypothesis(
     scaled: Iterable[JsonObject] = (),
     *,
     mesh: bool = False,
-) -> Hypothesis:
+) -> PlannedState:
     """Return what the operations would make of the cluster's ``pods``, and of those of its ``workloads``.
 
     ``scene`` is what the scheduler looks at besides; it changes with the operations. ``storage`` has claims, volumes
@@ -154,7 +154,7 @@ def hypothesis(
     after, messages = standing(keeper.world), last_messages_of(keeper.world)
     later = [Change("update", each) for each in scaled]
     if changes or later:
-        found = unrolled(changes, workloads, here, nodes, now, scene, after, later)
+        found = simulated_rollout(changes, workloads, here, nodes, now, scene, after, later)
         made = _injected(found.pods, scene.namespaces) if mesh else found.pods
         changed, order = {**changed, **made}, [*order, *found.order]
         after, messages = found.storage, {**messages, **found.last_messages}
@@ -162,7 +162,7 @@ def hypothesis(
         notes += found.messages
     everywhere = {objects.uid(pod): pod for pod in here} | changed
     notes = [*asked.messages, *storage_notes(before, after, filter(None, everywhere.values()), messages), *notes]
-    return Hypothesis(changed, overlay, tuple(notes), tuple(order), asked.network, asked.policies, asked.namespaces)
+    return PlannedState(changed, overlay, tuple(notes), tuple(order), asked.network, asked.policies, asked.namespaces)
 
 
 def _injected(pods: Mapping[str, JsonObject | None], namespaces: Iterable[JsonObject]) -> dict[str, JsonObject | None]:
@@ -178,7 +178,7 @@ def _injected(pods: Mapping[str, JsonObject | None], namespaces: Iterable[JsonOb
 
 @dataclass
 class _Asked:
-    """What the operations do by themselves: all pods, and what else is as in ``Hypothesis``.
+    """What the operations do by themselves: all pods, and what else is as in ``PlannedState``.
 
     Attributes:
         alone: action and pod of those that come and go by themselves.

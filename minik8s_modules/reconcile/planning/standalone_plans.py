@@ -28,8 +28,8 @@ from minik8s_modules.api.pods.account_volumes import ROOT_CA
 from minik8s_modules.api.storage.attachments import attachment_name, driver_of, node_secrets
 from minik8s_modules.client.interface import Getter
 from minik8s_modules.reconcile.feeds.references import references
-from minik8s_modules.reconcile.planning.simulated_services import Foreseen
-from minik8s_modules.reconcile.planning.simulation import Hypothesis
+from minik8s_modules.reconcile.planning.simulated_services import PlannedServices
+from minik8s_modules.reconcile.planning.simulation import PlannedState
 
 _KINDS = {kind.kind: kind for kind in (CONFIG_MAP, SECRET, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, CSI_DRIVER)}
 ObjectOf = Callable[[str, str], JsonObject | None]
@@ -39,12 +39,12 @@ Placed = tuple[str, str]
 """A kind and ``<namespace>/<name>``."""
 
 
-class Foretold(NamedTuple):
+class SuppliedPlan(NamedTuple):
     """One node's part of a plan; ``sources`` are what its pods name and the plan leaves as it is."""
 
-    found: Hypothesis
+    found: PlannedState
     given: Mapping[str, str]
-    seen: Foreseen
+    seen: PlannedServices
     sources: Mapping[Placed, JsonObject]
 
 
@@ -121,10 +121,10 @@ def _attachments(pod: JsonObject, volumes: Iterable[JsonObject]) -> dict[str, Js
     return {name: {"metadata": {"name": name}, "status": {"attached": True}} for name in names}
 
 
-def foretell(
+def plan_for_node(
     node: str,
-    found: Hypothesis,
-    seen: Foreseen,
+    found: PlannedState,
+    seen: PlannedServices,
     given: Mapping[str, str],
     pods: Iterable[JsonObject],
     certificates: Iterable[str],
@@ -169,8 +169,8 @@ def foretell(
     }
 
 
-def read_foretold(document: Any) -> Foretold:
-    """Return what ``foretell`` has made.
+def read_supplied_plan(document: Any) -> SuppliedPlan:
+    """Return what ``plan_for_node`` has made.
 
     Raises:
         ValueError: it is nothing of the kind; the message says what is wrong.
@@ -178,14 +178,14 @@ def read_foretold(document: Any) -> Foretold:
     if not isinstance(document, Mapping):
         raise ValueError("foretold must be a mapping")  # noqa: TRY004 - content
     pods = _objects(document, "pods")
-    found = Hypothesis(pods, dict(_placed(document, "overlay")), (), network=dict(_placed(document, "network")))
+    found = PlannedState(pods, dict(_placed(document, "overlay")), (), network=dict(_placed(document, "network")))
     slices = document.get("slices")
     if not isinstance(slices, Mapping) or not all(isinstance(each, list) for each in slices.values()):
         raise ValueError("foretold.slices must be lists by Service")
     awaited = frozenset(map(str, document.get("awaited") or ()))
     sources = {place: obj for place, obj in _placed(document, "sources") if obj is not None}
     given = {str(uid): str(ip) for uid, ip in (document.get("addresses") or {}).items()}
-    return Foretold(found, given, Foreseen(_objects(document, "services"), dict(slices), awaited), sources)
+    return SuppliedPlan(found, given, PlannedServices(_objects(document, "services"), dict(slices), awaited), sources)
 
 
 def _is_on(node: str, pod: JsonObject) -> bool:

@@ -101,7 +101,7 @@ class Settings(NamedTuple):
     policies_required: bool = True
     """Whether a pod that NetworkPolicies isolate waits where its node cannot make their rules."""
     mesh: bool = False
-    """Whether pods get sidecars by label, which plans foretell."""
+    """Whether pods get sidecars by label, which plans predict."""
     own_node: bool = False
     """The reconciler is a node's own, with a node's rights: it reads what its pods name one by one."""
     declared: Mapping[str, Declared] = MappingProxyType({})

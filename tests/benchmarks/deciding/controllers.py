@@ -25,7 +25,7 @@ from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.controllers.core.pods import is_active, is_ready
 from minik8s_modules.controllers.simulation.deciders import DECIDERS
-from minik8s_modules.controllers.simulation.simulated_cluster import World, unroll
+from minik8s_modules.controllers.simulation.simulated_cluster import World, run_deciders
 from tests.benchmarks.figures import Figure
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
@@ -178,9 +178,9 @@ def waves() -> int:
         return bool(waiting)
 
     def until_ready() -> None:
-        unroll(world, DECIDERS.items(), live)
+        run_deciders(world, DECIDERS.items(), live)
         while become_ready(world):
-            unroll(world, DECIDERS.items(), live)
+            run_deciders(world, DECIDERS.items(), live)
 
     until_ready()
     rounds = 0

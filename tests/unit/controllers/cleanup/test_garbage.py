@@ -76,7 +76,7 @@ class World:
         else:
             self.found[objects.uid(obj)] = obj
 
-    def unroll(self) -> list[str]:
+    def run_deciders(self) -> list[str]:
         """Take all steps of all until there are none; return what is left."""
         for _ in range(20):
             before = dict(self.found)
@@ -110,7 +110,7 @@ def test_decide_garbage(path: Path):
     world = World(case)
     for name, steps in case.get("steps", {}).items():
         assert [words(step) for step in world.steps(f"uid-{name}")] == steps, name
-    assert world.unroll() == case["left"]
+    assert world.run_deciders() == case["left"]
 
 
 @EACH
@@ -121,7 +121,7 @@ def test_cut_off_after_any_step_it_comes_to_the_same(path: Path):
             world = World(case)
             for step in world.steps(uid)[:cut]:
                 world.take(step)
-            assert world.unroll() == case["left"], f"{uid} cut off after {cut}"
+            assert world.run_deciders() == case["left"], f"{uid} cut off after {cut}"
 
 
 def test_the_graph_says_whom_a_change_concerns():

@@ -14,7 +14,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.controllers.batch.original_jobs import OriginalJobController
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
-from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled
+from minik8s_modules.reconcile.planning.simulated_rollouts import Change, simulated_rollout
 from tests.support.load.storms import Manager, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE
@@ -51,7 +51,7 @@ def test_the_pods_of_a_plan_are_those_that_are_made(seed: int):
     api.create(NODE, machine)
     jobs = [job(dice, f"job-{number}") for number in range(dice.randint(1, 4))]
     known = [obj for kind in (*DECIDERS, *LOOKED_AT) for obj in api.list(kind).items]
-    plan = unrolled([Change("create", each) for each in jobs], known, [], [machine], SystemClock().now())
+    plan = simulated_rollout([Change("create", each) for each in jobs], known, [], [machine], SystemClock().now())
     planned = asked(pod for pod in plan.pods.values() if pod is not None)
     manager = Manager(api, OriginalJobController)
     manager.start()

@@ -13,7 +13,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
 from minik8s_modules.controllers.workloads.rollingupdates import RollingUpdateController
-from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled
+from minik8s_modules.reconcile.planning.simulated_rollouts import Change, simulated_rollout
 from tests.support.load.storms import Manager, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE, ago
@@ -56,7 +56,7 @@ class Shop:
         """Return in which order a plan says that Pods go and come, batch by batch."""
         known = [obj for kind in (*DECIDERS, *LOOKED_AT) for obj in self.api.list(kind).items]
         pods = [{"apiVersion": "v1", "kind": "Pod", **each} for each in self.api.list(POD).items]
-        found = unrolled([Change(operation, self.update(state))], known, pods, self.nodes, SystemClock().now())
+        found = simulated_rollout([Change(operation, self.update(state))], known, pods, self.nodes, SystemClock().now())
         return batches((f"{each['action']} {each['pod'].partition('/')[2]}", each["turn"]) for each in found.order)
 
     def images(self) -> set[str]:

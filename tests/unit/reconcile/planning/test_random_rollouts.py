@@ -49,8 +49,8 @@ from minik8s_modules.controllers.workloads.daemonsets import DaemonSetController
 from minik8s_modules.controllers.workloads.deployments import DeploymentController
 from minik8s_modules.controllers.workloads.replicasets import ReplicaSetController
 from minik8s_modules.controllers.workloads.statefulsets import StatefulSetController
-from minik8s_modules.reconcile.planning.foretold_autoscalers import foretell_scaling
-from minik8s_modules.reconcile.planning.simulated_rollouts import Change, Unrolled, unrolled
+from minik8s_modules.reconcile.planning.simulated_autoscalers import simulated_scaling
+from minik8s_modules.reconcile.planning.simulated_rollouts import Change, SimulatedRollout, simulated_rollout
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.scheduler.framework.storage import Storage
 from minik8s_modules.scheduler.plugins.volume_binding import reserved
@@ -266,7 +266,7 @@ def stored(found: Iterable[JsonObject]) -> Counter[str]:
     return counted
 
 
-def _stand(planned: Unrolled, before: Mapping[str, JsonObject]) -> Counter[str]:
+def _stand(planned: SimulatedRollout, before: Mapping[str, JsonObject]) -> Counter[str]:
     """Return how many pods of each owner there are to be."""
     gone = {uid for uid, pod in planned.pods.items() if pod is None}
     made = [pod for pod in planned.pods.values() if pod is not None]
@@ -335,24 +335,24 @@ class Rolled:
         """Return the pods there are."""
         return [pod for pod in self.api.list(POD).items if is_active(pod)]
 
-    def plan(self, change: Change) -> Unrolled:
+    def plan(self, change: Change) -> SimulatedRollout:
         """Return what a plan says."""
         known = [obj for kind in (*DECIDERS, *LOOKED_AT) for obj in self.api.list(kind).items]
         reading: Any = Reading(self.api, self.server)
         applied, gone = ([], [change.object]) if change.operation == "delete" else ([change.object], [])
-        scaled = foretell_scaling(applied, gone, self.active(), reading, SystemClock()).scaled
+        scaled = simulated_scaling(applied, gone, self.active(), reading, SystemClock()).scaled
         later = [Change("update", one) for one in scaled]
         assert not later or self.scenario.bounds
         result, storage = ([change], known, self.active(), self.scenario.nodes, SystemClock().now()), self.storage()
-        self._unscaled = unrolled(*result, storage=storage)
-        return unrolled(*result, storage=storage, later=later)
+        self._unscaled = simulated_rollout(*result, storage=storage)
+        return simulated_rollout(*result, storage=storage, later=later)
 
     def storage(self) -> list[JsonObject]:
         """Return claims, volumes and classes, as a plan reads them."""
         kinds = [(kind, one) for kind in STORAGE for one in self.api.list(kind).items]
         return [{"apiVersion": kind.api_version, "kind": kind.kind, **one} for kind, one in kinds]
 
-    def follow(self, planned: Unrolled, change: Callable[[], object]) -> None:
+    def follow(self, planned: SimulatedRollout, change: Callable[[], object]) -> None:
         """Have it so, and expect the pods that were planned to come and go."""
         before = {objects.uid(pod): pod for pod in self.active()}
         comes = [step["pod"] for step in planned.order if step["action"] == "create"]
@@ -373,7 +373,7 @@ class Rolled:
             return
         assert self.plan(Change("update", self.live())).order == (), "and nothing more follows"
 
-    def _until(self, planned: Unrolled, before: Mapping[str, JsonObject]) -> None:
+    def _until(self, planned: SimulatedRollout, before: Mapping[str, JsonObject]) -> None:
         """Wait for the pods, claims and volumes of a plan."""
         stand = _stand(planned, before)
         try:

@@ -10,7 +10,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.reconcile.planning.simulated_mesh import mesh_notes
-from minik8s_modules.reconcile.planning.simulated_services import Cluster, Foreseen
+from minik8s_modules.reconcile.planning.simulated_services import Cluster, PlannedServices
 from minik8s_modules.reconcile.planning.simulation import Operation, Question
 from tests.unit.mesh.namespaces import declared
 
@@ -49,9 +49,9 @@ def cluster(*split: JsonObject) -> Cluster:
     )  # fmt: skip
 
 
-def notes(cluster: Cluster, *operations: tuple[str, JsonObject], seen: Foreseen | None = None) -> list[str]:
+def notes(cluster: Cluster, *operations: tuple[str, JsonObject], seen: PlannedServices | None = None) -> list[str]:
     question = Question(tuple(Operation(*each) for each in operations), frozenset())
-    return [note.text for note in mesh_notes(question, seen or Foreseen(), cluster)]
+    return [note.text for note in mesh_notes(question, seen or PlannedServices(), cluster)]
 
 
 def test_other_weights_are_shown_pod_by_pod():
@@ -99,15 +99,15 @@ def test_a_pod_that_goes_takes_its_share_along():
     standing = cluster(virtual(NEW))
     (service,) = standing.services
     fewer = declared({**CASE, "pods": {"reviews": ["a", "c"]}}).slices
-    seen = Foreseen({"shop/reviews": service}, {"shop/reviews": [*fewer]})
+    seen = PlannedServices({"shop/reviews": service}, {"shop/reviews": [*fewer]})
     assert notes(standing, seen=seen) == [f"{TOLD}a 25%, b 25%, c 50% → a 50%, c 50%"]
-    gone = Foreseen({"shop/reviews": None}, {"shop/reviews": []})
+    gone = PlannedServices({"shop/reviews": None}, {"shop/reviews": []})
     assert notes(standing, seen=gone) == [f"{TOLD}a 25%, b 25%, c 50% → not by the mesh"]
 
 
 def test_who_may_not_read_pods_is_not_shown_their_names():
     question = Question((Operation("update", virtual(NEW)),), frozenset())
-    (note,) = mesh_notes(question, Foreseen(), cluster(virtual(OLD)))
+    (note,) = mesh_notes(question, PlannedServices(), cluster(virtual(OLD)))
     assert {(one.kind, one.namespace) for one in note.about} == {
         (kind, "shop") for kind in ("VirtualService", "Subset", "Service", "Pod")
     }

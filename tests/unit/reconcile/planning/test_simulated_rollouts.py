@@ -18,9 +18,9 @@ from minik8s_modules.api.kinds import (
     STATEFUL_SET,
 )
 from minik8s_modules.controllers.simulation.deciders import DECIDERS
-from minik8s_modules.controllers.simulation.simulated_cluster import World, unroll
-from minik8s_modules.reconcile.planning.simulated_rollouts import Change, Unrolled, unrolled
-from minik8s_modules.reconcile.planning.simulation import Operation, Question, hypothesis
+from minik8s_modules.controllers.simulation.simulated_cluster import World, run_deciders
+from minik8s_modules.reconcile.planning.simulated_rollouts import Change, SimulatedRollout, simulated_rollout
+from minik8s_modules.reconcile.planning.simulation import Operation, Question, planned_state
 from minik8s_modules.scheduler.profiles.deciding import Profiles, Scene
 from tests.support.workloads import NOW, SPACE, workload
 
@@ -39,7 +39,7 @@ def deployment(replicas: int = 2, image: str = "web:1", **fields: Any) -> dict[s
 
 def running(replicas: int, nodes: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return workloads and pods as they stand after a rollout."""
-    found = unrolled([Change("create", deployment(replicas))], [], [], nodes, NOW)
+    found = simulated_rollout([Change("create", deployment(replicas))], [], [], nodes, NOW)
     world = World([deployment(replicas)], NOW)
     pods = [pod for pod in found.pods.values() if pod is not None]
 
@@ -51,33 +51,33 @@ def running(replicas: int, nodes: list[dict[str, Any]]) -> tuple[list[dict[str, 
             imagined.put(POD, {**pod, "spec": spec, "status": {"phase": "Running", "conditions": [ready]}})
         return bool(waiting)
 
-    assert unroll(world, DECIDERS.items(), live)
+    assert run_deciders(world, DECIDERS.items(), live)
     assert len(world.all(POD)) == len(pods) == replicas
     return [*world.all(DEPLOYMENT), *world.all(REPLICA_SET)], world.all(POD)
 
 
-def shown(found: Unrolled) -> list[str]:
+def shown(found: SimulatedRollout) -> list[str]:
     return [f"{step['action']} {step['node']}" for step in found.order]
 
 
 def test_a_new_deployment_shows_its_pods_on_their_nodes():
-    found = unrolled([Change("create", deployment(3))], [], [], [node("a"), node("b")], NOW)
+    found = simulated_rollout([Change("create", deployment(3))], [], [], [node("a"), node("b")], NOW)
     assert shown(found) == ["create a", "create b", "create a"]
     assert all(pod is not None and objects.spec(pod)["nodeName"] for pod in found.pods.values())
-    assert found == unrolled([Change("create", deployment(3))], [], [], [node("a"), node("b")], NOW)
+    assert found == simulated_rollout([Change("create", deployment(3))], [], [], [node("a"), node("b")], NOW)
 
 
 def test_a_new_template_shows_what_comes_before_what_goes():
     nodes = [node("a")]
     known, pods = running(2, nodes)
-    found = unrolled([Change("update", deployment(2, "web:2"))], known, pods, nodes, NOW)
+    found = simulated_rollout([Change("update", deployment(2, "web:2"))], known, pods, nodes, NOW)
     assert [step["action"] for step in found.order] == ["create", "delete", "create", "delete"]
     gone = {uid for uid, pod in found.pods.items() if pod is None}
     assert gone == {objects.uid(pod) for pod in pods}
     assert len(found.pods) == 4
 
 
-def steps(found: Unrolled) -> list[tuple[int, str, str]]:
+def steps(found: SimulatedRollout) -> list[tuple[int, str, str]]:
     """Return turn, action and owner of each step."""
     return [(step["turn"], step["action"], step["owner"].removeprefix("ReplicaSet/web-")) for step in found.order]
 
@@ -86,7 +86,7 @@ def test_the_pod_that_a_larger_size_adds_to_the_old_set_is_the_first_to_go():
     nodes = [node("a")]
     known, pods = running(2, nodes)
     (old,) = {(objects.controller_of(pod) or {})["name"].removeprefix("web-") for pod in pods}
-    found = unrolled([Change("update", deployment(3, "web:2"))], known, pods, nodes, NOW)
+    found = simulated_rollout([Change("update", deployment(3, "web:2"))], known, pods, nodes, NOW)
     result = steps(found)
     extra = found.order[0]
     assert result[0] == (1, "create", old)
@@ -106,7 +106,7 @@ def test_pods_that_were_made_last_go_first(min_ready_s: int):
     slow = deployment(
         2, "web:2", minReadySeconds=min_ready_s, strategy={"type": "RollingUpdate", "rollingUpdate": spec}
     )
-    found = unrolled([Change("update", slow)], known, pods, nodes, NOW)
+    found = simulated_rollout([Change("update", slow)], known, pods, nodes, NOW)
     assert [(turn, action) for turn, action, _ in steps(found)] == [
         (1, "delete"), (1, "create"), (2, "delete"), (2, "create"),
     ]  # fmt: skip
@@ -115,19 +115,21 @@ def test_pods_that_were_made_last_go_first(min_ready_s: int):
 def test_names_that_are_made_with_their_pods_are_told_apart():
     nodes = [node("a")]
     known, pods = running(1, nodes)
-    found = unrolled([Change("update", deployment(1, "web:2"))], known, pods, nodes, NOW)
+    found = simulated_rollout([Change("update", deployment(1, "web:2"))], known, pods, nodes, NOW)
     assert [(step["action"], step.get("nameUnknown", False)) for step in found.order] == [
         ("create", True),
         ("delete", False),
     ]
     peers = workload(STATEFUL_SET, {"replicas": 1, "serviceName": "peers"})
-    assert [step.get("nameUnknown") for step in unrolled([Change("create", peers)], [], [], nodes, NOW).order] == [None]
+    assert [
+        step.get("nameUnknown") for step in simulated_rollout([Change("create", peers)], [], [], nodes, NOW).order
+    ] == [None]
 
 
 def test_where_pods_fit_nowhere_the_rollout_ends_as_the_real_one_stalls():
     nodes = [node("a", pods=2)]
     known, pods = running(2, nodes)
-    found = unrolled([Change("update", deployment(2, "web:2"))], known, pods, nodes, NOW)
+    found = simulated_rollout([Change("update", deployment(2, "web:2"))], known, pods, nodes, NOW)
     assert [step["action"] for step in found.order] == ["create"]
     assert found.pods == {}
     (message,) = found.messages
@@ -137,7 +139,7 @@ def test_where_pods_fit_nowhere_the_rollout_ends_as_the_real_one_stalls():
 def test_a_smaller_size_shows_which_pods_go():
     nodes = [node("a"), node("b")]
     known, pods = running(3, nodes)
-    found = unrolled([Change("update", deployment(1))], known, pods, nodes, NOW)
+    found = simulated_rollout([Change("update", deployment(1))], known, pods, nodes, NOW)
     assert [step["action"] for step in found.order] == ["delete", "delete"]
     assert {objects.spec(pod)["nodeName"] for pod in pods} == {"a", "b"}
 
@@ -145,7 +147,7 @@ def test_a_smaller_size_shows_which_pods_go():
 def test_a_deleted_deployment_takes_its_pods_along():
     nodes = [node("a")]
     known, pods = running(2, nodes)
-    found = unrolled([Change("delete", deployment(2))], known, pods, nodes, NOW)
+    found = simulated_rollout([Change("delete", deployment(2))], known, pods, nodes, NOW)
     assert set(found.pods.values()) == {None}
     assert len(found.order) == 2
 
@@ -153,7 +155,7 @@ def test_a_deleted_deployment_takes_its_pods_along():
 def test_other_workloads_are_left_alone():
     nodes = [node("a")]
     other = workload(REPLICA_SET, {"replicas": 5, "selector": {"matchLabels": {"app": "x"}}}, "other")
-    found = unrolled([Change("create", deployment(1))], [other], [], nodes, NOW)
+    found = simulated_rollout([Change("create", deployment(1))], [other], [], nodes, NOW)
     assert len(found.order) == 1
 
 
@@ -161,7 +163,7 @@ def test_other_workloads_are_left_alone():
 def test_a_replica_set_is_unrolled_in_both_versions(version: str):
     obj = {**workload(REPLICA_SET, {"replicas": 2}), "apiVersion": version}
     question = Question((Operation("create", obj),), frozenset())
-    found = hypothesis(question, [], [node("a")], NOW)
+    found = planned_state(question, [], [node("a")], NOW)
     assert len(found.pods) == 2
     assert found.messages == ()
     assert [step["owner"] for step in found.order] == ["ReplicaSet/web", "ReplicaSet/web"]
@@ -170,7 +172,7 @@ def test_a_replica_set_is_unrolled_in_both_versions(version: str):
 
 def test_a_replication_controller_is_unrolled():
     obj = workload(REPLICATION_CONTROLLER, {"replicas": 2, "selector": {"app": "web"}})
-    found = hypothesis(Question((Operation("create", obj),), frozenset()), [], [node("a")], NOW)
+    found = planned_state(Question((Operation("create", obj),), frozenset()), [], [node("a")], NOW)
     assert found.messages == ()
     assert [step["owner"] for step in found.order] == ["ReplicationController/web"] * 2
 
@@ -184,7 +186,7 @@ def test_a_daemon_set_shows_a_pod_on_every_node_that_wants_one():
     tainted = node("n3")
     tainted["spec"]["taints"] = [{"key": "gpu", "effect": "NoSchedule"}]
     nodes = [node("n1"), node("n2"), tainted]
-    found = unrolled([Change("create", workload(DAEMON_SET, {}))], [], [], nodes, NOW)
+    found = simulated_rollout([Change("create", workload(DAEMON_SET, {}))], [], [], nodes, NOW)
     assert sorted(shown(found)) == ["create n1", "create n2"]
     assert found.messages == ()
 
@@ -192,13 +194,13 @@ def test_a_daemon_set_shows_a_pod_on_every_node_that_wants_one():
 def test_a_new_template_of_a_stateful_set_shows_the_last_pod_first():
     nodes = [node("n1")]
     before = workload(STATEFUL_SET, {"replicas": 2, "serviceName": "peers"})
-    made = unrolled([Change("create", before)], [], [], nodes, NOW)
+    made = simulated_rollout([Change("create", before)], [], [], nodes, NOW)
     pods = [as_running(pod) for pod in made.pods.values() if pod is not None]
     for pod in pods:
         pod["metadata"]["ownerReferences"][0]["uid"] = "uid-web"
         pod["metadata"]["uid"] = f"old-{pod['metadata']['name']}"
     after = workload(STATEFUL_SET, {"replicas": 2, "serviceName": "peers", "image": "web:2"})
-    found = unrolled([Change("update", after)], [before], pods, nodes, NOW)
+    found = simulated_rollout([Change("update", after)], [before], pods, nodes, NOW)
     assert [(step["action"], step["pod"]) for step in found.order] == [
         ("delete", f"{SPACE}/web-1"), ("create", f"{SPACE}/web-1"),
         ("delete", f"{SPACE}/web-0"), ("create", f"{SPACE}/web-0"),
@@ -208,16 +210,16 @@ def test_a_new_template_of_a_stateful_set_shows_the_last_pod_first():
 def test_a_job_shows_the_pods_it_starts_with_and_a_cron_job_those_that_are_due():
     nodes = [node("n1")]
     job = workload(JOB, {"completions": 5, "parallelism": 2, "backoffLimit": 6})
-    assert shown(unrolled([Change("create", job)], [], [], nodes, NOW)) == ["create n1"] * 2
+    assert shown(simulated_rollout([Change("create", job)], [], [], nodes, NOW)) == ["create n1"] * 2
     cron = workload(CRON_JOB, {"schedule": "* * * * *", "status": {"lastScheduleTime": "2026-01-01T11:58:00Z"}})
     cron["spec"]["jobTemplate"] = {"spec": {"template": cron["spec"].pop("template")}}
-    assert shown(unrolled([Change("update", cron)], [cron], [], nodes, NOW)) == ["create n1"]
+    assert shown(simulated_rollout([Change("update", cron)], [cron], [], nodes, NOW)) == ["create n1"]
 
 
 def test_between_workloads_no_order_is_told_and_it_is_said():
     other = {"selector": {"matchLabels": {"app": "api"}}, "template": {"labels": {"app": "api"}}}
     web, api = deployment(), workload(DEPLOYMENT, {"replicas": 2, "strategy": ROLLING, **other}, "api")
-    found = unrolled([Change("create", web), Change("create", api)], [], [], [node("n1"), node("n2")], NOW)
+    found = simulated_rollout([Change("create", web), Change("create", api)], [], [], [node("n1"), node("n2")], NOW)
     (note,) = found.messages
     assert note.text == (
         f"the order between Deployment {SPACE}/web, Deployment {SPACE}/api is not predicted: each takes its own turns; "
@@ -228,7 +230,7 @@ def test_between_workloads_no_order_is_told_and_it_is_said():
 
 
 def test_of_one_workload_the_order_is_told():
-    found = unrolled([Change("create", deployment(replicas=2))], [], [], [node("n1"), node("n2")], NOW)
+    found = simulated_rollout([Change("create", deployment(replicas=2))], [], [], [node("n1"), node("n2")], NOW)
     assert found.messages == ()
 
 
@@ -243,7 +245,7 @@ def test_pods_that_controllers_would_make_have_the_sidecars_that_they_would_get(
 ):
     asked = Question((Operation("create", deployment(2)),), frozenset())
     space = {"kind": "Namespace", "metadata": {"name": SPACE, "labels": {"minik8s.io/inject": label}}}
-    found = hypothesis(asked, [], [node("a")], NOW, scene=Scene(Profiles(), (space,)), mesh=mesh)
+    found = planned_state(asked, [], [node("a")], NOW, scene=Scene(Profiles(), (space,)), mesh=mesh)
     made = [pod for pod in found.pods.values() if pod is not None]
     assert len(made) == 2
     for pod in made:

@@ -6,8 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.reconcile.planning.simulated_services import Cluster, Foreseen, addresses, foresee, with_services
-from minik8s_modules.reconcile.planning.simulation import Hypothesis
+from minik8s_modules.reconcile.planning.simulated_services import (
+    Cluster,
+    PlannedServices,
+    addresses,
+    planned_services,
+    with_services,
+)
+from minik8s_modules.reconcile.planning.simulation import PlannedState
 
 PLANE = {"mode": "nftables"}
 OLD = {"protocol": "TCP", "address": "100.0.0.2", "port": 80, "endpoints": [["192.0.2.7", 80]]}
@@ -36,15 +42,15 @@ def user_slice(name: str, of: str, ip: str) -> JsonObject:
     return {"metadata": metadata, "addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "", "port": 9}]}
 
 
-def made(pods: dict[str, JsonObject | None], **network: JsonObject | None) -> Hypothesis:
+def made(pods: dict[str, JsonObject | None], **network: JsonObject | None) -> PlannedState:
     """Return what would be; ``network`` by ``<Kind>__<name>``."""
     changed = {(key.partition("__")[0], f"default/{key.partition('__')[2]}"): obj for key, obj in network.items()}
-    return Hypothesis(pods, {}, (), network=changed)
+    return PlannedState(pods, {}, (), network=changed)
 
 
-def entries(found: Hypothesis, cluster: Cluster, stuck: frozenset[str] = frozenset()) -> dict[str, Mapping[str, Any]]:
+def entries(found: PlannedState, cluster: Cluster, stuck: frozenset[str] = frozenset()) -> dict[str, Mapping[str, Any]]:
     """Return the section as it would be."""
-    seen = foresee(found, cluster, addresses(found.pods, cluster), stuck)
+    seen = planned_services(found, cluster, addresses(found.pods, cluster), stuck)
     return dict(with_services(ENTRIES, seen, "n1"))
 
 
@@ -60,19 +66,19 @@ def test_a_new_service_has_the_pods_of_its_namespace() -> None:
 
 def test_new_pods_are_behind_a_service_with_the_addresses_they_will_claim() -> None:
     cluster = Cluster((), (NODE,), ("n1",), services=(WEB,), taken=frozenset({"10.0.0.2"}))
-    hypothesis = made({"a": pod("a"), "b": pod("b"), "c": pod("c", app="other")})
-    assert addresses(hypothesis.pods, cluster) == {"a": "10.0.0.3", "b": "10.0.0.4", "c": "10.0.0.5"}
-    assert entries(hypothesis, cluster)["default/web:81"]["endpoints"] == [["10.0.0.3", 8080], ["10.0.0.4", 8080]]
-    seen = foresee(hypothesis, cluster, addresses(hypothesis.pods, cluster), frozenset())
+    planned_state = made({"a": pod("a"), "b": pod("b"), "c": pod("c", app="other")})
+    assert addresses(planned_state.pods, cluster) == {"a": "10.0.0.3", "b": "10.0.0.4", "c": "10.0.0.5"}
+    assert entries(planned_state, cluster)["default/web:81"]["endpoints"] == [["10.0.0.3", 8080], ["10.0.0.4", 8080]]
+    seen = planned_services(planned_state, cluster, addresses(planned_state.pods, cluster), frozenset())
     assert seen.awaited == {"a", "b"}
 
 
 def test_a_pod_that_cannot_run_or_finds_no_address_is_no_endpoint() -> None:
     cluster = Cluster((), (NODE,), ("n1",), services=(WEB,))
-    hypothesis = made({"a": pod("a"), "b": pod("b")})
-    assert entries(hypothesis, cluster, frozenset({"a"}))["default/web:81"]["endpoints"] == [["10.0.0.3", 8080]]
+    planned_state = made({"a": pod("a"), "b": pod("b")})
+    assert entries(planned_state, cluster, frozenset({"a"}))["default/web:81"]["endpoints"] == [["10.0.0.3", 8080]]
     full = cluster._replace(taken=frozenset(f"10.0.0.{last}" for last in range(2, 7)))
-    assert entries(hypothesis, full)["default/web:81"]["endpoints"] == []
+    assert entries(planned_state, full)["default/web:81"]["endpoints"] == []
 
 
 def test_pods_that_go_leave_and_what_comes_in_their_place_has_another_address() -> None:
@@ -93,10 +99,10 @@ def test_a_pod_that_loses_its_label_and_a_service_that_changes_its_selector() ->
 def test_a_deleted_service_leaves_and_what_concerns_none_changes_nothing() -> None:
     cluster = Cluster((), (NODE,), ("n1",), services=(service("old", None),))
     assert entries(made({}, Service__old=None), cluster) == {"dataplane": PLANE}
-    assert with_services(ENTRIES, Foreseen(), "n1") is ENTRIES
-    seen = foresee(made({"a": pod("a")}), cluster, {}, frozenset())
+    assert with_services(ENTRIES, PlannedServices(), "n1") is ENTRIES
+    seen = planned_services(made({"a": pod("a")}), cluster, {}, frozenset())
     assert with_services(ENTRIES, seen, "n1") is ENTRIES
-    assert with_services({}, Foreseen({"default/web": WEB}), "n1") == {}
+    assert with_services({}, PlannedServices({"default/web": WEB}), "n1") == {}
 
 
 def test_endpoints_of_a_user_stay_come_and_go() -> None:

@@ -18,10 +18,10 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.feeds.plan_subjects import of
-from minik8s_modules.reconcile.planning.foretold_storage import foretold_folders
-from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled
+from minik8s_modules.reconcile.planning.simulated_rollouts import Change, simulated_rollout
 from minik8s_modules.reconcile.planning.simulated_storage import storage
-from minik8s_modules.reconcile.planning.simulation import Hypothesis, Operation, Question, hypothesis
+from minik8s_modules.reconcile.planning.simulation import Operation, PlannedState, Question, planned_state
+from minik8s_modules.reconcile.planning.storage_notes import planned_folders
 from tests.support.workloads import NOW, SPACE, workload
 
 BOUND = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
@@ -53,9 +53,9 @@ def bound(name: str, to: str) -> JsonObject:
     return {**made, "status": status}
 
 
-def found(known: list[JsonObject], *changes: tuple[str, JsonObject], pods: tuple[JsonObject, ...] = ()) -> Hypothesis:
+def found(known: list[JsonObject], *changes: tuple[str, JsonObject], pods: tuple[JsonObject, ...] = ()) -> PlannedState:
     question = Question(tuple(Operation(*each) for each in changes), frozenset())
-    return hypothesis(question, pods, [node("n1"), node("n2")], NOW, storage=known)
+    return planned_state(question, pods, [node("n1"), node("n2")], NOW, storage=known)
 
 
 def texts_of(known: list[JsonObject], *changes: tuple[str, JsonObject], pods: tuple[JsonObject, ...] = ()) -> list[str]:
@@ -86,7 +86,7 @@ FOLDER = "hostPath /var/lib/minik8s-volumes/pvc-<uid> on node n1"
 WAITING = {"volumeBindingMode": "WaitForFirstConsumer"}
 
 
-def node_of(result: Hypothesis, name: str) -> str:
+def node_of(result: PlannedState, name: str) -> str:
     (there,) = [each for each in result.pods.values() if each is not None and each["metadata"]["name"] == name]
     return str(there["spec"].get("nodeName") or "")
 
@@ -231,14 +231,14 @@ def test_what_would_be_deleted_with_its_data_is_said_and_shown():
     there = [obj for obj in made.values() if obj is not None]
     name = there[0]["spec"]["volumeName"]
     nodes = [node("n1"), node("n2")]
-    assert foretold_folders({}, made, nodes)["n1"][name]["state"] == "present"
+    assert planned_folders({}, made, nodes)["n1"][name]["state"] == "present"
     gone = found(there, ("delete", there[0]))
     folder = f"/var/lib/minik8s-volumes/{name}"
     assert [note.text for note in gone.messages] == [
         f"PersistentVolume {name} would go, with its data: hostPath {folder} on node n1"
     ]
-    told_before = foretold_folders({}, made, nodes)
-    assert foretold_folders(told_before, gone.overlay, nodes)["n1"][name]["state"] == "absent"
+    told_before = planned_folders({}, made, nodes)
+    assert planned_folders(told_before, gone.overlay, nodes)["n1"][name]["state"] == "absent"
 
 
 def test_a_claim_that_asks_for_more_would_have_it():
@@ -258,7 +258,7 @@ def test_claims_of_a_stateful_set_are_made_with_its_pods_and_go_as_its_policy_sa
     wanted = workload(STATEFUL_SET, told_set, "db")
     question = Question((Operation("create", wanted),), frozenset())
     disk = storage_class("disk", **WAITING)
-    result = hypothesis(question, [], [node("n1"), node("n2")], NOW, storage=[disk])
+    result = planned_state(question, [], [node("n1"), node("n2")], NOW, storage=[disk])
     assert [step["action"] for step in result.order] == ["create", "create"]
     assert sum("makes for it" in note.text for note in result.messages) == 2
     # all of it stands: then it goes
@@ -268,7 +268,7 @@ def test_claims_of_a_stateful_set_are_made_with_its_pods_and_go_as_its_policy_sa
     owner = pods[0]["metadata"]["ownerReferences"][0]["uid"]
     standing = {**wanted, "metadata": {**wanted["metadata"], "uid": owner}}
     gone = Question((Operation("delete", standing),), frozenset())
-    after = hypothesis(gone, pods, [node("n1"), node("n2")], NOW, [standing], storage=there)
+    after = planned_state(gone, pods, [node("n1"), node("n2")], NOW, [standing], storage=there)
     assert [step["action"] for step in after.order] == ["delete", "delete"]
     assert [note.text.rpartition(" would be ")[2] for note in after.messages] == [
         f"Released, of PersistentVolumeClaim {SPACE}/data-db-{number}" for number in range(2)
@@ -336,6 +336,6 @@ def test_volumes_that_were_just_made_are_there_for_the_claims_of_a_rollout():
     template = {"metadata": {"name": "data"}, "spec": claim("data", storageClassName="disk")["spec"]}
     declared = workload(STATEFUL_SET, {"replicas": 2, "serviceName": "peers", "volumeClaimTemplates": [template]})
     disk = storage_class("disk", parameters={"node": "n1"})
-    planned = unrolled([Change("create", declared)], [], [], [node("n1")], NOW, storage=[disk, *made])
+    planned = simulated_rollout([Change("create", declared)], [], [], [node("n1")], NOW, storage=[disk, *made])
     phases = sorted(one["status"]["phase"] for one in planned.storage if one["kind"] == "PersistentVolume")
     assert phases == ["Available", "Bound", "Bound"]

@@ -12,7 +12,7 @@ from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS, NODE, POD_ADDRESS, SE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.planning.plan_lists import Vacancy
 from minik8s_modules.reconcile.planning.simulation import parse_question
-from minik8s_modules.reconcile.planning.standalone_plans import read_foretold
+from minik8s_modules.reconcile.planning.standalone_plans import read_supplied_plan
 from tests.unit.reconcile.loop.test_loop import NAME, Cluster, running, until
 from tests.unit.reconcile.planning.test_plan import ask, pod, service
 from tests.unit.reconcile.planning.test_plan import told as texts
@@ -198,4 +198,4 @@ def test_operations_are_refused_where_only_a_part_can_be_answered(cluster: Clust
 )
 def test_what_was_not_foretold_is_refused(fields: Any, message: str):
     with pytest.raises(ValueError, match=message):
-        read_foretold(fields)
+        read_supplied_plan(fields)

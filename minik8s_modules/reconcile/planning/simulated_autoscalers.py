@@ -46,7 +46,7 @@ _NOBODY = Unread("there are no Pods to measure yet")
 _GROUPS = {"Pods": CUSTOM, "Object": CUSTOM, "External": EXTERNAL}
 
 
-class ForetoldScaling(NamedTuple):
+class SimulatedScaling(NamedTuple):
     """What is told of autoscalers, and the workloads that are certain to be scaled, with their new replicas."""
 
     notes: tuple[Note, ...] = ()
@@ -74,9 +74,9 @@ def _autoscaler_kind(obj: JsonObject) -> Kind | None:
     return kind if kind in {HORIZONTAL_POD_AUTOSCALER, LEGACY_AUTOSCALER} else None
 
 
-def foretell_scaling(
+def simulated_scaling(
     applied: Sequence[JsonObject], gone: Collection[JsonObject], pods: Iterable[JsonObject], api: Any, clock: Clock
-) -> ForetoldScaling:
+) -> SimulatedScaling:
     """Return what autoscalers would do; raises as the API does.
 
     Args:
@@ -88,11 +88,11 @@ def foretell_scaling(
     """
     found = [*_found(applied, gone, api)]
     if not found:
-        return ForetoldScaling()
+        return SimulatedScaling()
     readings, everything = Readings(api, clock), [*pods]
     readings.refresh(0)
-    scalings = [_foretold(one, everything, api, readings, clock.now()) for one in found]
-    return ForetoldScaling(
+    scalings = [_simulated(one, everything, api, readings, clock.now()) for one in found]
+    return SimulatedScaling(
         tuple(note for note, _ in scalings if note is not None),
         tuple(scaled for _, scaled in scalings if scaled is not None),
     )
@@ -162,7 +162,7 @@ def _stored(obj: JsonObject) -> JsonObject:
     return obj if kind is None else to_storage(kind, obj)
 
 
-def _foretold(
+def _simulated(
     found: _Aimed, pods: Iterable[JsonObject], api: Any, readings: Readings, now: datetime
 ) -> tuple[Note | None, JsonObject | None]:
     """Return what is said of one autoscaler, and its target where that is certain to be scaled."""

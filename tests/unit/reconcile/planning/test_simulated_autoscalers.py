@@ -14,7 +14,7 @@ from minik8s_modules.base.metrics import Registry
 from minik8s_modules.controllers.autoscaling.controller import AutoscalerController
 from minik8s_modules.controllers.autoscaling.figures import AutoscalerFigures
 from minik8s_modules.controllers.autoscaling.readings import Readings
-from minik8s_modules.reconcile.planning.foretold_autoscalers import ForetoldScaling, foretell_scaling
+from minik8s_modules.reconcile.planning.simulated_autoscalers import SimulatedScaling, simulated_scaling
 from minik8s_modules.runtime.controller import Context
 from tests.support.servers.autoscaled import SPACE, Server, Shop
 
@@ -38,8 +38,8 @@ class Reading:
         self.list, self.raw = shop.api.list, shop.server.raw
 
 
-def foretold(shop: Shop, *applied: JsonObject, gone: tuple[JsonObject, ...] = ()) -> ForetoldScaling:
-    return foretell_scaling(applied, gone, shop.api.list(POD).items, Reading(shop), shop.clock)
+def foretold(shop: Shop, *applied: JsonObject, gone: tuple[JsonObject, ...] = ()) -> SimulatedScaling:
+    return simulated_scaling(applied, gone, shop.api.list(POD).items, Reading(shop), shop.clock)
 
 
 def noted(shop: Shop, *also: JsonObject) -> str:
@@ -148,9 +148,9 @@ def test_a_workload_that_is_applied_with_other_replicas_is_scaled_by_the_autosca
 def test_nothing_is_told_of_a_workload_that_keeps_its_replicas_nor_of_an_autoscaler_that_goes(shop: Shop):
     shop.workload(4, "90m", "60m", "60m", "60m")
     shop.autoscaler(minReplicas=3)
-    assert foretold(shop, declared(shop, paused=True)) == ForetoldScaling()
+    assert foretold(shop, declared(shop, paused=True)) == SimulatedScaling()
     gone = (shop.api.list(HORIZONTAL_POD_AUTOSCALER).items[0],)
-    assert foretold(shop, declared(shop, replicas=1), gone=gone) == ForetoldScaling()
+    assert foretold(shop, declared(shop, replicas=1), gone=gone) == SimulatedScaling()
 
 
 def test_what_metrics_ask_for_is_told_and_scales_nothing_in_a_plan(shop: Shop):
@@ -183,4 +183,4 @@ def test_a_target_that_is_no_workload_is_for_the_controllers(shop: Shop):
 
 def test_nothing_is_read_where_no_autoscaler_and_no_workload_is_planned():
     nobody: Any = None
-    assert foretell_scaling([{"apiVersion": "v1", "kind": "Pod"}], [], [], nobody, nobody) == ForetoldScaling()
+    assert simulated_scaling([{"apiVersion": "v1", "kind": "Pod"}], [], [], nobody, nobody) == SimulatedScaling()

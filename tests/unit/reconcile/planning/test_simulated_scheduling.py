@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from minik8s_modules.reconcile.planning.simulation import Operation, Question, hypothesis
+from minik8s_modules.reconcile.planning.simulation import Operation, Question, planned_state
 from minik8s_modules.scheduler.profiles.configuration import Enabled, PluginSet, ProfileSettings
 from minik8s_modules.scheduler.profiles.deciding import Profiles, Scene
 from minik8s_modules.scheduler.profiles.published import PublishedProfiles
@@ -21,7 +21,7 @@ def test_a_plan_names_the_pods_that_would_be_preempted():
     low = placed(1, {"node": "a", "requests": {"cpu": "1"}})
     low["metadata"]["uid"] = "low"
     question = Question((Operation("create", urgent),), frozenset())
-    found = hypothesis(question, [low], [node("a", cpu="1")], NOW)
+    found = planned_state(question, [low], [node("a", cpu="1")], NOW)
     assert [note.text for note in found.messages] == [
         "Pod default/urgent: 0/1 nodes are available: 1 Insufficient cpu.",
         "Pod default/urgent: it would preempt default/placed-1 on node a",
@@ -44,7 +44,7 @@ def test_victims_are_chosen_by_the_budgets_that_would_stand():
     create, delete = Operation("create", urgent), Operation("delete", budget)
 
     def victim(*operations: Operation, scene: Scene) -> str:
-        found = hypothesis(Question(operations, frozenset()), lows, nodes, NOW, scene=scene)
+        found = planned_state(Question(operations, frozenset()), lows, nodes, NOW, scene=scene)
         return next(note.text for note in found.messages if "preempt" in note.text)
 
     kept = Scene(Profiles(), budgets=(budget,))
@@ -63,7 +63,7 @@ def test_a_plan_places_pods_as_the_clusters_scheduler_is_configured_and_says_whe
     question = Question((Operation("create", wanted),), frozenset())
 
     def planned(known: PublishedProfiles) -> tuple[list[str], list[str]]:
-        found = hypothesis(question, [], nodes, NOW, scene=Scene(Profiles(known)))
+        found = planned_state(question, [], nodes, NOW, scene=Scene(Profiles(known)))
         made = [one["spec"].get("nodeName", "") for one in found.pods.values() if one]
         return made, [note.text for note in found.messages]
 
@@ -82,5 +82,5 @@ def test_terms_that_select_namespaces_see_those_of_the_plan():
     there["metadata"]["uid"] = "there"
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "red", "labels": {"team": "red"}}}
     operations = (Operation("update", space), Operation("create", wanted))
-    found = hypothesis(Question(operations, frozenset()), [there], nodes, NOW, scene=Scene(Profiles()))
+    found = planned_state(Question(operations, frozenset()), [there], nodes, NOW, scene=Scene(Profiles()))
     assert [one["spec"]["nodeName"] for one in found.pods.values() if one] == ["b"]

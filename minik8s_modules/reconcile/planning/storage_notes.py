@@ -31,7 +31,7 @@ def storage_overlay(before: Iterable[JsonObject], after: Iterable[JsonObject]) -
     return {**changed, **dict.fromkeys(old.keys() - new.keys())}
 
 
-def foretold_folders(
+def planned_folders(
     known: Mapping[str, Entries], overlay: Mapping[Placed, JsonObject | None], nodes: Iterable[JsonObject]
 ) -> dict[str, Entries]:
     """Return the section ``folders`` of each node, by name, with the volumes of an overlay as they would be."""
