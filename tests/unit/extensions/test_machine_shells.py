@@ -14,7 +14,7 @@ from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.controllers.core.acting import Owner
 from minik8s_modules.controllers.core.steps import Create
 from minik8s_modules.controllers.simulation import extended
-from minik8s_modules.reconcile.planning.simulated_rollouts import Change, unrolled
+from minik8s_modules.reconcile.planning.simulated_rollouts import Change, simulated_rollout
 from minik8s_modules.reconcile.planning.simulation import parse_question
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
@@ -39,12 +39,12 @@ def test_a_plan_shows_the_pod_that_a_machine_leads_to(monkeypatch: pytest.Monkey
             "conditions": [{"type": "Ready", "status": "True"}],
         }
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": status}
-        found = unrolled([Change("create", made)], [], [], [node], NOW)
+        found = simulated_rollout([Change("create", made)], [], [], [node], NOW)
         (pod_made,) = [each for each in found.pods.values() if each is not None]
         assert pod_made["metadata"]["name"].startswith("virt-launcher-one-")
         assert pod_made["spec"]["nodeName"] == "n1"
         assert [each["workload"] for each in found.order] == ["VirtualMachine/one"]
-        assert not unrolled([Change("create", {**made, "spec": {**made["spec"], "runStrategy": "Halted"}})],
+        assert not simulated_rollout([Change("create", {**made, "spec": {**made["spec"], "runStrategy": "Halted"}})],
                             [], [], [node], NOW).pods  # fmt: skip
     finally:
         extended._found.cache_clear()
