@@ -94,6 +94,16 @@ def test_nobody_changes_whose_a_node_is(carried: Carried, whose: str | None) -> 
             assert (found.get("annotations") or {}).get(CARRIED_BY) == before
 
 
+def test_a_virtual_node_that_upstreams_programs_register_is_theirs(carried: Carried, namespace: Namespace) -> None:
+    for asker, kind, whose in ((CARRIER, "virtual-kubelet", CARRIER), (CARRIER, "worker", None), ("", "kwok", None)):
+        meta = {"name": f"{kind}-{namespace.name}", "labels": {"type": kind}}
+        made = carried.server.request(
+            "POST", "/api/v1/nodes", {"metadata": meta}, client=carried.carrier if asker else None
+        )
+        assert made.code == 201, made.body
+        assert (made.json["metadata"].get("annotations") or {}).get(CARRIED_BY) == whose
+
+
 def test_the_mark_alone_gives_nothing(carried: Carried, namespace: Namespace, server: ApiServerProcess) -> None:
     name = f"self-{namespace.name}"
     node = server.identity(f"system:node:{name}", "system:nodes")

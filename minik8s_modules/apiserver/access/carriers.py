@@ -14,12 +14,12 @@ from collections.abc import Mapping
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import LEASE, NODE, POD
-from minik8s_modules.api.nodes.virtual_nodes import CARRIED_BY
+from minik8s_modules.api.nodes.virtual_nodes import CARRIED_BY, is_virtual
 from minik8s_modules.api.pods.pod_references import Reference
 from minik8s_modules.apiserver.access.node_access import LEASES
 from minik8s_modules.apiserver.access.node_index import NodeIndex
 from minik8s_modules.apiserver.authorization.attributes import Attributes
-from minik8s_modules.apiserver.authorization.identity import User
+from minik8s_modules.apiserver.authorization.identity import MASTERS, User
 from minik8s_modules.apiserver.authorization.policy import Rbac
 from minik8s_modules.apiserver.http.write import Write
 from minik8s_modules.store.cache import WatchCache
@@ -82,10 +82,18 @@ class CarrierAuthorizer:
 
 
 def note_carrier(write: Write) -> None:
-    """Note who registers a Node that asks for it; afterwards nobody changes that."""
+    """Note who registers a virtual node, or asks to be noted; afterwards nobody changes that."""
     known = objects.annotations(write.new)
-    before = objects.annotations(write.old).get(CARRIED_BY) if write.old is not None else None
-    wanted = write.requester.user.name if write.old is None and CARRIED_BY in known else before
+    if write.old is not None:
+        wanted = objects.annotations(write.old).get(CARRIED_BY)
+    else:
+        wanted = write.requester.user.name if CARRIED_BY in known or _registers(write) else None
     if known.get(CARRIED_BY) != wanted:
         rest = {key: value for key, value in known.items() if key != CARRIED_BY}
         objects.metadata(write.new)["annotations"] = rest | ({CARRIED_BY: wanted} if wanted is not None else {})
+
+
+def _registers(write: Write) -> bool:
+    """Return whether a program that carries nodes registers one: upstream's virtual-kubelet does not ask."""
+    user = write.requester.user
+    return is_virtual(write.new) and MASTERS not in user.groups and bool(write.requester.access.rbac.why(user, CARRY))
