@@ -231,7 +231,7 @@ def test_a_node_that_went_leaves_no_range_behind(cluster: Cluster) -> None:
     """By now the fixtures' nodes may still be there: one of its own, which nobody carries."""
     metadata = {"name": "gone", "labels": {"type": "kwok"}}
     cluster.admin.create(NODE, {"metadata": metadata, "spec": {"podCIDR": "10.202.9.0/24"}})
-    cluster.until(lambda: cluster.admin.get(POD_CIDR, "10.202.9.0-24")["status"]["phase"] == "Assigned")
+    cluster.until(lambda: objects.status(cluster.admin.get(POD_CIDR, "10.202.9.0-24")).get("phase") == "Assigned")
     cluster.admin.delete(NODE, "gone")
 
     def freed() -> bool:
