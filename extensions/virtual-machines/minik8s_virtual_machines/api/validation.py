@@ -221,8 +221,8 @@ def _interface(interface: JsonObject, networks: set[Any], index: int, at: str) -
         yield cause.invalid(
             f"{here}.macAddress", interface["macAddress"], "must be six bytes such as 02:00:00:00:00:01"
         )
-    if interface.get("model", "virtio") not in {"virtio", "e1000", "e1000e"}:
-        yield cause.not_supported(f"{here}.model", interface["model"], ["virtio", "e1000", "e1000e"])
+    if interface.get("model", "virtio") not in {"virtio", "e1000", "e1000e", "rtl8139"}:
+        yield cause.not_supported(f"{here}.model", interface["model"], ["virtio", "e1000", "e1000e", "rtl8139"])
 
 
 def _uml(spec: JsonObject, at: str) -> Iterator[Cause]:
