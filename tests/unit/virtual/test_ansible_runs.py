@@ -49,6 +49,7 @@ class TestContract(ProviderContract):
     """See ProviderContract; each run sleeps."""
 
     survives_restarts = True
+    patience_s = 90.0
 
     @pytest.fixture(autouse=True)
     def _settings(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

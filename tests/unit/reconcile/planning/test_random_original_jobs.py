@@ -10,11 +10,13 @@ import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import LEGACY_JOB, NODE, POD
+from minik8s_modules.api.nodes.virtual_nodes import TYPE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
-from minik8s_modules.controllers.batch.original_jobs import OriginalJobController
+from minik8s_modules.controllers.batch.original_jobs import PROVIDER_TAINT, OriginalJobController
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, simulated_rollout
+from minik8s_modules.reconcile.planning.virtual_pods import on_virtual_nodes
 from tests.support.load.storms import Manager, StormyApi
 from tests.support.waiting import until
 from tests.support.workloads import SPACE
@@ -45,14 +47,19 @@ def asked(pods: Iterable[JsonObject]) -> Counter[str]:
 def test_the_pods_of_a_plan_are_those_that_are_made(seed: int):
     dice = random.Random(seed)
     api = StormyApi(seed, stormy=False)
-    machine = node("batch", 20)
-    machine["metadata"]["labels"]["slurm.minik8s.io/partition"] = "batch"
+    machine = node("batch", 20)  # a Slurm partition is a virtual node, which only Pods of its own kind tolerate
+    machine["metadata"]["labels"] |= {"slurm.minik8s.io/partition": "batch", TYPE: "virtual-kubelet"}
+    machine["spec"]["taints"] = [{"key": PROVIDER_TAINT, "value": "slurm", "effect": "NoSchedule"}]
     machine["status"]["allocatable"]["nvidia.com/gpu"] = "64"
     api.create(NODE, machine)
     jobs = [job(dice, f"job-{number}") for number in range(dice.randint(1, 4))]
     known = [obj for kind in (*DECIDERS, *LOOKED_AT) for obj in api.list(kind).items]
     plan = simulated_rollout([Change("create", each) for each in jobs], known, [], [machine], SystemClock().now())
-    planned = asked(pod for pod in plan.pods.values() if pod is not None)
+    pods = [pod for pod in plan.pods.values() if pod is not None]
+    planned = asked(pods)
+    assert {objects.spec(pod).get("nodeName") for pod in pods} == {"batch"}
+    (note,) = on_virtual_nodes(plan.pods, [machine])
+    assert "node batch is virtual" in note.text
     manager = Manager(api, OriginalJobController)
     manager.start()
     try:
