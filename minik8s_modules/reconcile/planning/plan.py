@@ -162,12 +162,8 @@ class Planner:
         clock: Clock,
         hosts: Hosts = lambda _: (),
     ) -> None:
-        self._present = present
-        self._reader = reader
-        self._checks = checks
-        self._settings = settings
-        self._clock = clock
-        self._hosts = hosts
+        self._present, self._reader, self._checks = present, reader, checks
+        self._settings, self._clock, self._hosts = settings, clock, hosts
         self._end = clock.monotonic() + WITHIN_S
 
     def _left_s(self, most_s: float) -> float:
@@ -207,8 +203,8 @@ class Planner:
         return answer | ({"others": others} if others else {})
 
     def _planned_state(self, question: Question, cluster: Cluster) -> PlannedState:
-        now, scaled = self._clock.now(), cluster.scaling.scaled
-        known = (cluster.workloads, cluster.scene, cluster.storage, scaled)
+        known = (cluster.workloads, cluster.scene, cluster.storage, cluster.scaling.scaled)
+        now = self._clock.now()
         return planned_state(question, cluster.pods, cluster.nodes, now, *known, mesh=self._settings.mesh)
 
     def _named(self, found: PlannedState, seen: PlannedServices, cluster: Cluster) -> Named | None:
@@ -223,8 +219,7 @@ class Planner:
         return plan_for_node(name, found, future.seen, future.given, cluster.pods, cluster.certificates, read)
 
     def _drift_of(self, name: str) -> Answer:
-        basis = self._quiet(name)
-        if basis is None:
+        if (basis := self._quiet(name)) is None:
             return silent(name)
         requests = self._drift(basis)
         subjects = self._subjects(basis, requests)
@@ -250,12 +245,11 @@ class Planner:
         pods = {objects.uid(pod): pod for pod in basis.pods}
         pods |= {uid: pod for uid, pod in (found.pods.items() if found else ()) if pod is not None}
         network = found.network if found else {}
-        containers = _containers(basis, requests)
 
         def hosts(host: str) -> Iterable[tuple[Kind, JsonObject]]:
             return (*self._hosts(host), *with_host(network, host))
 
-        return Subjects(objects.name(basis.node), pods, hosts, containers)
+        return Subjects(objects.name(basis.node), pods, hosts, _containers(basis, requests))
 
     def _asked(self, name: str, requests: Mapping[str, Request], subjects: Subjects) -> Answer:
         if not requests:
