@@ -23,7 +23,7 @@ def test_a_guest_of_qemu_boots_serves_and_obeys(guests: Guests):
         "firmware": {"kernelBoot": boot},
     }
     of["spec"]["volumes"][0] = {"name": "root", "cloudInitNoCloud": {"userData": "#cloud-config\nhostname: greta\n"}}
-    of["spec"]["domain"]["devices"]["disks"][0] = {"name": "root", "cdrom": {}}
+    of["spec"]["domain"]["devices"]["disks"][0] = {"name": "root", "cdrom": {"bus": "scsi"}}
     of["spec"]["domain"]["devices"]["disks"][1]["serial"] = "S-1"
     name = guests.boot(of)
     guests.cluster.until(lambda: guests.http(name) == "greta\n", BOOT_S)

@@ -25,10 +25,11 @@ BUSYBOX = Path("/bin/busybox")
 _FOLDERS = ("bin", "sbin", "dev", "proc", "sys", "run", "etc", "root", "tmp", "modules")
 UML_DISK = "minik8s/test-guest-uml:1"
 QEMU_BOOT = "minik8s/test-guest-qemu:1"
-# in the order in which they need one another; what the cloud kernel has built in is not among them
+# in the order in which they need one another; that kernel has no driver of SATA
 _MODULES = (
-    "net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net", "drivers/block/virtio_blk",
-    "drivers/acpi/button", "drivers/char/virtio_console", "drivers/input/evdev", "fs/isofs/isofs",
+    "virtio/virtio_ring", "virtio/virtio", "virtio/virtio_pci_modern_dev", "virtio/virtio_pci_legacy_dev",
+    "virtio/virtio_pci", "net/net_failover", "net/virtio_net", "block/virtio_blk", "char/virtio_console",
+    "scsi/scsi_common", "scsi/scsi_mod", "scsi/virtio_scsi", "cdrom/cdrom", "scsi/sr_mod", "acpi/button", "input/evdev",
 )  # fmt: skip
 
 
@@ -92,10 +93,9 @@ def _make_qemu_boot(work: Path, kernel: Path, initrd: Path) -> None:
         subprocess.run(["dpkg", "-x", str(found), str(tree)], check=True)
     fill(root)
     (modules,) = (tree / "lib/modules").iterdir()
-    for name in _MODULES:
-        found = modules / "kernel" / f"{name}.ko"
-        if found.exists():
-            (root / "modules" / found.name).write_bytes(found.read_bytes())
+    for number, name in enumerate(("../net/core/failover", *_MODULES)):
+        found = modules / "kernel/drivers" / f"{name}.ko"
+        (root / "modules" / f"{number:02}-{found.name}").write_bytes(found.read_bytes())
     agent = tree / "usr/sbin/qemu-ga"
     for path, place in [(agent, Path("bin/qemu-ga")), *((each, Path(str(each)[1:])) for each in linked([agent]))]:
         (root / place).parent.mkdir(parents=True, exist_ok=True)
