@@ -43,7 +43,7 @@ histogram_quantile(0.99, sum by (le, verb) (rate(apiserver_request_duration_seco
 sum by (code) (rate(apiserver_request_total[5m]))
 sum by (name) (rate(workqueue_adds_total[5m]))
 histogram_quantile(0.99, sum by (le, name) (rate(workqueue_queue_duration_seconds_bucket[5m])))
-sum by (result) (scheduler_schedule_attempts_total)
+sum by (result) (max_over_time(scheduler_schedule_attempts_total[2h]))
 sum(kubelet_running_pods) >= 1
 sum(kubelet_running_containers) >= 1
 histogram_quantile(0.99, sum by (node, le) (increase(kubelet_pod_start_duration_seconds_bucket[1h])))
