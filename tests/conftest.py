@@ -116,6 +116,7 @@ SECOND_TRY = [
     "integration/reconcile",
     "integration/services",
     "integration/streams",
+    "integration/virtual_machines",
     "integration/executor/test_warm_ssh.py",
 ]
 
