@@ -182,7 +182,8 @@ def test_a_folder_that_the_server_has_forgotten_is_mounted_again(cluster: LabClu
     assert cluster.inside("after", "cat", "/data/file") == "new\n"
     (uid,) = [cluster.get("pod", "before")["metadata"]["uid"]]
     script = f"for m in $(grep -o '/[^ ]*{uid}[^ ]*' /proc/self/mountinfo); do cat $m/file; done 2>/dev/null || true"
-    wait(cluster, lambda: cluster.on(OTHER, ["sh", "-c", script]) == "new\n", "the stale mount is made again")
+    told = "the stale mount is made again, by the look that every node gets each five minutes"
+    cluster.until(lambda: cluster.on(OTHER, ["sh", "-c", script]) == "new\n", 3 * WAIT_S, told)
     for name in ("before", "after"):
         gone(cluster, name)
 
