@@ -116,12 +116,12 @@ def test_what_does_not_compile_and_what_no_partition_has_say_why(
     )
 
 
-def test_a_killed_daemon_goes_on_and_submits_nothing_twice(cluster: Cluster, node: Daemon, slurm: Slurm) -> None:
-    space = cluster.namespace()
-    job = {
+def three(namespace: str, go: str) -> JsonObject:
+    """Return a Job of three Pods, each of which notes that it ran and ends once the file ``go`` is there."""
+    return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": "three", "namespace": space},
+        "metadata": {"name": "three", "namespace": namespace},
         "spec": {
             "completions": 3,
             "parallelism": 3,
@@ -133,18 +133,39 @@ def test_a_killed_daemon_goes_on_and_submits_nothing_twice(cluster: Cluster, nod
                     "containers": [{
                         "name": "one",
                         "image": IMAGE,
-                        "command": ["sh", "-c", "echo ran >> $HOME/ran; until [ -e /tmp/go ]; do sleep 0.2; done"],
+                        "command": ["sh", "-c", f"echo ran >> $HOME/ran; until [ -e {go} ]; do sleep 0.2; done"],
                         "resources": {"limits": {"cpu": "1", "memory": "10Mi"}},
                     }],
                 }
             },
         },
     }  # fmt: skip
-    cluster.admin.create(JOB, job)
+
+
+def running_jobs(slurm: Slurm) -> int:
+    return len(slurm.run(["squeue", "-h", "-t", "R", "-o", "%i"]).split())
+
+
+def test_a_killed_daemon_goes_on_and_submits_nothing_twice(cluster: Cluster, node: Daemon, slurm: Slurm) -> None:
+    space = cluster.namespace()
+    cluster.admin.create(JOB, three(space, "/tmp/go"))
     until(lambda: slurm.run(["squeue", "-h", "-o", "%i"]).split(), PATIENCE_S)
     node.kill9()
     node.start()
-    until(lambda: len(slurm.run(["squeue", "-h", "-t", "R", "-o", "%i"]).split()) == 3, PATIENCE_S)
+    until(lambda: running_jobs(slurm) == 3, PATIENCE_S)
     slurm.run(["touch", "/tmp/go"])
     until(lambda: objects.status(cluster.admin.get(JOB, "three", space)).get("succeeded") == 3, PATIENCE_S)
     assert slurm.run(["cat", f"/home/{STUDENT}/ran"]) == "ran\n" * 3
+
+
+def test_jobs_that_ended_while_nobody_followed_them_are_told_afterwards(
+    cluster: Cluster, node: Daemon, slurm: Slurm
+) -> None:
+    space = cluster.namespace()
+    cluster.admin.create(JOB, three(space, "/tmp/gone"))
+    until(lambda: running_jobs(slurm) == 3, PATIENCE_S)
+    node.kill9()
+    slurm.run(["touch", "/tmp/gone"])
+    until(lambda: not slurm.run(["squeue", "-h", "-o", "%i"]).split(), PATIENCE_S)
+    node.start()
+    until(lambda: objects.status(cluster.admin.get(JOB, "three", space)).get("succeeded") == 3, PATIENCE_S)

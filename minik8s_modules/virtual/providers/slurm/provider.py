@@ -121,6 +121,10 @@ class SlurmProvider(Provider):
             elif wanted.entry != asked.entry:
                 raise InvalidInput("a job that was submitted cannot be changed: delete the Pod and create it again")
             self._pods[uid] = {**copy.deepcopy(pod), "status": known["status"]}
+            if was_found := not objects.containers(known):  # what its job did meanwhile was heard by nobody
+                self._renew(uid)
+        if was_found:
+            self._tell(uid)
 
     def delete_pod(self, pod: JsonObject) -> None:
         """Have the job cancelled; the next pass does it, and tells the end."""
@@ -183,8 +187,6 @@ class SlurmProvider(Provider):
     def _node_now(self, node: JsonObject) -> JsonObject:
         shape = (self._settings.pods, self._settings.oversubscription)
         return statuses.node_status(node, self._partition, self._trouble, shape, self._now())
-
-    # ------------------------------------------------------------------ logs
 
     def get_container_logs(
         self, namespace: str, pod: str, container: str, options: ContainerLogOptions
