@@ -21,6 +21,7 @@ class Proxy:
         self._flowing.set()
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._is_cut = False
         self._listener = self._listen(0)
         self.port = int(self._listener.getsockname()[1])
 
@@ -34,6 +35,7 @@ class Proxy:
         _close(self._listener)
         with self._lock:
             pairs, self._pairs = self._pairs, []
+            self._is_cut = True
         for one in (one for pair in pairs for one in pair):
             with contextlib.suppress(OSError):
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -42,6 +44,7 @@ class Proxy:
 
     def heal(self) -> None:
         """Listen again, on the same port."""
+        self._is_cut = False
         self._listener = self._listen(self.port)
 
     def freeze(self) -> None:
@@ -67,6 +70,10 @@ class Proxy:
                     near.close()
                     continue
                 with self._lock:
+                    if self._is_cut:  # it was being connected meanwhile
+                        near.close()
+                        far.close()
+                        continue
                     self._pairs.append((near, far))
                 for source, sink in ((near, far), (far, near)):
                     threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
