@@ -2,7 +2,8 @@
 
 Creations are charged by the API server, in the write that creates (apiserver/admission/quotas.py). So a count that was
 made of everything up to the quota's own revision is right if the quota still has that revision: any object that came
-meanwhile has changed it, and the write of the count is refused. Source: kubernetes ``pkg/controller/resourcequota``.
+meanwhile has changed it, and the write of the count is refused. A quota that limits something new is counted twice: the
+API server charges it for that only once the first count is there. Source: kubernetes ``pkg/controller/resourcequota``.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 # deletions of one moment are counted together
 _TOGETHER_S = 0.2
+# what was created before an API server knew that a quota limits it was not charged, and came after it was counted
+_UNCHARGED_S = 1.0
 # of these more than metadata is looked at
 _WHOLE = (POD, SERVICE, PERSISTENT_VOLUME_CLAIM)
 
@@ -125,6 +128,8 @@ class QuotaController(Looping):
         for step in decide_quota(quota, found, self._context.clock.now(), quotas.of_others(quota, kinds)):
             if isinstance(step, WriteStatus):
                 self._client.update(step.kind, {**step.obj, "status": step.status}, subresource="status")
+                if (objects.status(quota).get("hard") or {}) != step.status["hard"]:
+                    self._loop.add_after(key, _UNCHARGED_S)
             elif isinstance(step, Again):
                 self._loop.add_after(key, step.after_s)
 
