@@ -11,9 +11,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import socket
-import ssl
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -25,9 +22,9 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.tls import server_context
-from minik8s_modules.streams.connections import BUFFER_BYTES, Connection
+from minik8s_modules.streams.connections import Connection
 from minik8s_modules.streams.listener import CALLER
-from minik8s_modules.streams.requests import HEAD_BYTES
+from minik8s_modules.streams.serving import Serving
 from minik8s_modules.virtual.provider import Provider
 from minik8s_modules.virtual.serving.answering import (
     RoutedRequest,
@@ -89,69 +86,22 @@ class KubeletServer:
             self._context = server_context(files.cert, files.key, files.client_ca)
         except OSError as error:
             raise ConfigurationError(f"serving: cert, key or client_ca cannot be used: {error}") from error
-        try:
-            self._socket = socket.create_server((host, port), backlog=128)
-        except OSError as error:
-            raise ConfigurationError(f"serving.listen: cannot listen on {host}:{port}: {error.strerror}") from error
-        self.port = int(self._socket.getsockname()[1])
         self._threads = Threads()
-        self._loop = asyncio.new_event_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=self._run, name="virtual-serving", daemon=True)
+        self._serving = Serving("virtual-serving", host, port, self._context, self._answer)
+        self.port = self._serving.port
 
     def start(self) -> None:
         """Serve from now on."""
-        self._thread.start()
+        self._serving.start()
 
     def stop(self) -> None:
         """Close the listener and cut all streams."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(STOP_S)
-        self._socket.close()
+        self._serving.stop()
         self._threads.stop()
 
     def renew(self, cert: Path, key: Path) -> None:
         """Show another certificate to whoever connects from now on."""
         self._context.load_cert_chain(cert, key)
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(self._listen(self._context))
-        try:
-            self._loop.run_forever()
-        finally:
-            server.close()
-            for task in self._tasks:
-                task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
-            self._loop.close()
-
-    async def _listen(self, context: ssl.SSLContext) -> asyncio.Server:
-        return await asyncio.start_server(
-            self._connected,
-            sock=self._socket,
-            ssl=context,
-            limit=max(HEAD_BYTES, BUFFER_BYTES),
-            ssl_handshake_timeout=HEAD_S,
-        )
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None:
-            return
-        self._tasks.add(task)
-        client = Connection(reader, writer)
-        try:
-            await self._answer(client)
-        except (OSError, EOFError) as error:
-            log.debug("a request ended: %s", error)
-        except Exception:
-            log.exception("a request failed")
-        finally:
-            self._tasks.discard(task)
-            with contextlib.suppress(RuntimeError):  # the loop is being closed
-                client.close()
 
     async def _answer(self, client: Connection) -> None:
         try:

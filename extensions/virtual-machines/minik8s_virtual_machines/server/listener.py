@@ -9,12 +9,9 @@ only reason to believe its headers about the user. Both are in ConfigMap
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
-import socket
 import ssl
-import threading
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from pathlib import Path
@@ -24,8 +21,8 @@ from minik8s_modules.api.access.certificate_names import peer_names
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.base.tls import server_context
-from minik8s_modules.streams.connections import BUFFER_BYTES, Connection
-from minik8s_modules.streams.requests import HEAD_BYTES
+from minik8s_modules.streams.connections import Connection
+from minik8s_modules.streams.serving import Serving
 from minik8s_virtual_machines.server.asked import Answer, Asked, as_json, length_of, parse
 
 log = logging.getLogger(__name__)
@@ -58,63 +55,16 @@ class Listener:
             self._context.verify_mode = ssl.CERT_OPTIONAL
         except (OSError, ssl.SSLError) as error:
             raise ConfigurationError(f"serving: cert, key or the front proxy's authority: {error}") from error
-        try:
-            self._socket = socket.create_server((host, port), backlog=128)
-        except OSError as error:
-            raise ConfigurationError(f"serving.listen: cannot listen on {host}:{port}: {error.strerror}") from error
-        self.port = int(self._socket.getsockname()[1])
-        self._loop = asyncio.new_event_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=self._run, name="vm-serving", daemon=True)
+        self._serving = Serving("vm-serving", host, port, self._context, self._serve)
+        self.port = self._serving.port
 
     def start(self) -> None:
         """Serve from now on."""
-        self._thread.start()
+        self._serving.start()
 
     def stop(self) -> None:
         """Close the listener and cut all streams."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(STOP_S)
-        self._socket.close()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(self._listen())
-        try:
-            self._loop.run_forever()
-        finally:
-            server.close()
-            for task in self._tasks:
-                task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
-            self._loop.close()
-
-    async def _listen(self) -> asyncio.Server:
-        return await asyncio.start_server(
-            self._connected,
-            sock=self._socket,
-            ssl=self._context,
-            limit=max(HEAD_BYTES, BUFFER_BYTES),
-            ssl_handshake_timeout=HEAD_S,
-        )
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None:
-            return
-        self._tasks.add(task)
-        client = Connection(reader, writer)
-        try:
-            await self._serve(client)
-        except (OSError, EOFError) as error:
-            log.debug("a request ended: %s", error)
-        except Exception:
-            log.exception("a request failed")
-        finally:
-            self._tasks.discard(task)
-            with contextlib.suppress(RuntimeError):  # the loop is being closed
-                client.close()
+        self._serving.stop()
 
     async def _serve(self, client: Connection) -> None:
         try:
