@@ -83,7 +83,6 @@ class Guest(NamedTuple):
     graphics: bool
     rng: bool
     uuid: str
-    clock_base: str
 
 
 def quantity(text: object) -> int:
@@ -132,7 +131,6 @@ def parse(vmi: JsonObject) -> Guest:
         graphics=devices.get("autoattachGraphicsDevice") is not False,
         rng=devices.get("rng") is not None,
         uuid=str(_dig(domain, "firmware").get("uuid") or ""),
-        clock_base=str(_dig(domain, "clock").get("timezone") or "UTC"),
     )
 
 
