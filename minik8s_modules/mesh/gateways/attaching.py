@@ -40,6 +40,14 @@ def gateway_of(ref: JsonObject, route: JsonObject) -> Key | None:
     return Key(ref.get("namespace") or objects.namespace(route), ref["name"])
 
 
+def refused_parent(ref: JsonObject) -> Parent | None:
+    """Return what becomes of a parentRef to a Service, a route within the mesh; None for another kind of parent."""
+    if (ref.get("group", GROUP), ref.get("kind")) != ("", "Service"):
+        return None
+    message = f"routes within the mesh are VirtualServices here: write one for Service {ref['name']}"
+    return Parent(ref, ("UnsupportedValue", message))
+
+
 def attach(
     route: JsonObject, ref: JsonObject, gateway: JsonObject, listeners: Sequence[Listener], labels: Mapping[str, str]
 ) -> tuple[Parent, list[Attachment]]:

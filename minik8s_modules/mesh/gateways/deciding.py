@@ -10,7 +10,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.gateway_api import duration_ms, infrastructure_fault, is_ours, name_of_parts
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.mesh.gateways.attaching import Attachment, Parent, attach, gateway_of
+from minik8s_modules.mesh.gateways.attaching import Attachment, Parent, attach, gateway_of, refused_parent
 from minik8s_modules.mesh.gateways.backends import Backend, Backends
 from minik8s_modules.mesh.gateways.filters import filters_fault
 from minik8s_modules.mesh.gateways.listeners import Certificates, Listener, Why, listeners_of
@@ -71,7 +71,7 @@ def decide_gateways(declared: Declared) -> Decision:
         for each in declared.gateways
         if objects.spec(each)["gatewayClassName"] in ours and not objects.is_deleting(each)
     }
-    if not gateways:
+    if not (gateways or declared.routes):
         return Decision({}, {}, {})
     listeners = {key: listeners_of(each, declared.grants, declared.certificates) for key, each in gateways.items()}
     backends = Backends(declared.services, declared.slices, declared.updates, declared.grants)
@@ -104,13 +104,12 @@ def _route(
     declared: Declared,
     backends: Backends,
 ) -> tuple[RouteVerdict, Routed, dict[Key, list[Attachment]]] | None:
-    refs = [
-        (ref, key) for ref in objects.spec(route).get("parentRefs") or [] if (key := gateway_of(ref, route)) in gateways
-    ]
-    if not refs or objects.is_deleting(route):
+    named = objects.spec(route).get("parentRefs") or []
+    refs = [(ref, key) for ref in named if (key := gateway_of(ref, route)) in gateways]
+    parents = [parent for ref in named if (parent := refused_parent(ref)) is not None]
+    if not (refs or parents) or objects.is_deleting(route):
         return None
     unsupported = _unsupported(route)
-    parents: list[Parent] = []
     places: dict[Key, list[Attachment]] = defaultdict(list)
     labels = declared.namespaces.get(objects.namespace(route), {})
     for ref, key in refs:
