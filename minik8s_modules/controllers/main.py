@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from minik8s_modules.api.kinds import REPLICATION_CONTROLLER
-from minik8s_modules.api.network.load_balancers import NO_BALANCING, Balancing, read_balancing
+from minik8s_modules.api.network.balancing import NO_BALANCING, Balancing, read_balancing
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.process import run_daemon

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import LEASE
-from minik8s_modules.api.network.load_balancers import read_balancing
+from minik8s_modules.api.network.balancing import read_balancing
 from minik8s_modules.api.nodes.standalone import PREFIX, served_alone
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock

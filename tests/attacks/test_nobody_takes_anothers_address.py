@@ -11,14 +11,8 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.network.load_balancers import (
-    Machine,
-    World,
-    by_age,
-    decide_addresses,
-    decide_outside,
-    read_balancing,
-)
+from minik8s_modules.api.network.balancing import read_balancing
+from minik8s_modules.api.network.load_balancers import Machine, World, by_age, decide_addresses, decide_outside
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.config import Configuration
 from tests.attacks.people import editor_of

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, NODE, SERVICE
+from minik8s_modules.api.network.balancing import Balancing
 from minik8s_modules.api.network.load_balancers import (
     FINALIZER,
     REFUSED,
-    Balancing,
     Given,
     World,
     api_servers,

@@ -12,9 +12,9 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.network.balancing import Balancing
 from minik8s_modules.api.network.load_balancers import (
     NOWHERE,
-    Balancing,
     Outside,
     World,
     api_servers,

@@ -11,8 +11,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from minik8s_modules.api.network.balancing import Balancing
 from minik8s_modules.api.network.cluster_names import CLUSTER_DOMAIN
-from minik8s_modules.api.network.load_balancers import Balancing
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.network import Peer
 from minik8s_modules.module_utils.minik8s.entries.sandboxes import CniPlugin, WeavePlugin

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api.network.balancing import Balancing, read_balancing
 from minik8s_modules.api.network.load_balancers import (
-    Balancing,
     Given,
     Machine,
     World,
@@ -18,7 +18,6 @@ from minik8s_modules.api.network.load_balancers import (
     decide_announcer,
     decide_outside,
     machines_of,
-    read_balancing,
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.config import Configuration

@@ -10,7 +10,8 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import EVENT, NODE, SERVICE
-from minik8s_modules.api.network.load_balancers import FINALIZER, read_balancing
+from minik8s_modules.api.network.balancing import read_balancing
+from minik8s_modules.api.network.load_balancers import FINALIZER
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.client.fake import FakeApi

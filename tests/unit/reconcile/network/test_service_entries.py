@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from minik8s_modules.api.network.load_balancers import Balancing, Machine, Span, World
+from minik8s_modules.api.network.balancing import Balancing, Span
+from minik8s_modules.api.network.load_balancers import Machine, World
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry
 from minik8s_modules.reconcile.network.services import (

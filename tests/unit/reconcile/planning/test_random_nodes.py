@@ -41,14 +41,8 @@ from minik8s_modules.api.kinds import (
     STORAGE_CLASS,
     Kind,
 )
-from minik8s_modules.api.network.load_balancers import (
-    World,
-    by_age,
-    decide_addresses,
-    machines_of,
-    read_balancing,
-    serving_nodes,
-)
+from minik8s_modules.api.network.balancing import read_balancing
+from minik8s_modules.api.network.load_balancers import World, by_age, decide_addresses, machines_of, serving_nodes
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.interception import OUTBOUND_PORTS
 from minik8s_modules.api.pods.sidecars import IMAGE as SIDECAR_IMAGE

@@ -1,0 +1,92 @@
+"""What an installation says of load balancers: the pool of addresses, ports that it keeps, the default class. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
+
+WAYS = ("nodes", "pool", "none")
+LARGEST_POOL = 1 << 16
+
+
+class Span(NamedTuple):
+    """Addresses from one to another, as numbers, both included."""
+
+    first: int
+    last: int
+
+    def holds(self, address: str) -> bool:
+        """Return whether an address is one of them."""
+        return self.first <= int(ipaddress.IPv4Address(address)) <= self.last
+
+
+class Balancing(NamedTuple):
+    """What the installation says of load balancers."""
+
+    default: str = "none"
+    """What becomes of a Service that names no class: ``nodes``, ``pool``, or ``none``, which leaves it to others."""
+    pool: tuple[Span, ...] = ()
+    kept_ports: frozenset[int] = frozenset()
+    """Ports of the nodes' own addresses that no Service gets."""
+    external_ips: bool = False
+    ranges: tuple[ipaddress.IPv4Network, ...] = ()
+    """Of Pods and of Services: no address of these is outside."""
+
+    def in_pool(self, address: str) -> bool:
+        """Return whether an address is one to give out."""
+        return any(span.holds(address) for span in self.pool)
+
+
+NO_BALANCING = Balancing()
+
+
+def read_balancing(configuration: Configuration, ranges: Iterable[str]) -> Balancing:
+    """Return what ``load_balancer`` says; left out, Services of type LoadBalancer are others'.
+
+    Raises:
+        ConfigurationError: it cannot be used.
+    """
+    own = tuple(ipaddress.IPv4Network(each) for each in ranges if each)
+    if not configuration.has("load_balancer"):
+        return Balancing(ranges=own)
+    default = configuration.text("load_balancer.default", "none")
+    if default not in WAYS:
+        raise ConfigurationError(f"load_balancer.default must be one of {', '.join(WAYS)}, not {default!r}")
+    pool = tuple(_span(text, own) for text in configuration.texts("load_balancer.addresses", []))
+    if default == "pool" and not pool:
+        raise ConfigurationError("load_balancer.default is pool, and load_balancer.addresses names no address")
+    ports = configuration.rows("load_balancer.kept_ports") if configuration.has("load_balancer.kept_ports") else []
+    external = configuration.flag("load_balancer.external_ips", default=False)
+    return Balancing(default, pool, frozenset(_ports(ports)), external, own)
+
+
+def _span(text: str, own: Sequence[ipaddress.IPv4Network]) -> Span:
+    """Return the addresses of ``10.0.0.5``, ``10.0.0.5-10.0.0.9`` or ``10.0.0.0/28`` (but the first and the last)."""
+    try:
+        if "/" in text:
+            network = ipaddress.IPv4Network(text)
+            inner = 1 if network.num_addresses > 2 else 0  # noqa: PLR2004 - a network and a broadcast address
+            span = Span(int(network.network_address) + inner, int(network.broadcast_address) - inner)
+        else:
+            first, _, last = text.partition("-")
+            span = Span(int(ipaddress.IPv4Address(first)), int(ipaddress.IPv4Address(last or first)))
+    except ValueError as error:
+        raise ConfigurationError(f"load_balancer.addresses: {text!r} is no address, range or CIDR: {error}") from error
+    if not 0 <= span.last - span.first < LARGEST_POOL:
+        raise ConfigurationError(f"load_balancer.addresses: {text!r} must have 1 to {LARGEST_POOL} addresses, in order")
+    for network in own:
+        if span.first <= int(network.broadcast_address) and int(network.network_address) <= span.last:
+            raise ConfigurationError(f"load_balancer.addresses: {text!r} overlaps {network}, the cluster's own range")
+    return span
+
+
+def _ports(told: Iterable[object]) -> Iterator[int]:
+    for each in told:
+        first, _, last = str(each).partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal():
+            raise ConfigurationError(f"load_balancer.kept_ports: {each!r} is no port or range of ports")
+        yield from range(int(first), int(last or first) + 1)
