@@ -1,9 +1,10 @@
-"""What runs module calls in a warm interpreter: the template of an archive, and the children it forks for calls.
+"""What runs module calls in a warm interpreter: a template that has archives imported, and the children it forks.
 
-A *template* has imported what an archive (what AnsiballZ ships) holds; a *child* of it runs a call and dies with its
-caller. One that ran a module of ours to its end, and was left as it was before (`leftovers.py`), stays a few seconds
-for the next call: fork, pages copied and the end of a process are three quarters of a small call's CPU. Modules that
-are not ours have a child each. A template imports what its children had to import, so that the next child has it.
+A *template* has imported what archives (what AnsiballZ ships) hold: one archive for each module, and those of one
+release share nearly all code, so that they have one template. A *child* of it runs a call and dies with its caller. One
+that ran a module of ours to its end, and was left as it was before (`leftovers.py`), stays a few seconds for the next
+call, of whichever module: fork, pages copied and the end of a process are three quarters of a small call's CPU. Modules
+that are not ours have a child each. A template imports what its children had to import, so that the next child has it.
 Standard library only, Python 3.8 and newer: it travels with `server.py`, which makes the first template and passes it
 connections.
 """
@@ -25,6 +26,7 @@ import threading
 import time
 import traceback
 import zipfile
+from types import ModuleType
 
 from minik8s_modules.plugins.warm.leftovers import Before
 
@@ -34,6 +36,7 @@ LEARN_BYTES = 60000  # below a pipe's capacity, so that a child never blocks on 
 STAY_S = 3.0  # as long as a worker of the play: a Pod's next item comes within a second or two
 MOST_WAITING = 2  # the next call may come while the child of the one before looks at what was left
 MOST_CALLS = 200  # what grows unseen does not grow for long
+OF_ARCHIVES = ("ansible", "ansible_collections")
 OURS = "minik8s_"  # modules called so; whoever wrote another counts on a process that ends
 
 
@@ -59,35 +62,35 @@ class Child:
     def __init__(self, control: socket.socket, learn_fd: int) -> None:
         self._control, self._learn_fd = control, learn_fd
 
-    def run(self, connection: socket.socket) -> None:
-        """Run the call of ``connection``, and each that the template passes while nothing is left behind."""
+    def run(self, connection: socket.socket, archive: str) -> None:
+        """Run ``connection``'s call, and each that the template passes on while nothing is left behind."""
         os.setsid()
         outputs = self._redirect()
         before = Before()
         for left in reversed(range(MOST_CALLS)):
-            stays = self._serve(connection, outputs)
+            stays = self._serve(connection, archive, outputs)
             if new := before.imported():
                 os.write(self._learn_fd, json.dumps(sorted(new)).encode()[:LEARN_BYTES] + b"\n")
             if not left or not stays or not before.holds_again():
                 return
             connection.close()
             self._control.sendall(b"i")
-            connection = self._next()
+            connection, archive = self._next()
 
-    def _next(self) -> socket.socket:
-        _, extra, _, _ = self._control.recvmsg(1, socket.CMSG_SPACE(4))
+    def _next(self) -> tuple[socket.socket, str]:
+        data, extra, _, _ = self._control.recvmsg(4096, socket.CMSG_SPACE(4))
         if not extra:
             os._exit(0)  # waited long enough, or the template has gone
-        return socket.socket(fileno=_descriptor(extra))
+        return socket.socket(fileno=_descriptor(extra)), data[1:].decode()
 
-    def _serve(self, connection: socket.socket, outputs: list[int]) -> bool:
+    def _serve(self, connection: socket.socket, archive: str, outputs: list[int]) -> bool:
         """Answer one call; return whether its module is one that another may follow in this process."""
         request = json.loads(read_frame(connection))
         os.umask(MODULE_UMASK)
         answered = threading.Event()
         watch = threading.Thread(target=self._die_with_caller, args=(connection, answered), daemon=True)
         watch.start()
-        code = self._call(request)
+        code = self._call(request, archive)
         sys.stdout.flush()
         sys.stderr.flush()
         texts = [_taken(fd) for fd in outputs]
@@ -120,7 +123,7 @@ class Child:
         )
         return outputs
 
-    def _call(self, request: dict[str, str]) -> int:
+    def _call(self, request: dict[str, str], archive: str) -> int:
         from ansible.module_utils._internal._ansiballz import _loader  # noqa: PLC0415  comes with the archive
 
         try:
@@ -128,7 +131,7 @@ class Child:
                 json_params=request["params"].encode(),
                 profile=request["profile"],
                 module_fqn=request["module"],
-                modlib_path=sys.path[0],
+                modlib_path=archive,
                 extensions={},
             )
         except SystemExit as end:
@@ -154,10 +157,13 @@ def _descriptor(extra: list[tuple[int, int, bytes]]) -> int:
 
 
 class Worker:
-    """A child as its template sees it: it runs a call, or waits for one since ``idle_since``, or is to end."""
+    """A child as its template sees it: it runs a call, or waits for one since ``idle_since``, or is to end.
 
-    def __init__(self, control: socket.socket) -> None:
-        self.control = control
+    ``archives`` is how many its template had when it was forked: it knows no module of a later one.
+    """
+
+    def __init__(self, control: socket.socket, archives: int) -> None:
+        self.control, self.archives = control, archives
         self.is_busy, self.idle_since = True, 0.0
 
     @property
@@ -167,14 +173,14 @@ class Worker:
 
 
 class Template:
-    """The process that has an archive imported.
+    """The process that has archives imported.
 
-    Over ``control`` it gets connections, which it passes to a child; and archives of other modules, and forks the
-    template of that: the modules of one release share nearly all code, so a sibling has its imports at once.
+    Over ``control`` it gets connections, which it passes to a child; archives of other modules with equal code, which
+    it takes in; and archives of other code, for which it forks a template: what is equal is imported there at once.
     """
 
     def __init__(self, archive: str, control: socket.socket) -> None:
-        self._archive, self._control = archive, control
+        self._archives, self._control = [archive], control
         sys.path.insert(0, archive)
         import_all(archive)
         self._workers: dict[int, Worker] = {}
@@ -197,33 +203,46 @@ class Template:
                 key.data()
 
     def _take(self) -> None:
-        """A connection comes alone (``c``), a sibling's control socket with its archive (``t<path>``)."""
+        """Messages are ``c<path>``, a call, and ``t<path>``, the control of a new template; ``a<path>`` comes alone."""
         data, extra, _, _ = self._control.recvmsg(4096, socket.CMSG_SPACE(4))
         if not data:
             os._exit(0)
+        kind, path = data[:1], data[1:].decode()
+        if kind == b"a":
+            self._take_in(path)
+            return
         with socket.socket(fileno=_descriptor(extra)) as passed:
             passed.settimeout(None)
-            if data == b"c" and self._pass_on(passed):
+            if kind == b"c" and self._pass_on(data, passed):
                 return
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             child = os.fork()
             if child == 0:
                 ours.close()
-                self._become(data, passed, theirs)
+                self._become(kind, path, passed, theirs)
             theirs.close()
-            if data == b"c":
-                self._workers[child] = Worker(ours)
+            if kind == b"c":
+                self._workers[child] = Worker(ours, len(self._archives))
                 self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(child))
             else:
                 ours.close()
 
-    def _pass_on(self, connection: socket.socket) -> bool:
+    def _take_in(self, archive: str) -> None:
+        """Know another archive's modules, too; children that wait do not, and end."""
+        share_imports(self._archives[0], archive)
+        self._archives.append(archive)
+        import_all(archive)
+        gc.freeze()
+        for worker in [one for one in self._workers.values() if one.waits]:
+            self._dismiss(worker)
+
+    def _pass_on(self, data: bytes, connection: socket.socket) -> bool:
         """Have a child that waits run the call; returns whether there was one."""
         message = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [connection.fileno()]))]
         for worker in [one for one in self._workers.values() if one.waits]:
             worker.idle_since = 0.0
             with contextlib.suppress(OSError):  # it was killed
-                worker.control.sendmsg([b"c"], message)
+                worker.control.sendmsg([data], message)
                 worker.is_busy = True
                 return True
         return False
@@ -239,7 +258,8 @@ class Template:
         if said:
             worker.is_busy, worker.idle_since = False, time.monotonic()
             self._control.sendall(b"d")
-            if sum(one.waits for one in self._workers.values()) > MOST_WAITING:
+            are_many = sum(one.waits for one in self._workers.values()) > MOST_WAITING
+            if are_many or worker.archives < len(self._archives):
                 self._dismiss(worker)
         else:
             self._selector.unregister(worker.control)
@@ -260,7 +280,7 @@ class Template:
         with contextlib.suppress(OSError):  # it was killed
             worker.control.shutdown(socket.SHUT_WR)
 
-    def _become(self, data: bytes, passed: socket.socket, control: socket.socket) -> None:
+    def _become(self, kind: bytes, archive: str, passed: socket.socket, control: socket.socket) -> None:
         try:
             gc.disable()  # a sibling never collects: it would copy the pages it shares
             signal.set_wakeup_fd(-1)
@@ -272,15 +292,15 @@ class Template:
             for worker in self._workers.values():
                 worker.control.close()
             self._workers.clear()
-            if data == b"c":
+            if kind == b"c":
                 gc.enable()
-                Child(control, self._teach_fd).run(passed)
+                Child(control, self._teach_fd).run(passed, archive)
             else:
                 control.close()
                 os.close(self._teach_fd)
-                sys.path.remove(self._archive)
-                keep_imports(self._archive, data[1:].decode())
-                Template(data[1:].decode(), passed).serve()
+                sys.path[:] = [entry for entry in sys.path if entry not in self._archives]
+                keep_imports(self._archives, archive)
+                Template(archive, passed).serve()
         finally:
             os._exit(0)
 
@@ -319,7 +339,13 @@ def checksums(archive: str) -> dict[str, int]:
 
 
 def import_all(archive: str) -> None:
-    """Import all module_utils of ``archive``: they are there because its module imports them."""
+    """Import all module_utils of ``archive``: they are there because its module imports them.
+
+    And its packages, so that `share_imports` can have them find the modules of another archive.
+    """
+    with zipfile.ZipFile(archive) as file:
+        packages = [name[: -len("/__init__.py")] for name in file.namelist() if name.endswith("/__init__.py")]
+    import_names([package.replace("/", ".") for package in packages])
     for name in checksums(archive):
         if name.startswith("ansible.module_utils.") and "_extensions" not in name and "_respawn" not in name:
             with contextlib.suppress(Exception):  # the module itself will say what is wrong
@@ -333,14 +359,27 @@ def import_names(names: list[str]) -> None:
             importlib.import_module(name)
 
 
-def keep_imports(old: str, new: str) -> None:
-    """Make what was imported from archive ``old`` count as imported from ``new``, if its code is the same there."""
-    before, after = checksums(old), checksums(new)
-    loaded = [name for name in sys.modules if name == "ansible" or name.startswith("ansible.")]
+def share_imports(first: str, other: str) -> None:
+    """Have what is imported from archive ``first`` find in ``other`` what it lacks; their common code is equal."""
+    sys.path.insert(1, other)
+    for module in _loaded():
+        if hasattr(module, "__path__"):
+            module.__path__ += [entry.replace(first, other, 1) for entry in module.__path__ if entry.startswith(first)]
+
+
+def keep_imports(old: list[str], new: str) -> None:
+    """Make what was imported from archives ``old`` count as imported from ``new``, if its code is the same there."""
+    before = {name: crc for archive in old for name, crc in checksums(archive).items()}
+    after = checksums(new)
+    loaded = [module.__name__ for module in _loaded()]
     is_same = all(before.get(name) == after[name] for name in loaded if name in after)
     for name in loaded:
         module = sys.modules[name]
         if not is_same or name not in after:
             del sys.modules[name]
         elif hasattr(module, "__path__"):
-            module.__path__ = [entry.replace(old, new, 1) for entry in module.__path__]
+            module.__path__ = [entry.replace(old[0], new, 1) for entry in module.__path__ if entry.startswith(old[0])]
+
+
+def _loaded() -> list[ModuleType]:
+    return [module for name, module in list(sys.modules.items()) if name.partition(".")[0] in OF_ARCHIVES]

@@ -1,9 +1,10 @@
 """Node side of the warm connections: an interpreter that has Ansible's basics imported and waits for module calls.
 
-Shipped over standard input with `calls.py` before and one line behind it that calls ``main``; standard library only,
-Python 3.8 and newer. Three kinds of process: the *server* here accepts connections; a *template* per archive has its
-modules imported, and a forked *child* of it runs one call (`calls.py`). The server exits ``idle_s`` after its last call
-has ended, and its templates with it. It takes calls from its owner and root only. `client.py` is the other end.
+Shipped over standard input with `leftovers.py` and `calls.py` before and one line behind it that calls ``main``;
+standard library only, Python 3.8 and newer. Three kinds of process: the *server* here accepts connections; a *template*
+has the modules of archives imported whose common code is equal, and a forked *child* of it runs calls (`calls.py`). The
+server exits ``idle_s`` after its last call has ended, and its templates with it. It takes calls from its owner and root
+only. `client.py` is the other end.
 """
 
 from __future__ import annotations
@@ -22,21 +23,35 @@ import stat
 import struct
 import sys
 import time
+import zipfile
 from pathlib import Path
 
-from minik8s_modules.plugins.warm.calls import LENGTH, Template, read_exact
+from minik8s_modules.plugins.warm.calls import LENGTH, Template, checksums, read_exact
 
 PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 HANDSHAKE_S = 10.0  # a client that stalls before its request must not keep others out for long
 MAX_ARCHIVE_BYTES = 64 << 20
-MAX_TEMPLATES = 16  # one per module; more means old versions
+MAX_TEMPLATES = 8  # one for each release; what is not ours may have code of another
+MAX_ARCHIVES = 64  # of a template: one for each module and its file's version
 
 
 class Handle:
-    """A template as the server sees it."""
+    """A template as the server sees it: its archives by their keys, and the CRC of each file of theirs."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control, self.active = control, 0
+        self.archives: dict[str, str] = {}
+        self.files: dict[str, int] = {}
+
+    def fits(self, files: dict[str, int]) -> bool:
+        """Return whether an archive of ``files`` has nothing that is other code here."""
+        is_equal = all(self.files.get(name, crc) == crc for name, crc in files.items())
+        return is_equal and len(self.archives) < MAX_ARCHIVES
+
+    def add(self, key: str, archive: str, files: dict[str, int]) -> None:
+        """Note an archive that the template has."""
+        self.archives[key] = archive
+        self.files.update(files)
 
 
 class Server:
@@ -47,7 +62,7 @@ class Server:
         self._work = Path(path + ".archives")
         shutil.rmtree(self._work, ignore_errors=True)  # of a server that was killed
         self._work.mkdir(mode=0o700)
-        self._templates: dict[str, Handle] = {}
+        self._templates: list[Handle] = []
         self._selector = selectors.DefaultSelector()
         self._last = time.monotonic()
         self._listener = self._listen()
@@ -89,7 +104,7 @@ class Server:
             os.close(lock)
 
     def _left(self) -> float:
-        if any(handle.active for handle in self._templates.values()):
+        if any(handle.active for handle in self._templates):
             self._last = time.monotonic()
         return self._last + self._idle_s - time.monotonic()
 
@@ -104,48 +119,68 @@ class Server:
                 peer = PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
                 if peer[1] in (0, self._owner):
                     self._hand_over(connection)
-            except (OSError, EOFError, ValueError):
+            except (OSError, EOFError, ValueError, zipfile.BadZipFile):
                 return
             finally:
                 self._last = time.monotonic()
 
     def _hand_over(self, connection: socket.socket) -> None:
         key = read_exact(connection, 64).decode("ascii")
-        handle = self._templates.get(key)
+        handle = next((one for one in self._templates if key in one.archives), None)
         connection.sendall(b"Y" if handle else b"N")
         if handle is None:
-            handle = self._templates[key] = self._new_template(key, connection)
+            handle = self._prepared(key, self._received(key, connection), connection)
         message = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [connection.fileno()]))]
         try:
-            handle.control.sendmsg([b"c"], message)
+            handle.control.sendmsg([b"c" + handle.archives[key].encode()], message)
             handle.active += 1
         except OSError:
-            self._forget(key)
+            self._forget(handle)
 
-    def _new_template(self, key: str, connection: socket.socket) -> Handle:
+    def _received(self, key: str, connection: socket.socket) -> str:
         size = LENGTH.unpack(read_exact(connection, LENGTH.size))[0]
         data = read_exact(connection, size) if size <= MAX_ARCHIVE_BYTES else b""
         if hashlib.sha256(data).hexdigest() != key:
             raise ValueError("the archive is not the one announced")
         archive = self._work / (key[:16] + ".zip")
         archive.write_bytes(base64.b64decode(data))
+        return str(archive)
+
+    def _prepared(self, key: str, archive: str, connection: socket.socket) -> Handle:
+        """Return the template that has an archive from now on: one with equal code, or a new one."""
+        files = checksums(archive)
+        for handle in [one for one in self._templates if one.fits(files)]:
+            try:
+                handle.control.sendmsg([b"a" + archive.encode()])
+            except OSError:
+                self._forget(handle)
+            else:
+                handle.add(key, archive, files)
+                return handle
+        handle = self._new_template(archive, connection)
+        handle.add(key, archive, files)
+        return handle
+
+    def _new_template(self, archive: str, connection: socket.socket) -> Handle:
         if len(self._templates) >= MAX_TEMPLATES:
-            self._forget(next(iter(self._templates)))
+            self._forget(self._templates[0])
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            if not self._ask_sibling(str(archive), theirs) and os.fork() == 0:
-                self._become_template(str(archive), theirs, [ours, connection, self._listener])
-        self._selector.register(ours, selectors.EVENT_READ, key)
-        return Handle(ours)
+            if not self._ask_sibling(archive, theirs) and os.fork() == 0:
+                self._become_template(archive, theirs, [ours, connection, self._listener])
+        handle = Handle(ours)
+        self._templates.append(handle)
+        self._selector.register(ours, selectors.EVENT_READ, handle)
+        return handle
 
     def _ask_sibling(self, archive: str, control: socket.socket) -> bool:
         """Have a template that is there fork the new one; returns whether it was asked."""
         message = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [control.fileno()]))]
-        for key in list(self._templates):
+        for handle in list(self._templates):
             try:
-                self._templates[key].control.sendmsg([b"t" + archive.encode()], message)
+                handle.control.sendmsg([b"t" + archive.encode()], message)
             except OSError:
-                self._forget(key)
+                self._forget(handle)
             else:
                 return True
         return False
@@ -153,15 +188,16 @@ class Server:
     def _become_template(self, archive: str, control: socket.socket, foreign: list[socket.socket]) -> None:
         try:
             self._selector.close()
-            for other in [*foreign, *(handle.control for handle in self._templates.values())]:
+            for other in [*foreign, *(handle.control for handle in self._templates)]:
                 other.close()
             Template(archive, control).serve()
         finally:
             os._exit(1)
 
-    def _hear(self, key: str) -> None:
+    def _hear(self, handle: Handle) -> None:
         """One byte is one call that has ended; the end is the end of the template."""
-        handle = self._templates[key]
+        if handle not in self._templates:
+            return  # forgotten since its socket was found to be readable
         try:
             ended = handle.control.recv(4096)
         except OSError:
@@ -169,10 +205,10 @@ class Server:
         handle.active -= len(ended)
         self._last = time.monotonic()
         if not ended:
-            self._forget(key)
+            self._forget(handle)
 
-    def _forget(self, key: str) -> None:
-        handle = self._templates.pop(key)
+    def _forget(self, handle: Handle) -> None:
+        self._templates.remove(handle)
         self._selector.unregister(handle.control)
         handle.control.close()
 

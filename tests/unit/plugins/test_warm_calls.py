@@ -12,10 +12,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from minik8s_modules.plugins.warm import client
@@ -23,25 +25,36 @@ from minik8s_modules.plugins.warm.payload import Payload
 from tests.support.processes import peer_pid
 
 LOADER = """
-import json, os, sys
+import runpy
 def run_module(*, json_params, profile, module_fqn, modlib_path, extensions):
-    print(json.dumps({"pid": os.getpid(), "asked": json.loads(json_params)}))
-    sys.exit(json.loads(json_params).get("code", 0))
+    runpy.run_module(module_fqn, {"asked": json_params, "archive": modlib_path}, "__main__")
+"""
+MODULE = """
+import json, os, sys
+from ansible.module_utils.shared import VALUE
+from ansible.module_utils import {name}
+print(json.dumps({{"pid": os.getpid(), "asked": json.loads(asked), "is": {name}.NAME + VALUE, "in": archive}}))
+sys.exit(json.loads(asked).get("code", 0))
 """
 PACKAGES = (
     "ansible",
+    "ansible/legacy",
     "ansible/module_utils",
     "ansible/module_utils/_internal",
     "ansible/module_utils/_internal/_ansiballz",
 )
 
 
-def archive() -> bytes:
+def archive(name: str, shared: str = "") -> bytes:
+    """Return the archive of one module, with a file of its own beside those that all have."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w") as file:
         for package in PACKAGES:
             file.writestr(f"{package}/__init__.py", "")
         file.writestr(f"{PACKAGES[-1]}/_loader.py", LOADER)
+        file.writestr("ansible/module_utils/shared.py", f"VALUE = {shared!r}")
+        file.writestr(f"ansible/module_utils/{name}.py", f"NAME = {name!r}")
+        file.writestr(f"ansible/legacy/{name}.py", MODULE.format(name=name))
     return base64.b64encode(written.getvalue())
 
 
@@ -53,15 +66,22 @@ class Interpreter:
         assert "\\nMOST_CALLS = 200" in script
         script = script.replace("\\nMOST_CALLS = 200", f"\\nMOST_CALLS = {calls}")
         subprocess.run([sys.executable, "-I", "-"], input=script, text=True, check=True, capture_output=True)
-        self._path, self._archive = client.server_path(f"{folder}/w"), archive()
+        self._path = client.server_path(f"{folder}/w")
         self.pid = peer_pid(Path(self._path))
 
-    def call(self, module: str = "ansible.legacy.minik8s_thing", **asked: int) -> int:
+    def call(self, name: str = "minik8s_thing", shared: str = "", **asked: int) -> int:
         """Return the process that answered what was asked."""
-        answer = client.call(self._path, Payload(self._archive, module, "legacy", json.dumps(asked)))
+        module = f"ansible.legacy.{name}"
+        payload = Payload(archive(name, shared), module, "legacy", json.dumps(asked))
+        answer = client.call(self._path, payload)
         told = json.loads(answer.out)
-        assert (told["asked"], answer.err) == (asked, b"")
+        assert (told["asked"], told["is"], answer.err) == (asked, name + shared, b"")
+        assert Path(told["in"]).name == f"{payload.key[:16]}.zip"
         return int(told["pid"])
+
+    def templates(self) -> list[int]:
+        """Return the processes that have archives imported: children of the server."""
+        return [process.pid for process in psutil.Process(self.pid).children()]
 
 
 @pytest.fixture
@@ -86,6 +106,43 @@ def test_a_process_ends_with_its_last_call_and_none_is_lost(interpreter: Interpr
 
 
 def test_what_is_not_ours_and_what_fails_is_followed_by_nobody(interpreter: Interpreter) -> None:
-    foreign = [interpreter.call("ansible.legacy.command", number=number) for number in range(5)]
+    foreign = [interpreter.call("command", number=number) for number in range(5)]
     failed = [interpreter.call(code=1) for _ in range(5)]
     assert len({*foreign, *failed}) == 10
+
+
+def test_modules_of_one_release_follow_each_other_in_one_process(folder: str) -> None:
+    interpreter = Interpreter(folder, calls=50)
+    names = ("minik8s_a", "minik8s_b", "minik8s_c")
+    for _ in range(2):  # the first round brings the archives; what was forked before one came knows nothing of it
+        for name in names:
+            interpreter.call(name)
+    assert len(interpreter.templates()) == 1
+    found = [(interpreter.call(name, number=number), name) for number in range(8) for name in names]
+    # a call may come while the process of the one before still looks at what that has left
+    assert len({pid for pid, _ in found}) < len(found) / 2
+    assert max(len({name for pid, name in found if pid == each}) for each, _ in found) == len(names)
+    os.kill(interpreter.pid, signal.SIGKILL)
+
+
+def test_modules_of_another_release_have_its_code(folder: str) -> None:
+    interpreter = Interpreter(folder, calls=50)
+    for _ in range(3):
+        old = {interpreter.call(name, "old") for name in ("minik8s_a", "minik8s_b")}
+        new = {interpreter.call(name, "new") for name in ("minik8s_a", "minik8s_b")}
+        assert not old & new
+    os.kill(interpreter.pid, signal.SIGKILL)
+
+
+def test_a_template_that_was_killed_is_made_again_with_all_its_modules(interpreter: Interpreter) -> None:
+    assert interpreter.call("minik8s_a") != interpreter.call("minik8s_b")
+    (template,) = interpreter.templates()
+    os.kill(template, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):  # the server has not heard of it yet
+            interpreter.call("minik8s_b")
+            break
+    interpreter.call("minik8s_a")
+    (new,) = interpreter.templates()
+    assert new != template
