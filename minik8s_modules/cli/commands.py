@@ -8,6 +8,7 @@ from minik8s_modules import __version__
 from minik8s_modules.cli import completing, joining, machines, options, tokens, virtual_nodes
 from minik8s_modules.cli.mesh import canary, looking, rolling_updates
 from minik8s_modules.cli.options import Subparsers, add, add_filename, add_namespace, add_words
+from minik8s_modules.cli.simulating import command as simulating
 from minik8s_modules.client.api import ApiClient
 
 EPILOG = """all other commands are kubectl's: `minik8s get pods` is `kubectl get pods`, and `kubectl help` lists them.
@@ -20,6 +21,7 @@ examples:
   minik8s why pods -A --faults        what keeps pods from running (the same: get pods -A --why --faults)
   minik8s describe pod web            the cause when it does not run, above what kubectl describes
   minik8s advise --for 5m             what containers use, compared with what they request
+  minik8s simulate FILE               how full nodes would be, with --nodes and --replicas changed
   minik8s rollout status deploy/web   a picture that moves, on a terminal
   source <(minik8s completion bash)   let the shell complete commands, types and names
 
@@ -73,7 +75,9 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the command line of all commands but kubectl's."""
     parser = argparse.ArgumentParser(
         prog="minik8s",
-        description="kubectl, and what kubectl cannot do: plan, drift, why, trace, advise, inject, nodes, tokens.",
+        description=(
+            "kubectl, and what kubectl cannot do: plan, drift, why, trace, advise, simulate, inject, nodes, tokens."
+        ),
         usage="minik8s [--kubeconfig FILE] [--context NAME] COMMAND ...",
         epilog=EPILOG,
         formatter_class=options.Help,
@@ -86,6 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
     _explaining(known)
     _advising(known)
     _injecting(known)
+    simulating.declare(known)
     tokens.declare(known)
     joining.declare(known)
     machines.declare(known)

@@ -1,4 +1,4 @@
-"""The ``minik8s`` command: kubectl, and what kubectl cannot do: plan, drift, why, trace, advise, inject, nodes, tokens.
+"""The ``minik8s`` command: kubectl, and what kubectl cannot do, such as plan, drift, why, simulate, nodes and tokens.
 
     minik8s WORDS ──own command?──▶ commands.py, its parser and its modules
                   └──else──▶ kubectl.py: the original's forms translated, then kubectl takes over
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 OWN = frozenset(
     {
-        "advise", "canary", "completion", "drift", "inject", "mesh", "node", "plan", "reconciler", "token", "trace",
-        "virtual-node", "why",
+        "advise", "canary", "completion", "drift", "inject", "mesh", "node", "plan", "reconciler", "simulate", "token",
+        "trace", "virtual-node", "why",
     }
 )  # fmt: skip
 _ROLLING_UPDATES = frozenset({"rollingupdate", "rollingupdates", "ru"})

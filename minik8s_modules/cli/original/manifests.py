@@ -44,7 +44,7 @@ def read_manifests(
         obj
         for path in paths
         for document, where in _documents(_texts(path, recursive=recursive))
-        for obj in _objects(_translated(document, where, dialect), where, namespace)
+        for obj in objects_of(_translated(document, where, dialect), where, namespace)
     ]
     if not found:
         raise UsageError(f"no objects in {', '.join(paths)}")
@@ -179,11 +179,11 @@ def _elsewhere(kind: str) -> str:
     return f"; there is {', '.join(versions)}" if versions else ""
 
 
-def _objects(document: Any, where: str, namespace: str) -> Iterator[JsonObject]:
+def objects_of(document: Any, where: str, namespace: str) -> Iterator[JsonObject]:
     """Yield a document's objects, each of a kind that is served, with its namespace."""
     if (items := _items(document)) is not None:
         for number, item in enumerate(items, 1):
-            yield from _objects(item, f"{where}, item {number}", namespace)
+            yield from objects_of(item, f"{where}, item {number}", namespace)
         return
     if not isinstance(document, dict):
         raise UsageError(f"{where}: an object must be a mapping, not {type(document).__name__}")

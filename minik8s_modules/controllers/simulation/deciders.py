@@ -59,9 +59,7 @@ def replica_set_steps(world: World, replica_set: JsonObject) -> list[Step]:
     controller = (objects.controller_of(replica_set) or {}).get("uid")
     siblings = [replica_set]
     if controller:
-        siblings = [
-            each for each in world.all(REPLICA_SET) if (objects.controller_of(each) or {}).get("uid") == controller
-        ]
+        siblings = world.controlled_by(REPLICA_SET, str(controller))
     related = [pod for each in siblings for pod in world.controlled(POD, each)]
     return decide_replica_set(replica_set, world.found(POD, replica_set), related, world.now)
 

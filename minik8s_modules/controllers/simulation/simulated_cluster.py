@@ -87,7 +87,10 @@ class World:
         self.removed: set[str] = set()
         self._graceful = graceful
         self._made = 0
+        self._unnamed: set[str] = set()
         self._objects: dict[Kind, dict[Key, JsonObject]] = {}
+        # thousands of pods are asked for by their controllers again and again
+        self._by_controller: dict[tuple[Kind, str], dict[Key, None]] = {}
         for obj in everything:
             kind = known_kinds().by_api_version(str(obj.get("apiVersion")), str(obj.get("kind")))
             if kind is not None:
@@ -103,15 +106,18 @@ class World:
 
     def found(self, kind: Kind, owner: JsonObject) -> list[JsonObject]:
         """Return what ``owner`` controls, and what nobody does in its namespace."""
-        mine, space = objects.uid(owner), objects.namespace(owner)
-        return [
-            obj for obj in self.all(kind) if objects.namespace(obj) == space and (_controller_uid(obj) or mine) == mine
-        ]
+        space = objects.namespace(owner)
+        several = dict.fromkeys((objects.uid(owner), ""))
+        return [obj for uid in several for obj in self.controlled_by(kind, uid) if objects.namespace(obj) == space]
 
     def controlled(self, kind: Kind, owner: JsonObject) -> list[JsonObject]:
         """Return what ``owner`` controls."""
-        mine = objects.uid(owner)
-        return [obj for obj in self.all(kind) if _controller_uid(obj) == mine]
+        return self.controlled_by(kind, objects.uid(owner))
+
+    def controlled_by(self, kind: Kind, uid: str) -> list[JsonObject]:
+        """Return what the owner of that uid controls; "" is nobody."""
+        known = self._objects.get(kind, {})
+        return [known[key] for key in self._by_controller.get((kind, uid), ())]
 
     def put(self, kind: Kind, obj: JsonObject) -> None:
         """Put an object in, or a new one in its place; a changed spec raises its generation."""
@@ -119,12 +125,18 @@ class World:
         old = self.get(kind, key)
         if old is not None and old.get("spec") != obj.get("spec"):
             obj = {**obj, "metadata": {**obj["metadata"], "generation": objects.generation(old) + 1}}
+        if old is not None and _controller_uid(old) != _controller_uid(obj):
+            self._by_controller[kind, _controller_uid(old)].pop(key, None)
+        self._by_controller.setdefault((kind, _controller_uid(obj)), {})[key] = None
         self._objects.setdefault(kind, {})[key] = obj
         self.writes[kind] += 1
 
     def remove(self, kind: Kind, obj: JsonObject) -> None:
         """Take an object out."""
-        self._objects.get(kind, {}).pop(objects.key(obj), None)
+        key = objects.key(obj)
+        known = self._objects.get(kind, {}).pop(key, None)
+        if known is not None:
+            self._by_controller[kind, _controller_uid(known)].pop(key, None)
         self.writes[kind] += 1
         self.removed.add(objects.uid(obj))
 
@@ -166,6 +178,8 @@ class World:
             "status": {},
         }
         self.put(step.kind, made)
+        if not meta.get("name"):
+            self._unnamed.add(objects.uid(made))
         self.happened.append(Happened("create", step.kind, made, self.turn, bool(meta.get("name"))))
 
     def _name(self, kind: Kind, meta: JsonObject) -> str:
@@ -200,8 +214,7 @@ class World:
 
     def gone(self, kind: Kind, obj: JsonObject) -> None:
         """Note that an object is deleted."""
-        unnamed = {objects.uid(each.obj) for each in self.happened if not each.named}
-        self.happened.append(Happened("delete", kind, obj, self.turn, objects.uid(obj) not in unnamed))
+        self.happened.append(Happened("delete", kind, obj, self.turn, objects.uid(obj) not in self._unnamed))
 
     def _owners(self, kind: Kind, obj: JsonObject, references: list[JsonObject]) -> None:
         latest = self._latest(kind, obj)
