@@ -19,6 +19,12 @@ attributes:
   idempotent:
     description: Facts are only read.
     support: full
+options:
+  devices:
+    description: Devices that containers may ask for, as in C(minik8s_devices) of the inventory.
+    type: list
+    elements: dict
+    default: []
 extends_documentation_fragment: [minik8s_node.state, minik8s_node.docker]
 author: minik8s
 """
@@ -33,9 +39,9 @@ RETURN = r"""
 facts:
   description:
     - C(hostname), C(cpus), C(memory_bytes), C(architecture), C(operating_system), C(kernel_version), C(os_image),
-      C(boot_id), C(machine_id), C(internal_ip), C(addresses), C(docker_version), C(container_runtime_version),
-      C(docker_root), C(disk_bytes), C(cgroup_version), C(live_restore), C(docker_error), C(token), C(epoch) and
-      C(digests).
+      C(boot_id), C(machine_id), C(internal_ip), C(addresses), C(devices) (the paths that are there),
+      C(docker_version), C(container_runtime_version), C(docker_root), C(disk_bytes), C(cgroup_version),
+      C(live_restore), C(docker_error), C(token), C(epoch) and C(digests).
   type: dict
   returned: always
   sample: {cpus: 2, memory_bytes: 8589934592, architecture: amd64, token: [1, 4711]}
@@ -46,10 +52,12 @@ from ansible.module_utils.minik8s.core.docker import Docker
 from ansible.module_utils.minik8s.core.faults import NodeFault
 from ansible.module_utils.minik8s.core.paths import DOCKER_SOCKET, STATE_DIR
 from ansible.module_utils.minik8s.install.facts import gather
+from ansible.module_utils.minik8s.pods.devices import parse
 
 ARGUMENTS = {
     **STATE_DIR,
     **DOCKER_SOCKET,
+    "devices": {"type": "list", "elements": "dict", "default": []},
 }
 
 
@@ -58,8 +66,10 @@ def main() -> None:
     module = AnsibleModule(ARGUMENTS, supports_check_mode=True)
     docker = Docker(module.params["docker_socket"])
     try:
-        module.exit_json(changed=False, facts=gather(module.params["state_dir"], docker, check=module.check_mode))
-    except NodeFault as fault:
+        devices = parse(module.params["devices"], "devices")
+        facts = gather(module.params["state_dir"], docker, check=module.check_mode, devices=devices)
+        module.exit_json(changed=False, facts=facts)
+    except (NodeFault, ValueError) as fault:
         module.fail_json(msg=str(fault))
 
 

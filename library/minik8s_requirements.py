@@ -55,6 +55,11 @@ options:
     description: Whether pods have addresses of somebody else's program, whose devices may lie in O(cluster_cidr).
     type: bool
     default: false
+  devices:
+    description: Devices that containers may ask for, as C(minik8s_devices) of the inventory has them.
+    type: list
+    elements: dict
+    default: []
 attributes:
   check_mode: {description: It never changes anything., support: full}
   diff_mode: {description: There is nothing to show., support: none}
@@ -88,6 +93,7 @@ problems:
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.minik8s.install.ranges import Ranges, connected_networks, range_problems
 from ansible.module_utils.minik8s.install.requirements import Needed, observe_machine, problems
+from ansible.module_utils.minik8s.pods.devices import problems as device_problems
 
 PYTHON = (3, 11)
 DEBIAN = 12
@@ -108,6 +114,7 @@ def main() -> None:
             "nodes": {"type": "int", "default": 0},
             "node_name": {"type": "str", "default": ""},
             "foreign_pods": {"type": "bool", "default": False},
+            "devices": {"type": "list", "elements": "dict", "default": []},
         },
         supports_check_mode=True,
     )
@@ -116,6 +123,7 @@ def main() -> None:
     needed = Needed(tuple(asked["ports"]), asked["memory_mb"], PYTHON, DEBIAN, *given)
     ranges = Ranges(*(asked[name] for name in RANGES))
     found = problems(observe_machine(needed.ports), needed) + range_problems(ranges, connected_networks())
+    found += device_problems(asked["devices"])
     if found:
         module.fail_json(msg="This machine cannot run minik8s: " + "; ".join(found), problems=found)
     module.exit_json(changed=False, problems=[])

@@ -23,7 +23,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
-from minik8s_modules.base.inventory import DEFAULT_SHARD, Inventory
+from minik8s_modules.base.inventory import DEFAULT_SHARD, Hosts, Inventory
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import client_of, election_client
@@ -231,7 +231,9 @@ class Leader:
         self._client = client
         self._runner = runner
         self._inventory = Inventory(options.inventory, options.shard)
-        self._hosts = self._names = tuple(self._inventory.changed_hosts() or ())
+        self._hosts: Hosts = self._inventory.changed_hosts() or {}
+        self._names = tuple(self._hosts)
+        self._settings = self._led = options.settings.with_hosts(self._hosts)
         self._alone: frozenset[str] = frozenset()
         self._looks = 0
         self._service: ShardService | None = None
@@ -244,16 +246,16 @@ class Leader:
     def _has_new_hosts(self) -> bool:
         """Return whether there are other hosts to run than before; an unusable inventory is told and waited out."""
         try:
-            hosts = self._inventory.changed_hosts()
+            if (hosts := self._inventory.changed_hosts()) is not None:
+                self._settings = self._options.settings.with_hosts(hosts)
+                self._hosts = hosts
         except ConfigurationError as error:
             log.warning("%s; going on with the hosts known", error)
-        else:
-            self._hosts = self._hosts if hosts is None else tuple(hosts)
         self._looks += 1
         if self._looks % _LOOKS_BETWEEN == 0:
             self._look_who_is_alone()
         names = self._mine()
-        changed, self._names = names != self._names, names
+        changed, self._names = names != self._names or self._settings != self._led, names
         return changed
 
     def _mine(self) -> tuple[str, ...]:
@@ -286,7 +288,7 @@ class Leader:
     def _go_on_with(self, service: ShardService) -> bool:
         """Have the service run the new hosts, and nothing happen to the others; return whether it can."""
         log.info("the inventory has changed: nodes are now %s", ", ".join(self._names) or "none")
-        return service.use(self._names)
+        return self._settings == self._led and service.use(self._names)
 
     def _wait_for_nodes(self, done: threading.Event) -> None:
         """Wait until there are any, since Ansible has nothing to run on before, or until ``done``."""
@@ -329,11 +331,12 @@ class Leader:
             self._wait_for_nodes(done)
         if done.is_set():
             return
+        self._led = self._settings
         service = ShardService(
             outside(options, self._client, self._runner),
             self._names,
             (token.epoch, token.revision),
-            options.settings,
+            self._led,
             jittered(options.observe_every_s),
             on_fenced,
             options.policies,

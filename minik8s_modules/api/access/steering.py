@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.nodes.counted_devices import COUNTED
 from minik8s_modules.api.nodes.virtual_nodes import CARRIED_BY
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.interception import INBOUND_PORTS, OUTBOUND_PORTS, OUTBOUND_RANGES
@@ -84,6 +85,7 @@ RULES: tuple[Rule, ...] = (
     # on pods and their templates it is free to whoever may write them
     Rule("minik8s.io/drift", _NODE, _STEWARDS, "always", "whether what somebody changed on the node is put right"),
     Rule("minik8s.io/observe", _NODE, _STEWARDS, "always", "the whole node is observed now"),
+    Rule(COUNTED, _NODE, _MIRRORING, "always", "which resources its reconciler counts, and takes away"),
     Rule("minik8s.io/upgrading", _NODE, _STEWARDS, "always", "who has cordoned the node, and will uncordon it"),
     Rule("minik8s.io/stream-endpoint", _LEASE, _STREAMING, "always", "where API servers send streams"),
     Rule("minik8s.io/clock-ahead-seconds", _LEASE, _STREAMING, "always", "what is told of the node's clock"),

@@ -9,6 +9,7 @@ from datetime import timedelta
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import LEASE, NODE, POD, POD_DISRUPTION_BUDGET
 from minik8s_modules.api.nodes.clocks import node_ahead, renewer_ahead
+from minik8s_modules.api.nodes.counted_devices import MISSING as DEVICES_MISSING
 from minik8s_modules.api.nodes.leaving import DEPARTED, leaving
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
@@ -20,7 +21,7 @@ from minik8s_modules.cli.causes.surroundings import Around
 NODE_LEASES = "kube-node-lease"
 SKEW = timedelta(seconds=10)
 """Leases are renewed every 10 s and judged by their age: a clock that is further off than this makes them wrong."""
-_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", SLURM_UNAVAILABLE)
+_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", SLURM_UNAVAILABLE, DEVICES_MISSING)
 
 
 def node_faults(node: JsonObject, around: Around) -> Iterator[Fault]:

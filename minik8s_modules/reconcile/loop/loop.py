@@ -31,7 +31,7 @@ from minik8s_modules.reconcile.pods.node_admission import by_age
 from minik8s_modules.reconcile.pods.observed import ObservedContainer
 from minik8s_modules.reconcile.status.writer import View
 from minik8s_modules.reconcile.storage.pull_secrets import credentials
-from minik8s_modules.reconcile.values.items import FACTS, Outcome, SectionRequest, WorkItem
+from minik8s_modules.reconcile.values.items import FACTS, Outcome, WorkItem
 from minik8s_modules.reconcile.values.loop_metrics import LoopMetrics
 from minik8s_modules.reconcile.values.values import is_meshed
 from minik8s_modules.runtime.queue import WorkQueue
@@ -204,6 +204,7 @@ class Reconciler:
                 # a pod that is over leaves the API once its node has nothing of it, which any outcome may show
                 state.dirty |= {uid for uid, decision in state.decisions.items() if decision.gone}
                 if state.relist_wanted:
+                    state.facts_wanted |= requesting.has_devices(self._shard.settings, state.name)
                     state.relist_wanted = not self._shard.gateway.send({"op": "relist", "node": state.name})
             drift = state.taken_drift()
             fenced = any(result.get("fenced") for result in outcome.sections.values())
@@ -347,9 +348,8 @@ class Reconciler:
             if requests:
                 state.sent = Sent(item_id, requests)
                 return requesting.item_of(item_id, state.name, self._token, requests)
-            # facts are only read: without a token, whoever led before may look, too
             state.sent = Sent(item_id, {}, facts=True)
-            return WorkItem(item_id, state.name, False, (), {FACTS: SectionRequest({})})  # noqa: FBT003
+            return requesting.facts_item(item_id, state.name, self._shard.settings)
 
     def _can_send(self, state: NodeState) -> bool:
         known = self._shard.objects.node(state.name) is not None

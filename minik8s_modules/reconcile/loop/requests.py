@@ -21,9 +21,10 @@ from minik8s_modules.reconcile.status.claim_sizes import finished
 from minik8s_modules.reconcile.status.status import Place
 from minik8s_modules.reconcile.status.writer import View
 from minik8s_modules.reconcile.storage.drivers import used_volumes
-from minik8s_modules.reconcile.values.items import SectionRequest, WorkItem
+from minik8s_modules.reconcile.values.items import FACTS, SectionRequest, WorkItem
+from minik8s_modules.reconcile.values.node_file import Declared
 from minik8s_modules.reconcile.values.resources import host_ip
-from minik8s_modules.reconcile.values.values import PodDecision, PodInputs
+from minik8s_modules.reconcile.values.values import PodDecision, PodInputs, Settings
 
 
 def all_decided(shard: Shard, state: NodeState) -> bool:
@@ -55,6 +56,21 @@ def item_of(item_id: str, node: str, token: tuple[int, int], requests: Mapping[s
     own = {"token": list(token)}
     sections = {section: SectionRequest(request.options | own) for section, request in requests.items()}
     return WorkItem(item_id, node, False, token, sections)  # noqa: FBT003
+
+
+def facts_item(item_id: str, node: str, settings: Settings) -> WorkItem:
+    """Return the item that asks a node of itself, and which of its declared devices are there.
+
+    Facts are only read: without a token, whoever led before may look, too.
+    """
+    devices = [one.as_json() for one in settings.declared.get(node, Declared()).devices]
+    options = {"devices": devices} if devices else {}
+    return WorkItem(item_id, node, False, (), {FACTS: SectionRequest(options)})  # noqa: FBT003
+
+
+def has_devices(settings: Settings, node: str) -> bool:
+    """Return whether devices of the node are counted: one may come, or go, at any time."""
+    return bool(settings.declared.get(node, Declared()).devices)
 
 
 def unused_addresses(shard: Shard, state: NodeState) -> Iterator[str]:

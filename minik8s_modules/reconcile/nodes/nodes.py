@@ -7,6 +7,7 @@ which outlives every process of ours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from minik8s_modules.api import objects
@@ -92,13 +93,19 @@ def status_from_facts(name: str, facts: Mapping[str, Any], version: str) -> Json
     return {"addresses": addresses, "capacity": capacity, "allocatable": capacity, "nodeInfo": info}
 
 
-def extended_resources(node: JsonObject, wanted: JsonObject) -> JsonObject:
+def extended_resources(
+    node: JsonObject, wanted: JsonObject, devices: Mapping[str, str] = MappingProxyType({}), counted: Iterable[str] = ()
+) -> JsonObject:
     """Return capacity and allocatable with what people have put into the capacity: ``example.com/dongle: "2"``.
+
+    ``devices`` are the node's own amounts, and ``counted`` all resources that are, or were, its own to say.
 
     Source: https://kubernetes.io/docs/tasks/administer-cluster/extended-resource-node/; kubelet makes it allocatable.
     """
     before = objects.status(node)
-    extended = {name: amount for name, amount in (before.get("capacity") or {}).items() if "/" in name}
+    own = frozenset(counted)
+    theirs = {name: amount for name, amount in (before.get("capacity") or {}).items() if "/" in name}
+    extended = {name: amount for name, amount in theirs.items() if name not in own} | dict(devices)
     if not extended and not any("/" in name for name in before.get("allocatable") or {}):
         return {}
     known = {side: wanted.get(side) or before.get(side) or {} for side in ("capacity", "allocatable")}

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import minik8s_modules
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists
 from minik8s_modules.api.kinds import NODE
+from minik8s_modules.api.nodes.counted_devices import COUNTED
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.client.interface import Api
 from minik8s_modules.reconcile.housekeeping import pressure
 from minik8s_modules.reconcile.housekeeping.image_gc import Image
-from minik8s_modules.reconcile.nodes import csi_nodes, nodes
+from minik8s_modules.reconcile.nodes import csi_nodes, devices, nodes
 from minik8s_modules.reconcile.values.node_file import Declared
 from minik8s_modules.runtime.pod_cidrs import claim_cidr
 from minik8s_modules.runtime.queue import WorkQueue
@@ -121,6 +123,7 @@ class Registrar:
             node = self._create(name, facts)
         if facts is not None:
             self._registered.add(name)
+            node = self._counting(name, node)
             self._complete(name, node, facts)
         if name in self._pressure:
             taints = pressure.taints(node, self._pressure[name])
@@ -129,6 +132,8 @@ class Registrar:
                 meta = {"resourceVersion": objects.resource_version(node)}
                 node = self._api.patch(NODE, name, "", {"metadata": meta, "spec": {"taints": taints or None}})
         self._write_status(name, node, facts)
+        if facts is not None:
+            self._counting(name, node, done=True)
         if (drivers := self._drivers.get(name)) is not None:
             csi_nodes.write(self._api, node, drivers)
             if self._drivers.get(name) is drivers:  # else they have changed since, and are next
@@ -153,6 +158,15 @@ class Registrar:
         if body:
             self._api.patch(NODE, name, "", body)
 
+    def _counting(self, name: str, node: JsonObject, *, done: bool = False) -> JsonObject:
+        """Have a Node say which of its resources are counted devices; ``done``: those of before are gone by now."""
+        before, now = devices.counted(node), {one.resource for one in self._said(name).devices}
+        marks = now if done else before | now
+        if before == marks:
+            return node
+        body = {"metadata": {"annotations": {COUNTED: ",".join(sorted(marks)) or None}}}
+        return self._api.patch(NODE, name, "", body)
+
     def _said(self, name: str) -> Declared:
         return self._declared.get(name) or Declared()
 
@@ -170,7 +184,10 @@ class Registrar:
 
     def _write_status(self, name: str, node: JsonObject, facts: JsonObject | None) -> None:
         wanted: JsonObject = nodes.status_from_facts(name, facts, version()) if facts is not None else {}
-        wanted |= nodes.extended_resources(node, wanted)
+        declared, found = self._said(name).devices, (facts or {}).get("devices")
+        ours = devices.amounts(declared, found) if found is not None else {}
+        counted = devices.counted(node) if found is not None else frozenset()
+        wanted |= nodes.extended_resources(node, wanted, ours, counted)
         if facts is not None and self._said(name).addresses:
             wanted["addresses"] = nodes.addresses(wanted["addresses"], self._said(name).addresses)
         alive = self._alive(name)
@@ -180,21 +197,31 @@ class Registrar:
             now = rfc3339(self._clock.now())
             wanted["conditions"] = nodes.conditions(node, alive=alive, now=now, silence=self._silence(name))
             if alive and name in self._pressure:
-                found = pressure.conditions(node, self._pressure[name], now)
+                pressed = pressure.conditions(node, self._pressure[name], now)
                 others = [one for one in wanted["conditions"] if one["type"] not in pressure.CONDITIONS]
-                wanted["conditions"] = [*found, *others]
+                wanted["conditions"] = [*pressed, *others]
         if name in self._silent:
-            found = wanted.get("conditions") or objects.status(node).get("conditions") or []
-            wanted["conditions"] = nodes.with_silence(found, silent=self._silent[name], now=rfc3339(self._clock.now()))
+            known = wanted.get("conditions") or objects.status(node).get("conditions") or []
+            wanted["conditions"] = nodes.with_silence(known, silent=self._silent[name], now=rfc3339(self._clock.now()))
+        if found is not None:
+            known = wanted.get("conditions") or objects.status(node).get("conditions") or []
+            wanted["conditions"] = devices.conditions(known, declared, found, rfc3339(self._clock.now()))
         if name in self._images:
             wanted["images"] = self._images[name]
         if name in self._volumes:
             wanted["volumesInUse"] = sorted(self._volumes[name]) or None
         before = objects.status(node)
         wanted |= nodes.endpoints(before, self._kubelet_port)
-        changed = {key: value for key, value in wanted.items() if before.get(key) != value}
+        changed = {key: _over(before.get(key), value) for key, value in wanted.items() if before.get(key) != value}
         if changed:
             self._api.patch(NODE, name, "", {"status": changed}, subresource="status")
+
+
+def _over(before: Any, value: Any) -> Any:
+    """Return the merge patch that leaves just ``value``: names that a map lacks go."""
+    if isinstance(before, dict) and isinstance(value, dict):
+        return {**dict.fromkeys(before.keys() - value.keys()), **value}
+    return value
 
 
 def version() -> str:

@@ -16,6 +16,7 @@ from minik8s_modules.module_utils.minik8s.entries.containers import (
     RestartPolicy,
     TerminationMessage,
 )
+from minik8s_modules.reconcile.pods.device_entries import device_entries
 from minik8s_modules.reconcile.pods.pod_context import (
     CREATING,
     DIALECT,
@@ -110,7 +111,7 @@ def kept(context: PodContext, container: JsonObject, kind: str) -> ContainerEntr
 
 def _entry(context: PodContext, container: JsonObject, kind: str, attempt: int) -> ContainerEntry:
     original = (objects.dig(context.pod, "metadata", "annotations") or {}).get(DIALECT) == "original"
-    return {
+    entry: ContainerEntry = {
         "pod": pod_identity(context.pod),
         "name": container["name"],
         "type": cast("ContainerType", "init" if kind == SIDECAR else kind),
@@ -139,6 +140,8 @@ def _entry(context: PodContext, container: JsonObject, kind: str, attempt: int) 
         "restart_policy": _policy(context.pod, kind),
         "message": _message(container),
     }
+    devices = device_entries(container, context.devices)
+    return entry | {"devices": devices} if devices else entry
 
 
 def _message(container: JsonObject) -> TerminationMessage | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.containers import ContainerEntry
+from minik8s_modules.module_utils.minik8s.pods.devices import Device
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.values.values import Health, PodEvent, PodInputs, Sealed, Waiting
 
@@ -41,6 +42,12 @@ class PodContext(NamedTuple):
     sandbox_since: datetime | None = None
     restarting: frozenset[str] = frozenset()
     """The containers that must start again for the resources they were given."""
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """What is declared of the node's devices."""
+        declared = self.inputs.settings.declared.get(objects.name(self.inputs.node))
+        return declared.devices if declared is not None else ()
 
     def fresh(self, one: ObservedContainer) -> bool:
         """Return whether the container lives in the pod's current sandbox."""

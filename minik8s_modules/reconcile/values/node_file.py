@@ -1,8 +1,9 @@
 """The node's file, ``-c node.yml``: a Node, as the original MiniK8s' ``kubelet -c`` takes it. Pure.
 
 The original reads the labels alone. Here a file may also hold annotations, taints, ``unschedulable``, addresses
-(``status.address``, the original's field, or ``status.addresses``) and ``spec.staticPodPath``, a folder with manifests
-of static pods (the name is kubelet's, ``KubeletConfiguration``); the name on the command line is the node's. Anything
+(``status.address``, the original's field, or ``status.addresses``), ``spec.devices`` (as ``minik8s_devices`` of an
+inventory) and ``spec.staticPodPath``, a folder with manifests of static pods (the name is kubelet's,
+``KubeletConfiguration``); the name on the command line is the node's. Anything
 else is refused, since it would do nothing. What it declares goes to the registrar through the key ``nodes`` of
 reconciler.yml (``declared_of``), the folder to housekeeping (``daemon_configs.py``).
 """
@@ -17,11 +18,13 @@ import yaml
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.inventory import Hosts
+from minik8s_modules.module_utils.minik8s.pods.devices import Device, parse
 
 _FIELDS: Mapping[str, frozenset[str]] = {
     "": frozenset({"apiVersion", "kind", "metadata", "spec", "status"}),
     "metadata": frozenset({"name", "namespace", "labels", "annotations"}),
-    "spec": frozenset({"taints", "unschedulable", "staticPodPath"}),
+    "spec": frozenset({"taints", "unschedulable", "staticPodPath", "devices"}),
     "status": frozenset({"address", "addresses"}),
 }
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -35,6 +38,8 @@ class Declared(NamedTuple):
     taints: tuple[JsonObject, ...] = ()
     unschedulable: bool = False
     addresses: tuple[JsonObject, ...] = ()
+    devices: tuple[Device, ...] = ()
+    """What containers may ask for (``minik8s_devices``)."""
 
     def as_json(self) -> JsonObject:
         """Return it as it stands in reconciler.yml."""
@@ -44,6 +49,7 @@ class Declared(NamedTuple):
             "taints": list(self.taints),
             "unschedulable": self.unschedulable,
             "addresses": list(self.addresses),
+            "devices": [one.as_json() for one in self.devices],
         }
         return {key: value for key, value in found.items() if value}
 
@@ -82,6 +88,7 @@ def parse_node_file(text: str, where: str) -> NodeFile:
         taints=tuple(_taints(parts["spec"].get("taints") or [], where)),
         unschedulable=_flag(parts["spec"].get("unschedulable", False), where),
         addresses=tuple(_addresses(parts["status"], where)),
+        devices=devices_of(parts["spec"].get("devices") or [], f"{where}: spec.devices"),
     )
     return NodeFile(str(parts["metadata"].get("name") or ""), declared, _folder(parts["spec"], where))
 
@@ -173,4 +180,31 @@ def _declared(one: JsonObject, where: str) -> Declared:
         tuple(_taints(one.get("taints") or [], where)),
         _flag(one.get("unschedulable", False), where),
         tuple(_addresses({"addresses": one.get("addresses") or []}, where)),
+        devices_of(one.get("devices") or [], f"{where}.devices"),
     )
+
+
+def devices_of(found: Any, where: str) -> tuple[Device, ...]:
+    """Return the devices that a setting names.
+
+    Raises:
+        ConfigurationError: it cannot be used.
+    """
+    try:
+        return parse(found, where)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def with_devices(declared: Mapping[str, Declared], hosts: Hosts) -> dict[str, Declared]:
+    """Return what is declared of nodes with the devices of the inventory's hosts.
+
+    Raises:
+        ConfigurationError: those of a host cannot be used.
+    """
+    found = dict(declared)
+    for name, variables in hosts.items():
+        if given := variables.get("minik8s_devices"):
+            devices = devices_of(given, f"minik8s_devices of {name}")
+            found[name] = found.get(name, Declared())._replace(devices=devices)
+    return found

@@ -14,9 +14,10 @@ from typing import Any, Literal, NamedTuple
 from minik8s_modules.api.network.balancing import Balancing
 from minik8s_modules.api.network.cluster_names import CLUSTER_DOMAIN
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.inventory import Hosts
 from minik8s_modules.module_utils.minik8s.entries.network import Peer
 from minik8s_modules.module_utils.minik8s.entries.sandboxes import CniPlugin, WeavePlugin
-from minik8s_modules.reconcile.values.node_file import Declared
+from minik8s_modules.reconcile.values.node_file import Declared, with_devices
 
 Entry = Mapping[str, Any]
 """An entry of any section; what each may hold: ``module_utils/minik8s/entries``."""
@@ -106,6 +107,10 @@ class Settings(NamedTuple):
     """The reconciler is a node's own, with a node's rights: it reads what its pods name one by one."""
     declared: Mapping[str, Declared] = MappingProxyType({})
     """What is declared of nodes beside what their machines tell."""
+
+    def with_hosts(self, hosts: Hosts) -> Settings:
+        """Return the settings with what the inventory says of nodes; raises ConfigurationError."""
+        return self._replace(declared=with_devices(self.declared, hosts))
 
 
 def is_meshed(settings: Settings) -> bool:

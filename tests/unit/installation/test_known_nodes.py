@@ -21,6 +21,7 @@ PINNED = [
     "192.0.2.21 ssh-ed25519 OLD",
     "",
 ]
+DEVICES = [{"resource": "devices.kubevirt.io/kvm", "path": "/dev/kvm", "count": 110}]
 GIVEN = {
     "all": {
         "vars": {
@@ -33,7 +34,11 @@ GIVEN = {
             "control_plane": {"hosts": {"c1": {"ansible_connection": "local"}}},
             "nodes": {
                 "hosts": {
-                    "w1": {"ansible_host": "192.0.2.21", "node_access_host_key": {"content": KEY}},
+                    "w1": {
+                        "ansible_host": "192.0.2.21",
+                        "node_access_host_key": {"content": KEY},
+                        "minik8s_devices": DEVICES,
+                    },
                     "w2": {"ansible_host": "192.0.2.22", "minik8s_cadvisor_port": 'odd: "{'},
                 }
             },
@@ -77,6 +82,7 @@ def test_the_daemons_reach_who_joined_and_who_was_there(written: dict[str, str])
     assert hosts.keys() == {"w1", "w5"}
     assert hosts["w5"] == HOSTS["w5"]
     assert hosts["w1"]["ansible_connection"] == "warm_ssh"
+    assert hosts["w1"]["minik8s_devices"] == DEVICES
     assert hosts["w1"]["minik8s_known_hosts"] == "/etc/minik8s/inventory/known_hosts"
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.module_utils.minik8s.pods.devices import parse
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod, group
+from minik8s_modules.reconcile.values.node_file import Declared
 from minik8s_modules.reconcile.values.values import CheckResult, PodInputs, PullState, Settings, TokenNeed, Tokens
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -92,6 +94,10 @@ def observations(shorts: Iterable[Mapping[str, Any]]) -> ObservedPod:
     return group(observed_container(short) for short in shorts)
 
 
+def _declared(short: Mapping[str, Any]) -> dict[str, Declared]:
+    return {"n1": Declared(devices=parse(short["devices"], "devices"))} if "devices" in short else {}
+
+
 def inputs(short: Mapping[str, Any]) -> PodInputs:
     """Return the inputs a case wrote down; the images are there and the address is claimed unless it says otherwise."""
     pulls = {
@@ -112,7 +118,7 @@ def inputs(short: Mapping[str, Any]) -> PodInputs:
         pulls=pulls,
         address=short.get("address", "10.244.0.2"),
         errors=short.get("errors", {}),
-        settings=SETTINGS._replace(**short.get("settings", {})),
+        settings=SETTINGS._replace(declared=_declared(short), **short.get("settings", {})),
         address_error=short.get("address_error", ""),
         checks={name: CheckResult(**known) for name, known in short.get("checks", {}).items()},
         tokens=Tokens(

@@ -42,6 +42,24 @@ class MountEntry(_RequiredMount, total=False):
     """What must be at C(host_path), such as V(Directory); C(hostPath.type) of the pod."""
 
 
+class DeviceEntry(TypedDict):
+    """A resource of the node that a container asks for."""
+
+    resource: str
+    """Name of the resource, such as V(nvidia.com/gpu)."""
+    count: int
+    """How many it gets."""
+    paths: list[str]
+    """The devices there are; the node chooses among those that are free. A later attempt keeps those of the one
+    before."""
+    shared: bool
+    """Whether containers share the first of C(paths), and there is nothing to choose."""
+    beside: list[str]
+    """Devices that come along."""
+    permissions: str
+    """What the container may do with each: of V(r), V(w) and V(m) (make device files)."""
+
+
 class TerminationMessage(TypedDict):
     """Where a container leaves its termination message."""
 
@@ -147,6 +165,9 @@ class ContainerEntry(_RequiredContainer, total=False):
     back-off."""
     mounts: Annotated[list[MountEntry], Default(())]
     """Volumes in the container."""
+    devices: Annotated[list[DeviceEntry], Default(())]
+    """Devices of the node, from its setting C(minik8s_devices). One that is taken away, or whose permissions change,
+    has the container made again."""
     message: Optional[TerminationMessage]
     """Where the container leaves its termination message; null for nowhere."""
     security: Annotated[Security, Default({})]

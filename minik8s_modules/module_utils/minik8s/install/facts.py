@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 from ..core.docker import Docker, DockerError
@@ -17,6 +18,7 @@ from ..core.fencing import stored_token
 from ..core.files import read_bytes, write_atomically
 from ..core.sections import SECTIONS
 from ..network.netlink import Netlink
+from ..pods.devices import Device, present
 
 
 def _text(path: str) -> str:
@@ -92,8 +94,11 @@ def _docker(docker: Docker) -> dict[str, Any]:
     }
 
 
-def gather(state_dir: str, docker: Docker, *, check: bool = False) -> dict[str, Any]:
-    """Return the facts of this node; a Docker that does not answer is told in ``docker_error``."""
+def gather(state_dir: str, docker: Docker, *, check: bool = False, devices: Iterable[Device] = ()) -> dict[str, Any]:
+    """Return the facts of this node, with which of ``devices`` are there.
+
+    A Docker that does not answer is told in ``docker_error``.
+    """
     token = stored_token(state_dir)
     return {
         "hostname": platform.node(),
@@ -107,6 +112,7 @@ def gather(state_dir: str, docker: Docker, *, check: bool = False) -> dict[str, 
         "machine_id": machine_id(state_dir, check=check),
         "internal_ip": internal_ip(),
         "addresses": addresses(),
+        "devices": present(devices),
         "token": token,
         "epoch": token[0] if token else 0,
         "digests": {section: stored_digest(state_dir, section) for section in SECTIONS},

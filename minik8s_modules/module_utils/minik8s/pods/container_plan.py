@@ -83,6 +83,16 @@ def _brief(inspect: Inspect) -> Facets:
     return {"state": state_of(inspect), "attempt": str(attempt_of(inspect)), "image": inspect["Config"]["Image"]}
 
 
+def wants_devices(entry: ContainerEntry, seen: ContainerInputs) -> bool:
+    """Return whether the plan of a container looks at which devices it gets: not of one that has ended, or is to."""
+    if not entry["devices"] or entry["stop"] is not None:
+        return False
+    current = next((each for each in seen.containers if attempt_of(each) == entry["attempt"]), None)
+    if current is not None and state_of(current) in {"exited", "dead"}:
+        return seen.unattended  # it starts again, or is made again
+    return entry["state"] == "running"
+
+
 def plan_container(plan: Plan, key: str, entry: ContainerEntry, seen: ContainerInputs) -> None:
     """Plan one declared container; ``entry`` is normalized."""
     steps: list[Step] = []

@@ -20,16 +20,18 @@ from ..core.messages import message_target
 from ..core.paths import component, relative, split_key, volume_path
 from ..core.schema import check_fields, check_texts, schema_of, with_defaults
 from ..core.section import Facets
-from ..entries.containers import ContainerEntry, MountEntry, Stop, TerminationMessage
+from ..entries.containers import ContainerEntry, DeviceEntry, MountEntry, Stop, TerminationMessage
 from ..entries.identity import PodIdentity
 from ..volumes import hostpath
 from .cgroups import CPU_PERIOD_US, NO_MEMORY_LIMIT, Limits, same_memory
+from .devices import counted_paths, paths_of
 from .security import OOM_SCORES, check_security, security_text, user_of
 
 POD = schema_of(PodIdentity)
 ENTRY = schema_of(ContainerEntry)
 MOUNT = schema_of(MountEntry)
 MESSAGE = schema_of(TerminationMessage)
+DEVICE = schema_of(DeviceEntry)
 STOP = schema_of(Stop)
 LOG_CONFIG = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "5"}}  # kubelet's containerLogMax*
 DEFAULT_CPU_SHARES = 1024  # what the kernel means by 0
@@ -86,6 +88,7 @@ def _check_lists(key: str, full: Mapping[str, Any]) -> None:
     for row in full["secret_env"]:
         split_key(row[1])
         component(row[2])
+    _check_devices(key, full["devices"])
     for mount in full["mounts"]:
         check_fields(f"{key}.mounts", mount, MOUNT)
         if not mount["target"].startswith("/"):
@@ -94,6 +97,18 @@ def _check_lists(key: str, full: Mapping[str, Any]) -> None:
             hostpath.check(key, mount["host_path"], mount["host_type"])
         if mount.get("sub_path"):
             relative(mount["sub_path"])
+
+
+def _check_devices(key: str, devices: Any) -> None:
+    for device in devices:
+        where = f"{key}.devices"
+        check_fields(where, device, DEVICE)
+        for name in ("paths", "beside"):
+            check_texts(f"{where}.{name}", device[name])
+        if not all(path.startswith("/dev/") and plain(path) == path for path in (*device["paths"], *device["beside"])):
+            raise KeyFault("InvalidEntry", f"{where} of {device['resource']} must be paths below /dev")
+        if not device["paths"] or device["count"] < 1:
+            raise KeyFault("InvalidEntry", f"{where} of {device['resource']} must be one path and one device at least")
 
 
 def plain(path: str) -> str:
@@ -128,6 +143,8 @@ def body_of(
         marks[labels.SECRET_ENV] = secret_label(entry["secret_env"], secrets, node_key)
     if entry["links"]:
         marks[labels.SERVICE_LINKS] = "true"
+    if counted := counted_paths(entry):
+        marks[labels.DEVICES] = " ".join(counted)
     env = {**dict(entry["links"]), **dict(entry["env"]), **secrets}
     body: dict[str, Any] = {
         "Image": entry["image"],
@@ -168,7 +185,24 @@ def _host_config(entry: ContainerEntry, sandbox: str, mounts: list[Mount]) -> di
             for each in mounts
         ],
         **limits_of(entry),
+        **_devices(entry),
     }
+
+
+def _devices(entry: ContainerEntry) -> dict[str, Any]:
+    found = [
+        {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": permissions}
+        for path, permissions in paths_of(entry).items()
+    ]
+    return {"Devices": found} if found else {}
+
+
+def _observed_devices(host: Mapping[str, Any]) -> Facets:
+    found = {}
+    for each in host.get("Devices") or []:
+        path, inside = each["PathOnHost"], each["PathInContainer"]
+        found[f"device {path}"] = each["CgroupPermissions"] + (f" at {inside}" if inside != path else "")
+    return found
 
 
 def limits_of(entry: ContainerEntry) -> dict[str, int]:
@@ -241,6 +275,7 @@ def declared_facets(
         **declared_limits(entry),
         **_env_facets(env, secret_names(entry), label),
         **_mount_facets(mounts),
+        **{f"device {path}": permissions for path, permissions in paths_of(entry).items()},
     }
 
 
@@ -271,6 +306,7 @@ def observed_facets(
         **limit_facets(host, entry, kernel),
         **_env_facets(env, secret, f"{digest}:{hashed}"),
         **_mount_facets(_observed_mounts(inspect, {each.target: each for each in mounts})),
+        **_observed_devices(host),
     }
 
 

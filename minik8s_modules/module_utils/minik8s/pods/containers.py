@@ -26,9 +26,17 @@ from ..network.sidecars import check_rules
 from ..volumes import hostpath, nfs
 from ..volumes.persistent import is_mount_point
 from ..volumes.volumes import stands
-from . import pod_cgroup, sub_paths
+from . import devices, pod_cgroup, sub_paths
 from .cgroups import Limits, limits_of
-from .container_plan import ContainerInputs, Inspect, Sandbox, attempt_of, plan_container, plan_removed
+from .container_plan import (
+    ContainerInputs,
+    Inspect,
+    Sandbox,
+    attempt_of,
+    plan_container,
+    plan_removed,
+    wants_devices,
+)
 from .container_spec import (
     DEFAULT_CPU_SHARES,
     PROPAGATION,
@@ -59,6 +67,8 @@ class ObservedContainers(NamedTuple):
     kernel: dict[str, Limits]
     mountless: frozenset[str]
     unmade: dict[str, str]
+    held: list[devices.Held]
+    present: dict[str, bool]
 
 
 class Containers:
@@ -87,8 +97,9 @@ class Containers:
         gone = _mountless(context, containers) if context.unattended else frozenset()
         unmade = {key: _unmade(context, ours[key]) for key, found in mounts.items() if not isinstance(found, KeyFault)}
         return ObservedContainers(
-            ours, containers, sandboxes, images, mounts, marks, context.clock.time(), key, kernel, gone, unmade
-        )
+            ours, containers, sandboxes, images, mounts, marks, context.clock.time(), key, kernel, gone, unmade,
+            *_devices(context, ours),
+        )  # fmt: skip
 
     def plan(self, context: Context, entries: Entries, observed: ObservedContainers, scope: Scope) -> Plan:
         """Return the steps: undeclared containers go first, then each declared one."""
@@ -96,8 +107,16 @@ class Containers:
         for key in sorted(set(observed.containers) - set(entries)):
             if scope.covers(key):
                 plan_removed(plan, key, observed.containers[key])
+        stay = [one for one in observed.held if one.key in entries or not scope.covers(one.key)]
+        pool = devices.Pool(stay, observed.present)
         for key, entry in observed.declared.items():
-            plan_container(plan, key, entry, _seen(context, key, entry, observed))
+            seen = _seen(context, key, entry, observed)
+            try:
+                given = pool.give(key, entry) if wants_devices(entry, seen) else entry
+            except KeyFault as fault:
+                plan.errors[key] = fault
+            else:
+                plan_container(plan, key, given, seen)
         return plan
 
     def apply(self, context: Context, step: Step) -> None:
@@ -117,7 +136,8 @@ class Containers:
             sub_paths.bind(mounts)
             body = body_of(context.node, entry, sandbox, mounts, secrets, key)
             add_message(context.state_dir, step.detail, entry, body)
-            context.docker.create(step.detail, completed(context, entry, sandbox, body))
+            body = completed(context, entry, sandbox, body)
+            context.docker.create(step.detail, devices.opened(body, entry) if entry["devices"] else body)
         except DockerError as error:
             forget(context.state_dir, context.run_dir, step.detail)
             raise create_fault(error, entry["image"], "CreateContainerError") from error
@@ -224,6 +244,15 @@ def _with_start(context: Context, sandboxes: dict[str, list[Sandbox]]) -> dict[s
             if inspect:
                 found[at] = each._replace(started_at=inspect["State"]["StartedAt"])
     return sandboxes
+
+
+def _devices(context: Context, entries: Mapping[str, ContainerEntry]) -> tuple[list[devices.Held], dict[str, bool]]:
+    """Return what containers of the node have, out of scope too, and which of the wanted devices are there."""
+    wanted = {
+        path for entry in entries.values() for one in entry["devices"] for path in (*one["paths"], *one["beside"])
+    }
+    found = context.docker.containers({labels.NODE: context.node}) if wanted else []
+    return devices.held(found), {path: devices.is_device(path) for path in wanted}
 
 
 def _images(context: Context, containers: list[Inspect]) -> dict[str, Mapping[str, Any]]:
