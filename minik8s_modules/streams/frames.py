@@ -6,6 +6,7 @@ Source: Docker Engine API, "ContainerAttach", stream format. Containers with a T
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from struct import Struct
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = 0, 1, 2, 3, 4
@@ -88,8 +89,59 @@ class Unrepeated(Demultiplexer):
         self._rest = buffer[at:]
         return found
 
+    def rest(self, *, whole: bool) -> Rest:
+        """Return what takes the end of the same log apart when Docker gives it again; ``whole``: all of its end."""
+        return Rest({kind: [*recent] for kind, recent in self._recent.items()}, self._cut, whole=whole)
+
+    @property
+    def last(self) -> bytes:
+        """Return the timestamp of the last line so far, b"" where there was none."""
+        return max((recent[-1] for recent in self._recent.values()), default=b"")
+
     def _stream(self, kind: int) -> deque[bytes]:
         return self._recent.setdefault(kind, deque([b""], maxlen=_REMEMBERED))
+
+
+class Rest(Demultiplexer):
+    """Takes the end of a log with timestamps apart and leaves out what its follower got.
+
+    Args:
+        got: the timestamps of the lines that were got last, by stream, in their order.
+        cut: how much of a frame is no text.
+        whole: nothing is missing between them and the first line that comes.
+
+    Attributes:
+        gap: whether there may be more between: the first line is newer than all of them. Then nothing is returned.
+    """
+
+    def __init__(self, got: Mapping[int, Sequence[bytes]], cut: int, *, whole: bool) -> None:
+        super().__init__()
+        self._got = {kind: frozenset(stamps) for kind, stamps in got.items()}
+        self._last = {kind: stamps[-1] for kind, stamps in got.items()}
+        every = [stamp for stamps in got.values() for stamp in stamps if stamp]
+        self._first, self._newest = min(every, default=b""), max(every, default=b"")
+        self._cut = cut
+        self.gap: bool | None = False if whole else None
+
+    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Return the (stream, bytes) that are complete and new."""
+        buffer = self._rest + data if self._rest else data
+        found: list[tuple[int, bytes]] = []
+        at, end = 0, len(buffer)
+        while at + 8 <= end:
+            kind, size = _HEAD.unpack_from(buffer, at)
+            stop = at + 8 + size
+            if stop > end:
+                break
+            stamp = buffer[at + 8 : at + 8 + _STAMP]
+            if self.gap is None:
+                self.gap = stamp > self._newest
+            # after a clock was set back, lines that are not new have times that are
+            if not self.gap and stamp > self._last.get(kind, self._first) and stamp not in self._got.get(kind, ()):
+                found.append((kind, buffer[at + self._cut : stop]))
+            at = stop
+        self._rest = buffer[at:]
+        return found
 
 
 class Plain:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Protocol
 
-from minik8s_modules.api.errors import BadRequest
+from minik8s_modules.api.errors import BadRequest, StatusError
 from minik8s_modules.streams import websocket
 from minik8s_modules.streams.asking import Conversation, connection_of
 from minik8s_modules.streams.connections import Connection
@@ -23,6 +24,9 @@ _SUPPORTED = ("binary.k8s.io", "base64.binary.k8s.io", "")
 # They gather in the reader's buffer: a few hundred short lines fill the socket's, which would stop Docker
 GATHER_S = 0.002
 GATHER_BYTES = 64 * 1024
+# what is left out is mostly a line or two; Docker reads the last ones without reading the whole log
+LAST_LINES = 1000
+_OUT_OF_STEP_S = 2
 
 
 class LogCut(Exception):
@@ -40,12 +44,46 @@ async def serve(client: Connection, request: StreamRequest, talk: Conversation, 
     source = await connection_of(first)
     try:
         reader = await _begun(client, request)
-        whole = await _copy(source, reader, frames, limit=int(request.text("limitBytes") or 0))
+        copying = _Copying(reader, int(request.text("limitBytes") or 0))
+        await copying.run(source, frames)
     finally:
         source.close()
-    if whole and request.flag("follow") and (await talk.say({"do": "running"})).message["running"]:
-        raise LogCut(f"docker ended the log of {request.container} in {request.pod}")
+    if request.flag("follow") and not copying.full:
+        await _end(request, talk, frames, copying)
     await reader.finish()
+
+
+async def _end(request: StreamRequest, talk: Conversation, frames: Demultiplexer | Plain, copying: _Copying) -> None:
+    """Write what Docker has left out of a followed log, whose container may end right after it has written.
+
+    Its follower looks at its file once more or at the end of the container, whichever it finds first (20.10). Raises
+    LogCut.
+    """
+    try:
+        if (await talk.say({"do": "running"})).message["running"]:
+            raise LogCut(f"docker ended the log of {request.container} in {request.pod}")
+        if not isinstance(frames, Unrepeated):
+            return
+        none_told: tuple[int, ...] = () if request.text("tailLines") == "0" else (0,)
+        for lines in (LAST_LINES, 0) if frames.last else none_told:
+            rest = frames.rest(whole=not lines)
+            answer = await talk.say({"do": "rest", "lines": lines, "since": _seconds(frames.last)})
+            if not answer.descriptors:  # the container is gone, and its log with it
+                return
+            source = await connection_of(answer)
+            try:
+                await copying.run(source, rest)
+            finally:
+                source.close()
+            if not rest.gap:
+                return
+    except StatusError as error:
+        raise LogCut(f"the end of the log of {request.container} in {request.pod} is unknown: {error}") from error
+
+
+def _seconds(stamp: bytes) -> int:
+    """Return a time shortly before a timestamp, as seconds since 1970: streams are out of step by less; 0 for none."""
+    return int(datetime.fromisoformat(stamp.decode()).timestamp()) - _OUT_OF_STEP_S if stamp else 0
 
 
 class Reader(Protocol):
@@ -92,17 +130,27 @@ def _frames(kind: str, request: StreamRequest) -> Demultiplexer | Plain:
     return Plain() if kind == "plain" else Demultiplexer()
 
 
-async def _copy(source: Connection, reader: Reader, frames: Demultiplexer | Plain, *, limit: int) -> bool:
-    """Copy until the end or ``limit`` bytes (0: all); return whether the end was reached."""
-    left = limit
-    while data := await source.read():
-        text = b"".join(piece for _, piece in frames.feed(data))
-        if limit:
-            text, left = text[:left], left - len(text)
-        if text:
-            await reader.write(text)
-        if limit and left <= 0:
-            return False
-        if len(data) < GATHER_BYTES:
-            await asyncio.sleep(GATHER_S)
-    return True
+class _Copying:
+    """Copies to a reader: all, or ``limit`` bytes.
+
+    Attributes:
+        full: whether the reader has as many as it asked for.
+    """
+
+    def __init__(self, reader: Reader, limit: int) -> None:
+        self._reader, self._limited, self._left = reader, limit > 0, limit
+        self.full = False
+
+    async def run(self, source: Connection, frames: Demultiplexer | Plain) -> None:
+        """Copy until the end or the limit."""
+        while data := await source.read():
+            text = b"".join(piece for _, piece in frames.feed(data))
+            if self._limited:
+                text, self._left = text[: self._left], self._left - len(text)
+            if text:
+                await self._reader.write(text)
+            if self._limited and self._left <= 0:
+                self.full = True
+                return
+            if len(data) < GATHER_BYTES:
+                await asyncio.sleep(GATHER_S)

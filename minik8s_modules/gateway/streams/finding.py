@@ -13,7 +13,7 @@ from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.core.observations import observation_from_inspect
 from minik8s_modules.streams.requests import StreamRequest
 
-_NOT_FOUND = 404
+NOT_FOUND = 404
 
 
 class FoundContainer(NamedTuple):
@@ -100,7 +100,7 @@ async def _inspected(docker: Dockerd, request: StreamRequest, container_id: str)
     try:
         inspect = await docker.call("GET", f"/containers/{container_id}/json")
     except DockerRefused as error:
-        if error.status == _NOT_FOUND:
+        if error.status == NOT_FOUND:
             return None
         raise
     config, state = inspect.get("Config") or {}, inspect.get("State") or {}

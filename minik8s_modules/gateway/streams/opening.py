@@ -25,6 +25,7 @@ DETACH_KEYS = ",".join(["ctrl-@"] * 16)
 # between the end of an exec's output and Docker's knowing the exit code lie some milliseconds
 _EXIT_TRIES, _EXIT_PAUSE_S = 100, 0.02
 _LARGEST_SIZE = 0xFFFF
+_MOST_LINES, _LATEST_S = 10_000, 1 << 40
 
 
 class File(Protocol):
@@ -111,8 +112,20 @@ async def of_log(docker: Dockerd, request: StreamRequest) -> Opening:
         numbers(message)
         return Given({"running": await finding.is_running(docker, container.id)})
 
+    async def rest(message: JsonObject) -> Given:
+        lines, since = numbers(message, lines=_MOST_LINES, since=_LATEST_S)
+        asked = {name: value for name, value in query.items() if name not in {"follow", "tail"}}
+        asked |= {"tail": str(lines)} if lines else {}
+        asked |= {"since": str(since)} if since else {}
+        try:
+            return _given(await docker.stream("GET", f"/containers/{container.id}/logs", asked))
+        except DockerRefused as error:
+            if error.status != finding.NOT_FOUND:
+                raise
+            return Given({})
+
     first = _given(opened)
-    return Opening(first._replace(message={**first.message, "frames": frames}), {"running": running})
+    return Opening(first._replace(message={**first.message, "frames": frames}), {"running": running, "rest": rest})
 
 
 def of_metrics(usage: Mapping[str, Any]) -> Opening:

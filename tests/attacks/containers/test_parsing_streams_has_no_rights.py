@@ -277,6 +277,27 @@ def test_a_command_is_asked_about_in_the_fixed_words_only(
     assert b"uid=" in bytes.fromhex(answer["came"]) + everything(taken(descriptors))
 
 
+def test_the_end_of_a_log_is_asked_for_in_the_fixed_words_only(streaming: Streaming, caller: Certificate):
+    pod = streaming.pod("ended", "echo begun; echo ended")
+    streaming.until(lambda: not streaming.inspect(pod)["State"]["Running"])
+    attacker = Attacker(streaming)
+    attacker.says(signed(line_of(streaming, pod, "log", follow="true"), caller))
+    for message in (
+        {"do": "rest"},
+        {"do": "rest", "lines": 10},
+        {"do": "rest", "lines": 10, "since": "0&follow=1"},
+        {"do": "rest", "lines": "all", "since": 0},
+        {"do": "rest", "lines": 10, "since": 0, "id": "another"},
+        {"do": "rest", "lines": -1, "since": 0},
+    ):
+        assert attacker.refused(message)
+    answer, descriptors = attacker.says({"do": "rest", "lines": 1, "since": 0})
+    assert answer is not None
+    got = bytes.fromhex(answer["came"]) + everything(taken(descriptors))
+    assert b"ended" in got
+    assert b"begun" not in got
+
+
 def test_ports_are_those_of_the_one_pod(streaming: Streaming, victim: JsonObject, caller: Certificate):
     attacker = Attacker(streaming)
     assert attacker.says(signed(line_of(streaming, victim, "portforward"), caller)) == ({}, [])

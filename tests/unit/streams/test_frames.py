@@ -48,6 +48,43 @@ def test_what_docker_repeats_when_it_begins_a_new_file_is_left_out():
     assert kept == [(1, b"2026-01-01T00:00:01.000000000Z a\n")]
 
 
+def test_of_the_end_of_a_log_what_its_follower_got_is_left_out():
+    log = [_stamped(1, b"a\n"), _stamped(2, b"b\n"), _stamped(3, b"c\n"), _stamped(4, b"d\n")]
+    followed = Unrepeated(stamped=False)
+    followed.feed(b"".join(log[1:3]))
+    assert followed.last == b"2026-01-01T00:00:03.000000000Z"
+    again = b"".join(log)
+    for size in (1, 7, 50, len(again)):
+        rest = followed.rest(whole=False)
+        pieces = [rest.feed(again[at : at + size]) for at in range(0, len(again), size)]
+        assert b"".join(text for piece in pieces for _, text in piece) == b"d\n"
+        assert rest.gap is False
+
+
+def test_an_end_that_may_have_lines_before_it_is_told_by_its_whole():
+    followed = Unrepeated(stamped=True)
+    followed.feed(_stamped(1, b"a\n"))
+    end = _stamped(5, b"e\n")
+    cut, whole = followed.rest(whole=False), followed.rest(whole=True)
+    assert (cut.feed(end), cut.gap) == ([], True)
+    assert (whole.feed(end), whole.gap) == ([(1, end[8:])], False)
+
+
+def test_of_a_stream_that_said_nothing_since_the_follower_began_older_lines_are_none_of_the_end():
+    followed = Unrepeated(stamped=False)
+    followed.feed(_stamped(5, b"e\n"))
+    older, newer = bytearray(_stamped(1, b"old\n")), bytearray(_stamped(6, b"new\n"))
+    older[0] = newer[0] = 2
+    assert followed.rest(whole=False).feed(bytes(older) + _stamped(5, b"e\n") + bytes(newer)) == [(2, b"new\n")]
+
+
+def test_a_clock_set_back_tells_no_line_twice_at_the_end():
+    rows = b"".join([_stamped(9, b"a\n"), _stamped(5, b"b\n")])
+    followed = Unrepeated(stamped=False)
+    followed.feed(rows)
+    assert followed.rest(whole=False).feed(rows + _stamped(6, b"c\n")) == [(1, b"c\n")]
+
+
 def test_a_clock_set_back_and_streams_out_of_step_lose_nothing():
     frames = Unrepeated(stamped=False)
     rows = [_stamped(9, b"a\n"), _stamped(5, b"b\n"), _stamped(6, b"c\n")]
