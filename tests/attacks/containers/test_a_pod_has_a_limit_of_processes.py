@@ -51,7 +51,7 @@ def group_of(node: TestNode, uid: str) -> Group:
     """Return the pod's cgroup, as the kernel knows it."""
     found = [inspect for each in node.ids(labels.SANDBOX) if (inspect := node.docker.inspect(each))]
     (pause,) = [each for each in found if each["Config"]["Labels"][labels.POD_UID] == uid]
-    paths = pod_cgroup.paths_of(pause["State"]["Pid"])
+    paths = pod_cgroup.paths_of(node.name, uid, pause["State"]["Pid"])
     version_1 = f"{cgroups.ROOT}/pids{paths['pids']}" if "pids" in paths else ""
     return Group(Path(version_1 or cgroups.ROOT + paths[""]))
 

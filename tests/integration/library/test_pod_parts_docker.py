@@ -108,9 +108,9 @@ def test_a_pod_has_a_cgroup_with_its_limits_that_is_healed_and_goes_with_it(node
     pause, app = (node.docker.inspect(node.ids(kind)[0]) for kind in (labels.SANDBOX, "app"))
     assert pause
     assert app
-    assert pod_cgroup.found(pause["State"]["Pid"], LIMITS) == LIMITS
-    above = pod_cgroup.paths_of(app["State"]["Pid"])
-    assert above == pod_cgroup.paths_of(pause["State"]["Pid"])
+    assert pod_cgroup.found(node.name, uid, pause["State"]["Pid"], LIMITS) == LIMITS
+    above = pod_cgroup.paths_of(node.name, uid, app["State"]["Pid"])
+    assert above == pod_cgroup.paths_of(node.name, uid, pause["State"]["Pid"])
     limits = {name: path for name, path in above.items() if name in {"memory", ""}}
     name, path = next(iter(limits.items()))
     file = Path(f"{cgroups.ROOT}/{name}{path}") / ("memory.limit_in_bytes" if name else "memory.max")

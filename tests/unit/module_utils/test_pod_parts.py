@@ -30,35 +30,44 @@ def version_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_limits_of_a_pod_in_version_2(version_2: Path) -> None:
-    assert pod_cgroup.found(1, LIMITS) != LIMITS
-    pod_cgroup.write(1, LIMITS)
+    assert pod_cgroup.found("n1", UID, 1, LIMITS) != LIMITS
+    pod_cgroup.write("n1", UID, 1, LIMITS)
     assert (version_2 / "cpu.weight").read_text() == "39"
     assert (version_2 / "cpu.max").read_text() == "50000 100000"
     assert (version_2 / "memory.max").read_text() == str(64 << 20)
     assert (version_2 / "pids.max").read_text() == "100"
-    assert pod_cgroup.found(1, LIMITS) == LIMITS
+    assert pod_cgroup.found("n1", UID, 1, LIMITS) == LIMITS
     free = {"cpu_shares": 2, "cpu_quota_us": 0, "memory_bytes": 0, "pids": 0}
-    pod_cgroup.write(1, free)
+    pod_cgroup.write("n1", UID, 1, free)
     written = [(version_2 / f"{name}.max").read_text() for name in ("cpu", "memory", "pids")]
     assert written == ["max 100000", "max", "max"]
-    assert pod_cgroup.found(1, free) == free
+    assert pod_cgroup.found("n1", UID, 1, free) == free
 
 
 def test_what_an_older_document_does_not_say_of_a_pod_stays(version_2: Path) -> None:
     (version_2 / "pids.max").write_text("100")
     older = {name: value for name, value in LIMITS.items() if name != "pids"}
-    pod_cgroup.write(1, older)
+    pod_cgroup.write("n1", UID, 1, older)
     assert (version_2 / "pids.max").read_text() == "100"
-    assert pod_cgroup.found(1, older) == older
+    assert pod_cgroup.found("n1", UID, 1, older) == older
 
 
 def test_a_cgroup_of_somebody_else_is_not_a_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_cgroup, "membership", lambda _pid: {"": "/docker/0123"})
-    assert pod_cgroup.found(1, LIMITS) is None
+    assert pod_cgroup.found("n1", UID, 1, LIMITS) is None
     monkeypatch.setattr(
         pod_cgroup, "membership", lambda _pid: {"": f"/minik8s.slice/{pod_cgroup.slice_of('n', UID)}/d"}
     )
-    assert pod_cgroup.paths_of(1) == {"": f"/minik8s.slice/{pod_cgroup.slice_of('n', UID)}"}
+    assert pod_cgroup.paths_of("n", UID, 1) == {"": f"/minik8s.slice/{pod_cgroup.slice_of('n', UID)}"}
+
+
+def test_a_pod_that_has_the_number_of_anothers_process_keeps_its_limits(version_2: Path) -> None:
+    other = UID.replace("4ab1", "5bc2")
+    assert pod_cgroup.paths_of("n1", UID, 1)
+    for node, uid in (("n1", other), ("n2", UID)):
+        assert pod_cgroup.found(node, uid, 1, LIMITS) is None
+        pod_cgroup.write(node, uid, 1, LIMITS)
+    assert (version_2 / "memory.max").read_text() == "max"
 
 
 def test_a_cgroup_in_use_is_left_over_but_not_empty(version_2: Path) -> None:
@@ -97,7 +106,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_limits_of_a_slice_are_properties_that_a_reload_keeps(slice_of_a_pod: Path, asked: Path) -> None:
-    pod_cgroup.write(1, LIMITS)
+    pod_cgroup.write("n1", UID, 1, LIMITS)
     assert asked.read_text().split() == [
         "set-property", "--runtime", slice_of_a_pod.name,
         "CPUQuota=50.00%", f"MemoryMax={64 << 20}", "CPUWeight=39", "TasksMax=100",
@@ -117,7 +126,7 @@ def test_a_refusal_of_systemd_is_an_error_with_its_words(
 ) -> None:
     (asked.parent / "bin" / "systemctl").write_text("#!/bin/sh\necho Access denied >&2\nexit 4\n")
     with pytest.raises(OSError, match=f"set-property --runtime {slice_of_a_pod.name}.*Access denied"):
-        pod_cgroup.write(1, LIMITS)
+        pod_cgroup.write("n1", UID, 1, LIMITS)
 
 
 def test_an_empty_slice_goes_with_its_pod_and_those_above_it_stay(slice_of_a_pod: Path, asked: Path) -> None:

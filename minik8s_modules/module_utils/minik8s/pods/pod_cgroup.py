@@ -38,16 +38,22 @@ def slice_of(node: str, uid: str) -> str:
     return f"{TOP}-{_node_part(node)}-pod{uid.replace('-', '_')}.slice"
 
 
-def paths_of(pid: int) -> dict[str, str]:
-    """Return by controller ("" for version 2) the cgroup of the pod to which a container's process ``pid`` belongs."""
+def paths_of(node: str, uid: str, pid: int) -> dict[str, str]:
+    """Return by controller ("" for version 2) the pod's cgroup, as the process ``pid`` of a container of it tells.
+
+    Docker was asked for the number a while ago: where the process has ended and another pod's has its number now, {}.
+    """
     above = {name: os.path.dirname(path) for name, path in membership(pid).items()}
     above = {name: os.path.dirname(path) if is_own(path) else path for name, path in above.items()}
-    return {name: path for name, path in above.items() if f"/{TOP}/" in path or f"/{TOP}-" in path}
+    group, name_of_slice = parent_of(node, uid), slice_of(node, uid)
+    return {
+        name: path for name, path in above.items() if path.endswith(group) or os.path.basename(path) == name_of_slice
+    }
 
 
-def found(pid: int, declared: Mapping[str, Any]) -> dict[str, int] | None:
-    """Return the limits the kernel holds for the pod of ``pid``, in the words of the entry; None without a cgroup."""
-    paths = paths_of(pid)
+def found(node: str, uid: str, pid: int, declared: Mapping[str, Any]) -> dict[str, int] | None:
+    """Return the limits the kernel holds for the pod, in the words of the entry; None without a cgroup."""
+    paths = paths_of(node, uid, pid)
     if not paths:
         return None
     seen = limits_of_paths(paths, declared["cpu_shares"])
@@ -58,13 +64,13 @@ def found(pid: int, declared: Mapping[str, Any]) -> dict[str, int] | None:
     return {name: value if limits[name] is None else limits[name] for name, value in declared.items()}
 
 
-def write(pid: int, declared: Mapping[str, Any]) -> None:
-    """Give the pod of ``pid`` its limits.
+def write(node: str, uid: str, pid: int, declared: Mapping[str, Any]) -> None:
+    """Give the pod of ``pid`` its limits; nothing happens where that process is none of the pod's any more.
 
     Raises:
         OSError: the kernel or systemd refuses them.
     """
-    paths = paths_of(pid)
+    paths = paths_of(node, uid, pid)
     slices = {os.path.basename(path) for path in paths.values() if path.endswith(SLICE)}
     for name in sorted(slices):
         _systemctl("set-property", "--runtime", name, *properties(declared, version_2="cpu" not in paths))

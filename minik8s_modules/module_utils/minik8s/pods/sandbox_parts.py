@@ -112,7 +112,7 @@ def observe(
         each["Id"]: (uid, each) for uid, group in containers.items() for each in group if each["Id"] in set(live)
     }
     limits = {
-        found: pod_cgroup.found(each["State"]["Pid"], entries[uid]["cgroup"])
+        found: pod_cgroup.found(context.node, uid, each["State"]["Pid"], entries[uid]["cgroup"])
         for found, (uid, each) in running.items()
         if entries.get(uid, {}).get("cgroup") and each["HostConfig"].get("CgroupParent")
     }
@@ -188,7 +188,7 @@ def limits(context: Context, inspect: Inspect, key: str, entry: Mapping[str, Any
         return
     context.checkpoint("limit pod")
     try:
-        pod_cgroup.write(inspect["State"]["Pid"], entry["cgroup"])
+        pod_cgroup.write(context.node, key, inspect["State"]["Pid"], entry["cgroup"])
     except OSError as error:
         raise KeyFault("CreatePodSandboxError", f"limits of the pod {key}: {error}") from error
 
