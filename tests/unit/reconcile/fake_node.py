@@ -15,6 +15,7 @@ from typing import Any
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.core.digests import section_digest
 from minik8s_modules.module_utils.minik8s.core.documents import apply_delta
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 
 _ATTEMPTS_KEPT = 2
 
@@ -53,6 +54,8 @@ class FakeNode:
             self.calls.append((section, options.get("mode", "")))
             if section == "facts":
                 return {"changed": False, "facts": {"cpus": 2, "memory_bytes": 1 << 30, "internal_ip": "192.0.2.10"}}
+            if section not in SECTIONS:  # housekeeping asks: there is nothing to count, to collect or to register
+                return {"changed": False}
             token = options.get("token") or self.token
             if token < self.token:
                 return self._result(section, fenced=True)
