@@ -23,7 +23,7 @@ from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.client.interface import Lister
 from minik8s_modules.controllers.core.pods import is_ready
-from minik8s_modules.controllers.core.steps import Step
+from minik8s_modules.controllers.core.steps import Patch, Step
 from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
 from minik8s_modules.controllers.simulation.extended import extended, known_kinds
 from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World, placeholder_uid, run_deciders
@@ -32,6 +32,7 @@ from minik8s_modules.reconcile.planning.simulated_storage import (
     STORAGE_KINDS,
     StorageKeeper,
     awaited,
+    has_its_claims,
     scheduled,
     standing,
     storage_world,
@@ -121,13 +122,14 @@ def simulated_rollout(
     touched: set[str] = set()
     keeper = StorageKeeper(world)
     keeper.settle()  # a volume that nobody has looked at yet is there for claims by then
-    deciders = [*_within(touched), *keeper.deciders, (POD, _Scheduler(nodes, scene).steps)]
+    scheduler = _Scheduler(nodes, scene)
+    deciders = [*_within(touched), *keeper.deciders, (POD, scheduler.steps)]
     ended = True
     for wave in (changes, later):
         for change in wave:
             touched |= _enter(world, change)
         ended = run_deciders(world, deciders, _live) and ended
-    messages = [*_unplaced(world, nodes, scene, touched)]
+    messages = [*_unplaced(world, scheduler, touched)]
     if not ended:
         messages.append(Note("the rollout was not followed to its end: it has too many steps"))
     before = {objects.uid(pod): pod for pod in existing}
@@ -188,12 +190,16 @@ def _within(touched: set[str]) -> Iterable[tuple[Kind, Any]]:
 
 
 class _Scheduler:
-    """Binds pods that were made; asks for one again only when something has come or gone, or what claims it has."""
+    """Binds pods that were made; asks for one again only when something has come or gone, or what claims it has.
+
+    A pod that waits for its claims counts on the node that was chosen for it, as the scheduler assumes it there.
+    """
 
     def __init__(self, nodes: Sequence[JsonObject], scene: Scene) -> None:
         self._nodes = nodes
         self._scene = scene
         self._tried: set[tuple[str, int, int]] = set()
+        self._assumed: dict[str, JsonObject] = {}
 
     def steps(self, world: World, pod: JsonObject) -> Iterable[Step]:
         """Return the binding of a pod, if there is a node for it."""
@@ -204,17 +210,24 @@ class _Scheduler:
         if tried in self._tried:
             return []
         self._tried.add(tried)
-        decision = _decision(pod, world, self._nodes, self._scene)
-        return scheduled(world, pod, decision) if decision.node else []
+        assumed = self._assumed.get(objects.uid(pod))
+        if assumed is not None and has_its_claims(world, pod):
+            return [Patch(POD, pod, {"spec": {"nodeName": objects.spec(assumed)["nodeName"]}})]
+        decision = self.decision(pod, world)
+        if not decision.node:
+            return []
+        self._assumed[objects.uid(pod)] = {**pod, "spec": {**objects.spec(pod), "nodeName": decision.node}}
+        return scheduled(world, pod, decision)
 
-
-def _decision(pod: JsonObject, world: World, nodes: Sequence[JsonObject], scene: Scene) -> Decision:
-    """Return where a pod of the world goes; of what it is spread by, only Services are outside of the world."""
-    bound = [each for each in world.all(POD) if objects.spec(each).get("nodeName")]
-    services = [one for one in scene.workloads if one.get("kind") == SERVICE.kind]
-    own = [{**one, "kind": kind.kind} for kind in SPREAD_BY if kind != SERVICE for one in world.all(kind)]
-    seen = with_storage(scene._replace(workloads=(*services, *own)), pod, world)
-    return scene.profiles.decide(pod, seen.snapshot(pod, nodes, bound))
+    def decision(self, pod: JsonObject, world: World) -> Decision:
+        """Return where a pod of the world goes; of what it is spread by, only Services are outside of the world."""
+        others = [one for one in world.all(POD) if objects.uid(one) != objects.uid(pod)]
+        placed = [one if objects.spec(one).get("nodeName") else self._assumed.get(objects.uid(one)) for one in others]
+        services = [one for one in self._scene.workloads if one.get("kind") == SERVICE.kind]
+        own = [{**one, "kind": kind.kind} for kind in SPREAD_BY if kind != SERVICE for one in world.all(kind)]
+        seen = with_storage(self._scene._replace(workloads=(*services, *own)), pod, world)
+        snapshot = seen.snapshot(pod, self._nodes, [one for one in placed if one is not None])
+        return self._scene.profiles.decide(pod, snapshot)
 
 
 def _live(world: World) -> bool:
@@ -238,11 +251,11 @@ def _unhurried(obj: JsonObject) -> JsonObject:
     return {**obj, "spec": spec}
 
 
-def _unplaced(world: World, nodes: Sequence[JsonObject], scene: Scene, touched: set[str]) -> Iterable[Note]:
+def _unplaced(world: World, scheduler: _Scheduler, touched: set[str]) -> Iterable[Note]:
     for pod in world.all(POD):
         owner = objects.controller_of(pod) or {}
         if owner.get("uid") in touched and not objects.spec(pod).get("nodeName"):
-            decision = _decision(pod, world, nodes, scene)
+            decision = scheduler.decision(pod, world)
             reason = decision.message or awaited(world, pod, decision)
             further = f"{owner.get('kind')} {owner.get('name')} would get no further"
             yield Note(f"Pod {objects.key(pod)}: {reason}; {further}", of_pod(pod))

@@ -226,10 +226,18 @@ def _reservation(world: World, kind: Kind, obj: JsonObject) -> list[Step]:
     return [Patch(kind, before, {"metadata": {"annotations": objects.annotations(obj)}, **held})]
 
 
+def has_its_claims(world: World, pod: JsonObject) -> bool:
+    """Return whether all claims of a pod are bound."""
+    return all(claim is not None and claims.is_bound(claim) for claim in _claims_of(world, pod))
+
+
+def _claims_of(world: World, pod: JsonObject) -> list[JsonObject | None]:
+    return [world.get(PERSISTENT_VOLUME_CLAIM, Key(objects.namespace(pod), name)) for name in PodInfo.of(pod).claims]
+
+
 def awaited(world: World, pod: JsonObject, decision: Decision) -> str:
     """Return why a pod that has a node to go to stays without it; "" for one that is not held by its claims."""
-    found = (world.get(PERSISTENT_VOLUME_CLAIM, Key(objects.namespace(pod), name)) for name in PodInfo.of(pod).claims)
-    waiting = [objects.name(claim) for claim in found if claim is not None and not claims.is_bound(claim)]
+    waiting = [objects.name(one) for one in _claims_of(world, pod) if one is not None and not claims.is_bound(one)]
     if not decision.node or not waiting:
         return ""
     named = ", ".join(f"PersistentVolumeClaim {name}" for name in waiting)

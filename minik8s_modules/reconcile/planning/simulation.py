@@ -374,8 +374,10 @@ def _bound(
             reason = decision.message or awaited(keeper.world, pod, decision)
             messages.append(Note(f"Pod {objects.key(pod)}: {reason}", of_pod(pod)))
             messages += _preemption(pod, decision)
-            continue
-        bound[uid] = everywhere[uid] = _with_node(pod, decision.node)
+        if decision.node:  # the scheduler assumes it there also while it waits for its claims
+            everywhere[uid] = _with_node(pod, decision.node)
+        if is_bound:
+            bound[uid] = everywhere[uid]
     return bound
 
 
@@ -392,8 +394,4 @@ def _with_node(pod: JsonObject, node: str) -> JsonObject:
     """Return the pod as a binding leaves it."""
     status = objects.status(pod)
     conditions = [*(status.get("conditions") or []), {"type": "PodScheduled", "status": "True"}]
-    return {
-        **pod,
-        "spec": {**objects.spec(pod), "nodeName": node},
-        "status": {**status, "conditions": conditions},
-    }
+    return {**pod, "spec": {**objects.spec(pod), "nodeName": node}, "status": {**status, "conditions": conditions}}

@@ -52,6 +52,7 @@ from minik8s_modules.controllers.workloads.statefulsets import StatefulSetContro
 from minik8s_modules.reconcile.planning.simulated_autoscalers import simulated_scaling
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, SimulatedRollout, simulated_rollout
 from minik8s_modules.runtime.controller import Context
+from minik8s_modules.scheduler.framework.infos import PodInfo
 from minik8s_modules.scheduler.framework.storage import Storage
 from minik8s_modules.scheduler.plugins.volume_binding import reserved
 from minik8s_modules.scheduler.profiles.deciding import Profiles, Scene
@@ -197,6 +198,8 @@ class Machines(Readier):
 
     def __init__(self, api: StormyApi, nodes: Iterable[JsonObject]) -> None:
         self._nodes = [*nodes]
+        self._chosen: dict[str, str] = {}
+        """Nodes of pods by uid, which stay as they were chosen."""
         super().__init__(api)
 
     def _run(self) -> None:
@@ -213,17 +216,29 @@ class Machines(Readier):
             self._collect()
 
     def _bind(self, pod: JsonObject) -> None:
-        bound = [each for each in self._api.list(POD).items if objects.spec(each).get("nodeName")]
         storage = Storage.of(*(self._api.list(kind).items for kind in STORAGE))
         scene = Scene(Profiles(), storage=storage)
-        decision = scene.profiles.decide(pod, scene.snapshot(pod, self._nodes, bound))
-        if not decision.node:
+        decision = scene.profiles.decide(pod, scene.snapshot(pod, self._nodes, self._placed(pod)))
+        node = self._chosen.get(objects.uid(pod)) or decision.node
+        if not node:
             return
-        claimed = reserved(decision.state, decision.node)
+        self._chosen[objects.uid(pod)] = node
+        claimed = reserved(decision.state, node) if decision.node == node else ()
         for kind, obj in claimed:
             _tried(partial(self._api.update, kind, obj))
-        if not claimed:
-            _tried(lambda: self._api.patch(POD, objects.name(pod), SPACE, {"spec": {"nodeName": decision.node}}))
+        if not claimed and self._has_volumes(pod):
+            _tried(lambda: self._api.patch(POD, objects.name(pod), SPACE, {"spec": {"nodeName": node}}))
+
+    def _placed(self, pod: JsonObject) -> list[JsonObject]:
+        """Return the pods that have a node, or will have one once their claims are bound."""
+        others = [one for one in self._api.list(POD).items if objects.uid(one) != objects.uid(pod)]
+        found = [(one, objects.spec(one).get("nodeName") or self._chosen.get(objects.uid(one))) for one in others]
+        return [{**one, "spec": {**objects.spec(one), "nodeName": node}} for one, node in found if node]
+
+    def _has_volumes(self, pod: JsonObject) -> bool:
+        """Return whether all claims of a pod are bound."""
+        bound = {objects.name(one) for one in self._api.list(PERSISTENT_VOLUME_CLAIM).items if claims.is_bound(one)}
+        return {*PodInfo.of(pod).claims} <= bound
 
     def _collect(self) -> None:
         """Play the garbage collector: what is owned goes with the last of its owners."""

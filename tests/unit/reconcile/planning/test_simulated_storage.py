@@ -339,3 +339,28 @@ def test_volumes_that_were_just_made_are_there_for_the_claims_of_a_rollout():
     planned = simulated_rollout([Change("create", declared)], [], [], [node("n1")], NOW, storage=[disk, *made])
     phases = sorted(one["status"]["phase"] for one in planned.storage if one["kind"] == "PersistentVolume")
     assert phases == ["Available", "Bound", "Bound"]
+
+
+def test_pods_that_wait_for_their_claims_count_where_they_will_run():
+    """Seed 110 of the random rollouts: all were told the same node, which has no room for them."""
+    small = [node("n1"), node("n2"), node("n3")]
+    for each in small:
+        each["status"]["allocatable"]["pods"] = "2"
+    template = {"metadata": {"name": "data"}, "spec": claim("data", storageClassName="disk")["spec"]}
+    fields = {"replicas": 5, "serviceName": "db", "podManagementPolicy": "Parallel", "volumeClaimTemplates": [template]}
+    wanted, disk = workload(STATEFUL_SET, fields, "db"), storage_class("disk", **WAITING)
+    planned = simulated_rollout([Change("create", wanted)], [], [], small, NOW, storage=[disk])
+    assert sorted(step["node"] for step in planned.order) == ["n1", "n1", "n2", "n2", "n3"]
+    assert planned.messages == ()
+
+
+def test_a_pod_whose_volume_somebody_else_makes_takes_room_meanwhile():
+    late = storage_class("late", provisioner="disk.example.com", **WAITING)
+    asked = ("create", claim("data", storageClassName="late")), ("create", pod("p", "data")), ("create", pod("q"))
+    tight = pod("there", on="n2")
+    tight["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
+    for _, each in asked[1:]:
+        each["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "3"}}
+    texts = texts_of([late], *asked, pods=(tight,))
+    assert any("Pod shop/p: it would run on node n1 once it has a volume" in text for text in texts)
+    assert any(text.startswith("Pod shop/q: 0/2 nodes are available: 2 Insufficient cpu.") for text in texts)
