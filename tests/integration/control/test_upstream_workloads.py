@@ -1,7 +1,6 @@
 """Upstream's own workloads of scheduler_perf, in their smallest size, against the real API server and scheduler.
 
-The YAML comes from the Go module proxy with the version that is named there; nothing of it is kept here. Those of
-event_handling that replace pods by templates need an API server without service accounts, as upstream's test has it.
+The YAML comes from the Go module proxy with the version that is named there; nothing of it is kept here.
 """
 
 from __future__ import annotations
@@ -26,9 +25,11 @@ CASES = (
     ("affinity", "SchedulingPreferredPodAffinity"), ("affinity", "SchedulingNodeAffinity"),
     ("affinity", "SchedulingRequiredPodAntiAffinityWithNSSelector"),
     ("affinity", "SchedulingGatedPodsWithPodAffinityImpactForThroughput"),
+    ("event_handling", "EventHandlingPodDelete"), ("event_handling", "EventHandlingPodUpdate"),
+    ("event_handling", "EventHandlingPodAdd"), ("event_handling", "EventHandlingNodeAdd"),
+    ("event_handling", "EventHandlingNodeUpdate"), ("volumes", "SchedulingCSIPVs"),
 )  # fmt: skip
 REFUSED = {
-    ("volumes", "SchedulingCSIPVs"): "nodeAllocatableStrategy is not understood",
     ("dra", "SchedulingWithResourceClaimTemplate"): "createResourceDriver is not understood",
 }
 

@@ -48,7 +48,7 @@ def settled(streaming: Streaming, before: tuple[int, int]) -> bool:
 
 @pytest.fixture(scope="module")
 def shell(streaming: Streaming) -> str:
-    streaming.pod("hub", "sleep 3600")
+    streaming.pod("hub", "echo here; sleep 3600")
     return "hub"
 
 
@@ -137,6 +137,8 @@ def test_a_dead_gateway_is_told(streaming: Streaming, shell: str) -> None:
     running = streaming.popen("exec", shell, "--", "sh", "-c", "echo on; sleep 1000")
     assert running.stdout is not None
     assert running.stdout.readline() == b"on\n"
+    assert following.stdout is not None
+    assert following.stdout.readline() == b"here\n"
     streaming.until(lambda: b"apiserver_streams 2" in streaming.server.request("GET", "/metrics").body)
     streaming.kill_gateway()
     try:
@@ -160,6 +162,8 @@ def test_a_dead_process_of_streams_is_told(streaming: Streaming, shell: str) -> 
     running = streaming.popen("exec", "-i", shell, "--", "sh", "-c", "echo on; cat; touch /tmp/ended")
     assert running.stdout is not None
     assert running.stdout.readline() == b"on\n"
+    assert following.stdout is not None
+    assert following.stdout.readline() == b"here\n"
     streaming.until(lambda: b"apiserver_streams 2" in streaming.server.request("GET", "/metrics").body)
     streaming.kill_parser()
     try:
