@@ -28,6 +28,25 @@ BASE_NODE: JsonObject = {
     },
 }
 """What a node is that has no template (``makeBaseNode``)."""
+BASE_POD: JsonObject = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"generateName": "pod-"},
+    "spec": {
+        "containers": [
+            {
+                "name": "pause",
+                "image": "registry.k8s.io/pause:3.10",
+                "ports": [{"containerPort": 80}],
+                "resources": {
+                    "limits": {"cpu": "100m", "memory": "500Mi"},
+                    "requests": {"cpu": "100m", "memory": "500Mi"},
+                },
+            }
+        ]
+    },
+}
+"""What a pod is that has no template (``makeBasePod``)."""
 
 Template = Callable[[int, int], JsonObject]
 """Makes the object of an index out of a count."""

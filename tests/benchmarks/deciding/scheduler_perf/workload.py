@@ -29,7 +29,7 @@ from tests.benchmarks.deciding.scheduler_perf import storage
 from tests.benchmarks.deciding.scheduler_perf.making import create
 from tests.benchmarks.deciding.scheduler_perf.operations import VOLUMES, NotUnderstood, PerfCase, PerfOperation
 from tests.benchmarks.deciding.scheduler_perf.seen import PATIENCE_S, Sampler, SeenPods
-from tests.benchmarks.deciding.scheduler_perf.templates import BASE_NODE, Template, node, template, within
+from tests.benchmarks.deciding.scheduler_perf.templates import BASE_NODE, BASE_POD, Template, node, template, within
 
 _T = TypeVar("_T")
 _THREADS = 16
@@ -154,10 +154,7 @@ class Workload:
 
     def _create_pods(self, asked: PerfOperation) -> None:
         result, space, count = asked.fields, asked.namespace, asked.times
-        path = result.get("podTemplatePath") or self._case.pod_template
-        if not path:
-            raise NotUnderstood(f"operation {asked.number} (createPods): podTemplatePath is missing")
-        make = self._pods(path, result, space)
+        make = self._pods(result.get("podTemplatePath") or self._case.pod_template, result, space)
         self._namespace(space)
         if result.get("collectMetrics"):
             self._sample((space,), {})
@@ -171,7 +168,8 @@ class Workload:
 
     def _pods(self, path: str, fields: JsonObject, space: str) -> Template:
         """Return what makes the pods of a template, each with a claim of its own where the operation says so."""
-        make, paths = self._template(path), [fields.get(name) for name in VOLUMES]
+        make: Template = self._template(path) if path else lambda _index, _count: BASE_POD
+        paths = [fields.get(name) for name in VOLUMES]
         volume, claim = (self._template(one) if one else None for one in paths)
 
         def one(index: int, count: int) -> JsonObject:

@@ -274,6 +274,14 @@ def owner(pod: JsonObject) -> str:
     return f"{found.get('kind')}/{found.get('name')} {named}{place} {image}"
 
 
+def _is_kept(pod: JsonObject, owners: Mapping[str, JsonObject]) -> bool:
+    """Return whether what makes a pod in the end is there: a controller that has not heard of its end may go on."""
+    above = objects.controller_of(pod)
+    while above is not None and above["uid"] in owners:
+        above = objects.controller_of(owners[above["uid"]])
+    return above is None
+
+
 def is_placed(pod: JsonObject) -> bool:
     """Return whether a pod has a node: without a volume for its claim it gets none."""
     return bool(objects.spec(pod).get("nodeName"))
@@ -354,7 +362,10 @@ class Rolled:
 
     def _seen(self, kind: Kind, verb: str) -> None:
         if kind == POD and verb != "delete":
-            self.pods |= {objects.uid(pod): pod for pod in self.api.list(POD).items}
+            found = {objects.uid(pod): pod for pod in self.api.list(POD).items}
+            owners = {objects.uid(one): one for one in self.api.list(self.scenario.kind).items}
+            owners |= {objects.uid(one): one for one in self.api.list(REPLICA_SET).items}
+            self.pods |= {uid: pod for uid, pod in found.items() if _is_kept(pod, owners)}
 
     def active(self) -> list[JsonObject]:
         """Return the pods there are."""
