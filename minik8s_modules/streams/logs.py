@@ -54,7 +54,7 @@ async def serve(client: Connection, request: StreamRequest, talk: Conversation, 
 
 
 async def _end(request: StreamRequest, talk: Conversation, frames: Demultiplexer | Plain, copying: _Copying) -> None:
-    """Write what Docker has left out of a followed log, whose container may end right after it has written.
+    """Write what Docker may have left out of a followed log whose container ended right after it had written.
 
     Its follower looks at its file once more or at the end of the container, whichever it finds first (20.10). Raises
     LogCut.
