@@ -140,6 +140,19 @@ bench-quick: $(VENV)/dev.lock ## Before each release: measure for some minutes w
 profile: $(VENV)/dev.lock ## Sample an API server under load into .cache/profile-WHAT.txt; WHAT=create, get or pod
 	$(BIN)/python -m tests.benchmarks.profile $(or $(WHAT),create)
 
+# What stands in build/ from before would be packed, too.
+.PHONY: dist
+dist: $(VENV)/runtime.lock ## Build the wheel, which carries playbooks and roles, and the Ansible collection, into dist/
+	rm -rf build dist/minik8s-*
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+	rm -rf build minik8s.egg-info
+	$(BIN)/python extensions/collection/build.py dist
+	@ls dist/*.whl
+
+.PHONY: bundle
+bundle: dist ## Pack all that an installation without any network needs, into one archive in dist/; FAMILIES='["debian-12"]': for fewer releases
+	$(PLAYBOOK) playbooks/bundle.yml $(if $(FAMILIES),-e '{"bundle_families": $(FAMILIES)}')
+
 .PHONY: lock
 lock: ## Write requirements.txt and requirements-dev.txt again from pyproject.toml
 	$(PYTHON) -m venv --clear .cache/lock

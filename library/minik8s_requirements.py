@@ -60,6 +60,16 @@ options:
     type: list
     elements: dict
     default: []
+  systems:
+    description: Distributions that will do. Each has C(ids) of os-release(5), the oldest C(version) that will do, and
+      whether somebody has C(tried) it; further keys are not looked at.
+    type: list
+    elements: dict
+    default: [{ids: [debian], version: 12, tried: true}]
+  untried:
+    description: Whether those that nobody has tried will do, too.
+    type: bool
+    default: false
 attributes:
   check_mode: {description: It never changes anything., support: full}
   diff_mode: {description: There is nothing to show., support: none}
@@ -92,11 +102,11 @@ problems:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.minik8s.install.ranges import Ranges, connected_networks, range_problems
-from ansible.module_utils.minik8s.install.requirements import Needed, observe_machine, problems
+from ansible.module_utils.minik8s.install.requirements import Needed, System, observe_machine, problems
 from ansible.module_utils.minik8s.pods.devices import problems as device_problems
 
 PYTHON = (3, 11)
-DEBIAN = 12
+SYSTEMS = [{"ids": ["debian"], "version": 12, "tried": True}]
 RANGES = ("cluster_cidr", "service_cidr", "nodes", "node_name", "foreign_pods")
 
 
@@ -114,13 +124,16 @@ def main() -> None:
             "nodes": {"type": "int", "default": 0},
             "node_name": {"type": "str", "default": ""},
             "foreign_pods": {"type": "bool", "default": False},
+            "systems": {"type": "list", "elements": "dict", "default": SYSTEMS},
+            "untried": {"type": "bool", "default": False},
             "devices": {"type": "list", "elements": "dict", "default": []},
         },
         supports_check_mode=True,
     )
     asked = module.params
-    given = (asked[name] for name in ("disk_mb", "time_s", "host_key"))
-    needed = Needed(tuple(asked["ports"]), asked["memory_mb"], PYTHON, DEBIAN, *given)
+    given = (asked[name] for name in ("untried", "disk_mb", "time_s", "host_key"))
+    systems = tuple(System(name, one["version"], one["tried"]) for one in asked["systems"] for name in one["ids"])
+    needed = Needed(tuple(asked["ports"]), asked["memory_mb"], PYTHON, systems, *given)
     ranges = Ranges(*(asked[name] for name in RANGES))
     found = problems(observe_machine(needed.ports), needed) + range_problems(ranges, connected_networks())
     found += device_problems(asked["devices"])

@@ -57,6 +57,8 @@ ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integratio
 # roles. Real Envoys under load, for which a program of 37 MB is fetched: control/test_rolling_updates_real.py has the
 # other side of their streams. Machines that come and go while one of the control plane is dead: membership has the
 # coming and going, and test_control_planes what else a dead one must not stop.
+# A folder's pods made once without a cluster: unit/reconcile/standalone has its decisions, others here the same modules
+# and runner.
 # Of molecule, all but `default` (check mode of everything): the clusters of tests/machines converge the roles, and look
 # at what a reset leaves and at the lock (machines/membership), at a node's user and at a boot that nobody attends
 # (machines/resilience). Others stand for the rest: integration/installation for certificates, daemons and preflight,
@@ -70,6 +72,7 @@ NIGHTLY = [
     "integration/fuzz/test_mutated_manifests.py",
     "integration/fuzz/test_schemathesis.py",
     "integration/reconcile/test_mesh_real.py",
+    "integration/reconcile/test_run_once.py",
     "integration/reconcile/test_upstream_nodes.py",
     "integration/reconcile/test_waves.py",
     "integration/slurm/test_slurm_login_away.py",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from minik8s_modules import __version__
-from minik8s_modules.cli import completing, joining, machines, options, tokens, virtual_nodes
+from minik8s_modules.cli import completing, initializing, joining, machines, options, tokens, virtual_nodes
 from minik8s_modules.cli.mesh import canary, looking, rolling_updates
 from minik8s_modules.cli.options import Subparsers, add, add_filename, add_namespace, add_words
 from minik8s_modules.cli.simulating import command as simulating
@@ -90,6 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
     _explaining(known)
     _advising(known)
     _injecting(known)
+    initializing.declare(known)
     simulating.declare(known)
     tokens.declare(known)
     joining.declare(known)

@@ -22,24 +22,35 @@ from minik8s_modules.client.api import ApiClient
 
 PROGRAM = "minik8s_modules.reconcile.standalone.startup"
 PORT = 6443
+POD_CIDR = "10.244.0.0/24"
 
 
 def declare(commands: Subparsers) -> None:
     """Declare the command."""
     parser = add(
         commands, "reconciler", run, "make this machine a node that reconciles itself; Ctrl-C removes it again",
-        usage="reconciler --node NAME -j SERVER [--token ID.SECRET --ca-hash sha256:HEX] [-c FILE]",
+        usage="reconciler --node NAME (-j SERVER [--token ID.SECRET --ca-hash sha256:HEX] [-c FILE] | --once ...)",
         examples="""
         minik8s token create --print-join-command             on the control plane: prints the line below
         minik8s reconciler --node node1 -j https://192.0.2.10:6443 --token ID.SECRET --ca-hash sha256:HEX -c node.yml
-        minik8s reconciler --node node1 -j https://192.0.2.10:6443     a machine that has joined needs no token""",
+        minik8s reconciler --node node1 -j https://192.0.2.10:6443     a machine that has joined needs no token
+        minik8s reconciler --node node1 --once --manifests pods     no cluster: makes the Pods of a folder, and ends""",
     )  # fmt: skip
     parser.set_defaults(offline=True)
     parser.add_argument("--node", default="", metavar="NAME", help="the node's name (default: that in the file)")
-    parser.add_argument("-j", "--join", required=True, metavar="SERVER", help="the API server: a URL, or an address")
+    parser.add_argument("-j", "--join", default="", metavar="SERVER", help="the API server: a URL, or an address")
     parser.add_argument("-c", "--config", default="", metavar="FILE", help="a Node: labels, taints, addresses")
     add_token(parser)
     parser.add_argument("--settings", default="", metavar="FILE", help="settings that differ on this machine (YAML)")
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="belong to no cluster: make the Pods of --manifests, wait until they run, end",
+    )
+    parser.add_argument("--manifests", default="", metavar="FOLDER", help="with --once: files with a Pod each")
+    parser.add_argument(
+        "--pod-cidr", default=POD_CIDR, metavar="CIDR", help="with --once: addresses of the Pods (default: %(default)s)"
+    )
     parser.add_argument("--state-dir", default="/var/lib/minik8s", metavar="DIR", help="default: %(default)s")
     parser.add_argument("--run-dir", default="/run/minik8s", metavar="DIR", help="default: %(default)s")
     parser.add_argument("--docker-socket", default="/var/run/docker.sock", metavar="PATH", help="default: %(default)s")
@@ -65,10 +76,10 @@ def program(options: argparse.Namespace) -> list[str]:
     Raises:
         UsageError: an option cannot be used.
     """
+    own = _once(options) if options.once else _joining(options)
     fixed = {
         "node": options.node,
-        "server": server_url(options.join),
-        "config": options.config,
+        **own,
         "settings": options.settings,
         "state-dir": options.state_dir,
         "run-dir": options.run_dir,
@@ -80,7 +91,27 @@ def program(options: argparse.Namespace) -> list[str]:
     except ValueError as error:
         raise UsageError(str(error)) from error
     words = [f"--{name}={value}" for name, value in fixed.items() if value]
-    return [sys.executable, "-m", PROGRAM, *words, *(f"--pin={pin}" for pin in pins)]
+    once = ["--once"] if options.once else []
+    return [sys.executable, "-m", PROGRAM, *once, *words, *(f"--pin={pin}" for pin in pins)]
+
+
+def _once(options: argparse.Namespace) -> dict[str, str]:
+    for name in ("join", "config", "token", "token_file", "pins"):
+        if getattr(options, name):
+            raise UsageError(
+                f"--once belongs to no cluster: leave out --{name.replace('_', '-').replace('pins', 'ca-hash')}"
+            )
+    if not options.node or not options.manifests:
+        raise UsageError("--once needs --node NAME and --manifests FOLDER")
+    return {"manifests": str(Path(options.manifests).absolute()), "pod-cidr": options.pod_cidr}
+
+
+def _joining(options: argparse.Namespace) -> dict[str, str]:
+    if not options.join:
+        raise UsageError("which cluster? Give -j SERVER, or --once for none")
+    if options.manifests:
+        raise UsageError("--manifests goes with --once; a node of a cluster has spec.staticPodPath in its file (-c)")
+    return {"server": server_url(options.join), "config": options.config}
 
 
 def server_url(text: str) -> str:

@@ -27,11 +27,11 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-import minik8s_modules
 from minik8s_modules.api.errors import NotFound, StatusError
 from minik8s_modules.api.kinds import NODE
 from minik8s_modules.api.objects import condition
 from minik8s_modules.api.syntax import dns1123_subdomain
+from minik8s_modules.base import release
 from minik8s_modules.base.errors import Minik8sError
 from minik8s_modules.cli.connection import connect
 from minik8s_modules.cli.errors import UsageError
@@ -39,11 +39,11 @@ from minik8s_modules.cli.options import Subparsers, add
 from minik8s_modules.client.api import ApiClient
 
 MACHINES = Path("/etc/minik8s/machines")
-INSTALLED = Path("/opt/minik8s/share")
+INSTALLED = Path("/opt/minik8s")
 PROGRAMS = {
-    "coredns_program": INSTALLED.parent / "nodes/coredns",
-    "images_pause_program": INSTALLED.parent / "nodes/pause",
-    "envoy_program": INSTALLED.parent / "nodes/envoy",
+    "coredns_program": INSTALLED / "nodes/coredns",
+    "images_pause_program": INSTALLED / "nodes/pause",
+    "envoy_program": INSTALLED / "nodes/envoy",
 }
 """What the installation leaves on the control plane for nodes, by the variable that names it."""
 OWN = {"minik8s_node_address", "minik8s_shard", "minik8s_docker_socket", "minik8s_service_manager", "minik8s_cache_dir"}
@@ -302,10 +302,12 @@ def repository() -> Path:
     Raises:
         UsageError: they are nowhere.
     """
-    for folder in (Path(minik8s_modules.__file__).parents[1], INSTALLED):
-        if (folder / "playbooks" / "node_add.yml").is_file() and (folder / "roles" / "node_add").is_dir():
-            return folder
-    raise UsageError(f"there are no playbooks and roles in {INSTALLED}; run this in a checkout, or install the cluster")
+    found = release.project()
+    if found is None:
+        raise UsageError(
+            "there are no playbooks and roles beside this program: install minik8s by its wheel or playbooks"
+        )
+    return found
 
 
 def _state(name: str, options: argparse.Namespace) -> NodeState:

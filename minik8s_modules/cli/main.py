@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 OWN = frozenset(
     {
-        "advise", "canary", "completion", "drift", "inject", "mesh", "node", "plan", "reconciler", "simulate", "token",
-        "trace", "virtual-node", "why",
+        "advise", "canary", "completion", "drift", "init", "inject", "mesh", "node", "plan", "reconciler", "simulate",
+        "token", "trace", "virtual-node", "why",
     }
 )  # fmt: skip
 _ROLLING_UPDATES = frozenset({"rollingupdate", "rollingupdates", "ru"})

@@ -87,7 +87,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible has no types
         return {**answer, "failed": True, "msg": words}
 
     def _ask(self, arguments: Result, variables: Result) -> Result:
-        name = "minik8s_membership_lock"
+        name = self._task.action  # in a collection, the task has the module's full name
         answer: Result = self._execute_module(module_name=name, module_args=arguments, task_vars=variables)
         return answer
 

@@ -154,7 +154,8 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # ansible is not typed
     def _run(self, argv: tuple[str, ...], out: execution.Sink, chunks: Iterator[bytes] | None) -> tuple[int, bytes]:
         """Run a program; return its exit code and what it wrote to stderr."""
         self._connect()
-        assert self._access is not None  # noqa: S101  _connect read it
+        if self._access is None:
+            raise AssertionError("_connect reads it")
         namespace, pod, container = (self.get_option(name) for name in ("namespace", "pod", "container"))
         err: list[bytes] = []
         program = execution.Program(namespace, pod, container, argv)

@@ -27,11 +27,13 @@ import yaml
 from minik8s_modules.api.access import bootstrap_tokens
 from minik8s_modules.api.access.bootstrap_tokens import BootstrapToken
 from minik8s_modules.api.syntax import dns1123_subdomain
+from minik8s_modules.base import release
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.logging import configure
 from minik8s_modules.base.process import stop_on_signals
 from minik8s_modules.module_utils.minik8s.core.docker import Docker, DockerError
+from minik8s_modules.reconcile.standalone import once_run
 from minik8s_modules.reconcile.standalone.agent import Agent, Given
 from minik8s_modules.reconcile.standalone.daemon_configs import check_own
 from minik8s_modules.reconcile.standalone.joining import Stopped
@@ -47,6 +49,9 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the command line, which the command ``minik8s reconciler`` fills in."""
     parser = argparse.ArgumentParser(prog="minik8s reconciler")
     for option in ("node", "server", "config", "state-dir", "run-dir", "docker-socket", "settings", "log-level"):
+        parser.add_argument(f"--{option}", default="")
+    parser.add_argument("--once", action="store_true")
+    for option in ("manifests", "pod-cidr"):
         parser.add_argument(f"--{option}", default="")
     parser.add_argument("--token-fd", type=int, default=-1)
     parser.add_argument("--pin", action="append", default=[])
@@ -81,6 +86,22 @@ def read_given(options: argparse.Namespace) -> Given:
     )
 
 
+def read_once(options: argparse.Namespace) -> once_run.Asked:
+    """Return what ``--once`` asks for. Raises ConfigurationError."""
+    for why in dns1123_subdomain(options.node):
+        raise ConfigurationError(f"--node {options.node!r} is not the name of a node: {why}")
+    return once_run.Asked(
+        options.node,
+        Path(options.manifests).absolute(),
+        options.pod_cidr,
+        Path(options.state_dir).absolute(),
+        Path(options.run_dir).absolute(),
+        options.docker_socket,
+        _project_dir(),
+        _mapping(options.settings),
+    )
+
+
 def _node_file(path: str) -> NodeFile:
     if not path:
         return parse_node_file("{apiVersion: v1, kind: Node}", "")
@@ -95,6 +116,12 @@ def _text(path: str) -> str:
 
 
 def _own_settings(path: str) -> dict[str, Any]:
+    found = _mapping(path)
+    check_own(found, path)
+    return found
+
+
+def _mapping(path: str) -> dict[str, Any]:
     if not path:
         return {}
     try:
@@ -103,7 +130,6 @@ def _own_settings(path: str) -> dict[str, Any]:
         raise ConfigurationError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(found, dict):
         raise ConfigurationError(f"{path} must hold a mapping: keys of reconciler.yml that differ on this machine")
-    check_own(found, path)
     return {str(key): value for key, value in found.items()}
 
 
@@ -120,13 +146,11 @@ def _token(fd: int) -> BootstrapToken | None:
 
 
 def _project_dir() -> Path:
-    """Return where playbooks and modules are: of a checkout its top, of an installation its share."""
-    package = Path(__file__).resolve().parents[2]
-    places = (package.parent, Path(sys.prefix).parent / "share")
-    for place in places:
-        if (place / "playbooks" / "reconcile_node.yml").is_file() and (place / "library").is_dir():
-            return place
-    raise ConfigurationError(f"no playbooks at {' or '.join(map(str, places))}; install minik8s by its playbooks")
+    """Return where playbooks and modules are. Raises ConfigurationError."""
+    found = release.project()
+    if found is None:
+        raise ConfigurationError("no playbooks beside this program; install minik8s by its wheel or playbooks")
+    return found
 
 
 def check_machine(docker_socket: str, pause_image: str) -> None:
@@ -172,6 +196,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(argv)
     configure(options.log_level or "INFO")
     try:
+        if options.once:
+            return once_run.main(read_once(options), check_machine, SystemClock(), stop_on_signals())
         return run(read_given(options), stop_on_signals(), SystemClock())
     except ConfigurationError as error:
         sys.stderr.write(f"minik8s reconciler: {error}\n")

@@ -74,8 +74,7 @@ class Maker:
 
     def requirements(self, tree: Path) -> None:
         """Make the virtual environment with the locked requirements below ``tree``."""
-        found = ["--no-index", f"--find-links={self.wheels}"] if self.wheels else []
-        self._environment(tree, *found, "--requirement", self.repository / "requirements.txt")
+        self._environment(tree, *self._index(), "--requirement", self.repository / "requirements.txt")
 
     def project(self, tree: Path) -> None:
         """Make our own package and the folder ``share`` below ``tree``."""
@@ -85,12 +84,16 @@ class Maker:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
         shutil.copytree(sources, tree / "share")
-        self._environment(tree, "--no-deps", sources)
+        self._environment(tree, *self._index(), "--no-deps", sources)
         for path in (tree / "venv" / "pyvenv.cfg", tree / "venv" / "lib64"):
             path.unlink(missing_ok=True)
         for path in (tree / "venv" / "bin").iterdir():
             if "minik8s" not in path.name:
                 path.unlink()
+
+    def _index(self) -> list[str]:
+        """Return where pip looks: given wheels have those of the requirements, and what builds our own package."""
+        return ["--no-index", f"--find-links={self.wheels}"] if self.wheels else []
 
     def _environment(self, tree: Path, *what: str | Path) -> None:
         made = tree / "venv"

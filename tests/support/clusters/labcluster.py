@@ -115,9 +115,12 @@ class LabCluster:
         self.nodes = [*(self.control if both else []), *self.workers]
         self.variables = {**VARIABLES, **(variables or {})}
         self.host_variables = {name: dict(given) for name, given in (host_variables or {}).items()}
+        self.tree = REPOSITORY
+        """Whose playbooks are run: this checkout, or the folder of a release."""
+        self.program = [str(Path(sys.executable).with_name("ansible-playbook"))]
         self.folder = self.lab.folder / "cluster"
         self.inventory = self.folder / "inventory"
-        self._beside = [REPOSITORY / "inventory" / folder for folder in beside]
+        self.beside = [REPOSITORY / "inventory" / folder for folder in beside]
         self._install = install
 
     # --- its life
@@ -193,7 +196,7 @@ class LabCluster:
         done = subprocess.run(
             argv,
             env=environment,
-            cwd=REPOSITORY,
+            cwd=self.tree,
             text=True,
             errors="replace",
             stdout=subprocess.PIPE,
@@ -215,7 +218,7 @@ class LabCluster:
             process = subprocess.Popen(
                 argv,
                 env=environment,
-                cwd=REPOSITORY,
+                cwd=self.tree,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
@@ -230,11 +233,11 @@ class LabCluster:
 
     def _ansible(self, playbook: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         """Return command and environment of a run on this inventory."""
-        path = Path(playbook) if "/" in playbook else REPOSITORY / "playbooks" / playbook
-        argv = [str(Path(sys.executable).with_name("ansible-playbook"))]
-        argv += [word for folder in (self.inventory, *self._beside) for word in ("-i", str(folder))] + [str(path)]
+        path = Path(playbook) if "/" in playbook else self.tree / "playbooks" / playbook
+        argv = [*self.program]
+        argv += [word for folder in (self.inventory, *self.beside) for word in ("-i", str(folder))] + [str(path)]
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        environment = {**inherited, "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+        environment = {**inherited, "ANSIBLE_CONFIG": str(self.tree / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
         return [*argv, *arguments], environment
 
     @property

@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 
 from minik8s_modules.module_utils.minik8s.install.ranges import Ranges, connected_networks, range_problems
-from minik8s_modules.module_utils.minik8s.install.requirements import Machine, Needed, observe_machine, problems
+from minik8s_modules.module_utils.minik8s.install.requirements import (
+    Machine,
+    Needed,
+    System,
+    observe_machine,
+    problems,
+)
 
 NOW_S = 1_800_000_000.0
-NEEDED = Needed((6443, 2379), 900, (3, 11), 12, disk_mb=500, time_s=NOW_S, host_key=True)
+SYSTEMS = (System("debian", 13), System("debian", 12), System("ubuntu", 24, tried=False))
+NEEDED = Needed((6443, 2379), 900, (3, 11), SYSTEMS, disk_mb=500, time_s=NOW_S, host_key=True)
 GOOD = Machine(0, "debian", "12", (3, 11), 2000, {}, (), free_mb=500, time_s=NOW_S + 119, host_key=True)
 
 
@@ -28,7 +35,8 @@ def test_a_machine_that_will_do(machine: Machine) -> None:
     ("machine", "words"),
     [
         (GOOD._replace(user_id=1000), "as root"),
-        (GOOD._replace(distribution="ubuntu", version="24.04"), "ubuntu 24.04"),
+        (GOOD._replace(distribution="ubuntu", version="24.04"), "ubuntu 24.04, which nobody has tried"),
+        (GOOD._replace(distribution="ubuntu", version="22.04"), "ubuntu 22.04: install on Debian 12 or newer"),
         (GOOD._replace(version="11"), "debian 11"),
         (GOOD._replace(distribution="debian", version=""), "Debian 12"),
         (GOOD._replace(python=(3, 9)), "3.9"),
@@ -46,6 +54,12 @@ def test_each_gap_is_told(machine: Machine, words: str) -> None:
     found = problems(machine, NEEDED)
     assert len(found) == 1
     assert words in found[0]
+
+
+def test_a_system_that_nobody_has_tried_will_do_for_who_says_so() -> None:
+    machine = GOOD._replace(distribution="ubuntu", version="24.04")
+    assert problems(machine, NEEDED._replace(untried=True)) == []
+    assert problems(machine._replace(version="22.04"), NEEDED._replace(untried=True)) != []
 
 
 def test_all_gaps_are_told_at_once() -> None:

@@ -20,8 +20,8 @@ PLACES = {
 """Where each role is, those of extensions too."""
 
 
-# They act on a cluster that runs, not on a machine: tests/machines has them.
-OF_CLUSTERS = {"mesh", "node_add", "node_remove", "upgrade"}
+# They act on a cluster that runs, or where ansible-playbook runs, not on a machine: tests/machines has them.
+OF_CLUSTERS = {"bundle", "mesh", "node_add", "node_remove", "upgrade"}
 JINJA = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 

@@ -45,13 +45,25 @@ class Machine(NamedTuple):
     host_key: bool = True
 
 
+class System(NamedTuple):
+    """A distribution with a file of names (``roles/minik8s/families``): its id, and the oldest version."""
+
+    id: str
+    version: int
+    tried: bool = True
+
+
 class Needed(NamedTuple):
-    """What must be there. Ports may be taken by minik8s itself; a ``time_s`` of 0 is not compared."""
+    """What must be there. Ports may be taken by minik8s itself; a ``time_s`` of 0 is not compared.
+
+    ``untried``: whether systems that nobody has tried will do.
+    """
 
     ports: tuple[int, ...]
     memory_mb: int
     python: tuple[int, int]
-    debian: int
+    systems: tuple[System, ...]
+    untried: bool = False
     disk_mb: int = 0
     time_s: float = 0.0
     host_key: bool = False
@@ -62,9 +74,7 @@ def problems(machine: Machine, needed: Needed) -> list[str]:
     found: list[str] = []
     if machine.user_id != 0:
         found.append("the installation must run as root: run as root, or set ansible_become")
-    if machine.distribution != "debian" or _major(machine.version) < needed.debian:
-        seen = f"{machine.distribution} {machine.version}".strip()
-        found.append(f"the machine runs {seen or 'an unknown system'}: install on Debian {needed.debian} or newer")
+    found.extend(_system_problems(machine, needed))
     if machine.python < needed.python:
         found.append(f"/usr/bin/python3 is {_dotted(machine.python)}: {_dotted(needed.python)} or newer is needed")
     if machine.memory_mb < needed.memory_mb:
@@ -79,6 +89,22 @@ def problems(machine: Machine, needed: Needed) -> list[str]:
     )
     found.extend(f"the kernel has no {feature}: boot a kernel that has it" for feature in machine.missing)
     return found
+
+
+def _system_problems(machine: Machine, needed: Needed) -> Iterator[str]:
+    """Yield why the machine's distribution will not do."""
+    seen = f"{machine.distribution} {machine.version}".strip() or "an unknown system"
+    major = _major(machine.version)
+    tried = [one.tried for one in needed.systems if one.id == machine.distribution and one.version <= major]
+    if not tried:
+        known: dict[str, int] = {}
+        for one in needed.systems:
+            if one.tried:
+                known[one.id] = min(one.version, known.get(one.id, one.version))
+        wanted = " or ".join(f"{name.capitalize()} {version} or newer" for name, version in known.items())
+        yield f"the machine runs {seen}: install on {wanted}"
+    elif not any(tried) and not needed.untried:
+        yield f"the machine runs {seen}, which nobody has tried: set minik8s_untried to true to be the first"
 
 
 def _shared_problems(machine: Machine, needed: Needed) -> Iterator[str]:

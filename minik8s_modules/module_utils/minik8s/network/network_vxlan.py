@@ -67,7 +67,8 @@ class VxlanDriver(BridgeDriver):
         check_range(where, entry)
         overlay, where = entry.get("overlay"), f"{where}.overlay"
         check_fields(where, overlay, OVERLAY)
-        assert overlay is not None  # noqa: S101  check_fields refused it
+        if overlay is None:
+            raise AssertionError("check_fields refuses it")
         device = overlay["device"]
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", device) or len(device) > NAME_LIMIT or device == entry["bridge"]:
             raise KeyFault("InvalidEntry", f"{where}.device {device!r} is not a device name, or the bridge's")
@@ -99,7 +100,8 @@ class VxlanDriver(BridgeDriver):
     def found(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what is."""
         overlay, underlay = observed.overlay, _underlay(entry, observed)
-        assert overlay is not None  # noqa: S101  observed where an overlay is declared
+        if overlay is None:
+            raise AssertionError("it is observed where an overlay is declared")
         link = observed.links.get(entry["overlay"]["device"])
         shown = _shown(link.name, link.mtu, overlay.tunnel, link.alias) if link and link.up and overlay.tunnel else ""
         fits = underlay.mtu >= entry["mtu"] + HEADERS
