@@ -24,6 +24,17 @@ import yaml
 REPOSITORY = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 NAME = "minik8s.cluster"
+ABOUT = {
+    "namespace": "minik8s",
+    "name": "cluster",
+    "readme": "README.md",
+    "authors": ["the minik8s authors"],
+    "description": "A Kubernetes that is driven by Ansible: its modules, plugins, roles and playbooks",
+    "license": ["Apache-2.0"],
+    "tags": ["kubernetes", "cluster", "containers", "infrastructure"],
+    "dependencies": {},
+}
+"""``galaxy.yml``, but for the version."""
 PLUGINS = ("action", "connection", "inventory")
 """The others serve the reconciler alone, which runs from its own share."""
 COMPUTED = ("minik8s_entries", "minik8s_warm")
@@ -93,8 +104,7 @@ def copy(source: Path, target: Path) -> None:
 def lay_out(target: Path, version: str) -> None:
     """Write the collection's files."""
     shutil.copytree(HERE, target, ignore=shutil.ignore_patterns("build.py", "__pycache__"))
-    about = yaml.safe_load((HERE / "galaxy.yml").read_text(encoding="utf-8"))
-    (target / "galaxy.yml").write_text(yaml.safe_dump({**about, "version": version}), encoding="utf-8")
+    (target / "galaxy.yml").write_text(yaml.safe_dump({**ABOUT, "version": version}), encoding="utf-8")
     for name in ("roles", "playbooks"):
         shutil.copytree(REPOSITORY / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
     for program in target.glob("roles/*/files/*.py"):  # roles name the interpreter that runs them
