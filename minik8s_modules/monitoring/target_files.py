@@ -1,4 +1,4 @@
-"""Keeps the directories ``nodes`` and ``pods`` of target files as the cluster is: one file an object.
+"""Keeps the directories ``nodes``, ``pods`` and ``envoys`` of target files as the cluster is: one file an object.
 
 The directories are ours: what no object is behind is removed. A file is replaced whole, so that Prometheus, which reads
 whenever something changes, never sees half of one. Every minute all of it is compared, for what others changed.
@@ -20,7 +20,7 @@ from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.files import replace_file
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.client.informer import Informer
-from minik8s_modules.monitoring.targets import Decision, decide_node, decide_pod
+from minik8s_modules.monitoring.targets import Decision, decide_envoy, decide_node, decide_pod
 from minik8s_modules.runtime.informers import Informers, wait_synced
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.queue_metrics import QueueMetrics
@@ -58,6 +58,7 @@ class TargetFiles:
         self._kept: Mapping[str, Kept] = {
             "nodes": Kept(informers.of(NODE), objects.name, decide_node),
             "pods": Kept(informers.of(POD), objects.uid, decide_pod),
+            "envoys": Kept(informers.of(POD), objects.uid, decide_envoy),
         }
         self._problems: dict[TargetKey, str] = {}
         self._queue: WorkQueue[TargetKey] = WorkQueue(self._clock, counts=QueueMetrics(registry).queue("targets"))

@@ -7,6 +7,8 @@ here: the role's configuration puts the kubelet's port in its place, which leads
 A Pod is scraped for the original's labels ``monitor: prometheus`` and ``monitorPort``, or for the annotations
 ``prometheus.io/scrape``, ``prometheus.io/port``, ``prometheus.io/path`` and ``prometheus.io/scheme``, as long as it
 has an address and has not ended. What somebody wrote there is a port, a path and one of two schemes, or is left out.
+
+The Envoys of Pods with a sidecar and of Gateways tell statistics of the Services that they call, at a port of theirs.
 """
 
 from __future__ import annotations
@@ -16,10 +18,14 @@ from typing import Any, NamedTuple
 import yaml
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.network.gateway_api import GATEWAY_NAME
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.sidecars import has_envoy, has_sidecar
 
 CADVISOR_PORT = 8090
+ENVOY_PORT = 15090
+"""Of roles/envoy/files/bootstrap.yaml."""
 _LARGEST_PORT = 65535
 _LONGEST_PATH = 1024
 _SCHEMES = frozenset({"http", "https"})
@@ -73,6 +79,20 @@ def decide_pod(pod: JsonObject) -> Decision:
         if entry not in entries:
             entries.append(entry)
     return Decision(_file(entries) if entries else "", "; ".join(problems))
+
+
+def decide_envoy(pod: JsonObject) -> Decision:
+    """Return the file of a Pod whose Envoy tells statistics: its sidecar, or the Pod is of a Gateway, named then."""
+    status, gateway = objects.status(pod), objects.labels(pod).get(GATEWAY_NAME, "")
+    address, told = str(status.get("podIP") or ""), has_sidecar(objects.spec(pod))
+    if not told and not (gateway and has_envoy(objects.spec(pod))):
+        return Decision("")
+    if objects.spec(pod).get("hostNetwork") or not address or status.get("phase") in _ENDED:
+        return Decision("")
+    labels = {"namespace": objects.namespace(pod), "pod": objects.name(pod)}
+    if not told:
+        labels["gateway"] = gateway
+    return Decision(_file([{"targets": [_at(address, ENVOY_PORT)], "labels": labels}]))
 
 
 def _by_labels(pod: JsonObject) -> list[_Asked]:

@@ -19,6 +19,7 @@ from tests.lab.parts import image, kernels
 from tests.lab.places import Places
 from tests.support.clients import kubectl_sid, node_exporter, prometheus, promtool, python_clients
 from tests.support.docker import cni_plugins
+from tests.support.docker.envoy import envoy_program
 from tests.support.kubectl import kubectl_path
 from tests.support.servers import slurm
 
@@ -44,6 +45,7 @@ THINGS: dict[str, Callable[[], object]] = {
     "Prometheus": prometheus,
     "promtool": promtool,
     "node exporter": node_exporter,
+    "Envoy": envoy_program,
 }
 
 

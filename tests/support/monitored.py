@@ -79,7 +79,7 @@ class Monitored:
     ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        for name in ("nodes", "pods"):
+        for name in ("nodes", "pods", "envoys"):
             (folder / name).mkdir()
         self.log = folder / "monitoring.log"
         self.figures_port = free_port()

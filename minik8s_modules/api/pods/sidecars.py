@@ -99,6 +99,11 @@ def has_sidecar(spec: JsonObject) -> bool:
     return bool(sidecar_of(spec))
 
 
+def has_envoy(spec: JsonObject) -> bool:
+    """Return whether a container in a Pod's spec is of such an image, whatever its command."""
+    return any(repository(str(each.get("image"))) in REPOSITORIES for _, _, each in all_containers({"spec": spec}))
+
+
 def repository(image: str) -> str:
     """Return an image's name without tag and digest."""
     head, slash, last = image.partition("@")[0].rpartition("/")

@@ -16,6 +16,8 @@ from minik8s_modules.mesh.gateways.references import Reference, permitted
 
 HTTP, HTTPS = "HTTP", "HTTPS"
 ROUTE_KIND = {"group": GROUP, "kind": GATEWAY_KINDS.routes.kind}
+OWN_PORTS = frozenset({15000, 15001, 15006, 15090})
+"""Where each Envoy listens by itself (roles/envoy/files/bootstrap.yaml)."""
 Why = tuple[str, str]
 """Reason and message of a condition."""
 Certificates = Mapping[Key, Certificate | str]
@@ -73,6 +75,8 @@ def _listener(
         refused, kinds = ("UnsupportedProtocol", f"{protocol} is not served; {HTTP} and {HTTPS} are"), ()
     elif protocol == HTTPS and ((declared.get("tls") or {}).get("options")):
         refused = ("Invalid", "tls.options are not known here")
+    elif port in OWN_PORTS:
+        refused = ("PortUnavailable", f"port {port} is Envoy's own: take another one, and a Service's port leads to it")
     if len(protocols[port]) > 1:
         conflict = ("ProtocolConflict", f"listeners of port {port} have several protocols")
     elif len(hosts[port, hostname]) > 1:

@@ -32,13 +32,12 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import with_sidecar
 from tests.integration.control.conftest import Cluster, Daemon, cluster, etcd
 from tests.integration.control.test_pilot_real import Pilot
+from tests.support.docker.envoy import envoy_program
 from tests.support.playing import PlayingNode
 from tests.support.waiting import until
 
 __all__ = ["cluster", "etcd"]
 REPOSITORY = Path(__file__).parents[3]
-VERSION = yaml.safe_load((REPOSITORY / "roles/envoy/defaults/main.yml").read_text())["envoy_version"]
-PROGRAM = REPOSITORY / f".cache/envoy-{VERSION}"
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 16
 PORT, TARGET, OK = 9080, 8080, 200
 LONG_S = 120.0
@@ -102,7 +101,17 @@ class Client:
             assert old in text, old
             text = text.replace(old, new)
         (self._folder / "bootstrap.yaml").write_text(text)
-        words = ["ip", "netns", "exec", self.namespace, "setpriv", "--reuid", "1337", "--clear-groups", str(PROGRAM)]
+        words = [
+            "ip",
+            "netns",
+            "exec",
+            self.namespace,
+            "setpriv",
+            "--reuid",
+            "1337",
+            "--clear-groups",
+            str(envoy_program()),
+        ]
         options = ["--config-path", str(self._folder / "bootstrap.yaml"), "--concurrency", "1", "--use-dynamic-base-id"]
         with (self._folder / "log").open("wb") as log:
             self._envoy = subprocess.Popen([*words, *options, "--log-level", "warn"], stdout=log, stderr=log)
@@ -301,18 +310,8 @@ class Mesh:
         self.node.stop()
 
 
-@pytest.fixture(scope="module")
-def program() -> Path:
-    """Return Envoy's program, which is fetched once."""
-    if not PROGRAM.exists():
-        fetch = [sys.executable, str(REPOSITORY / "roles/envoy/files/fetch.py"), "--version", VERSION]
-        run(*fetch, "--into", str(PROGRAM))
-    return PROGRAM
-
-
 @pytest.fixture
-def mesh(cluster: Cluster, program: Path) -> Iterator[Mesh]:
-    assert program.exists()
+def mesh(cluster: Cluster) -> Iterator[Mesh]:
     # not below pytest's folder: Envoys are another user, who is to find their files
     with tempfile.TemporaryDirectory(prefix="mk8t-mesh-") as folder:
         Path(folder).chmod(0o755)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -68,6 +69,22 @@ def test_sidecars_are_synced_and_behind_and_lead_where_they_say(mesh: Mesh, cont
     mesh.pilot.daemon.start()
     until(lambda: stand(mesh) == {"client": "synced"}, LONG_S)
     assert controllers.process is not None
+    counted = until(lambda: statistics(client.own, "envoy_http_downstream_rq"), LONG_S)
+    assert all(
+        {'service="reviews"', f'service_namespace="{mesh.namespace}"', f'service_port="{PORT}"'} < each
+        for each in counted
+    )
+    assert {next(label for label in each if label.startswith("code_class")) for each in counted} <= {
+        'code_class="2xx"', 'code_class="5xx"',
+    }  # fmt: skip
+    assert statistics(client.own, "envoy_http_downstream_rq_time_bucket")
+
+
+def statistics(address: str, name: str) -> list[set[str]]:
+    """Return the labels of each series of a name that an Envoy tells Prometheus."""
+    with urllib.request.urlopen(f"http://{address}:15090/stats/prometheus", timeout=LONG_S) as answer:
+        lines = answer.read().decode().splitlines()
+    return [set(line[len(name) + 1 :].partition("}")[0].split(",")) for line in lines if line.startswith(f"{name}{{")]
 
 
 def test_a_canary_goes_up_under_load_without_a_failure_and_back_on_errors(mesh: Mesh, controllers: Daemon):

@@ -16,14 +16,21 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 ROLE = REPOSITORY / "roles" / "envoy"
 
 
-def envoy_images(socket: str) -> None:
-    """Make Docker have the images, whole and under all their names; needs iptables, whose programs they hold."""
+def envoy_program() -> Path:
+    """Return Envoy's program, which is fetched once."""
     version = yaml.safe_load((ROLE / "defaults/main.yml").read_text())["envoy_version"]
-    program = CACHE / f"envoy-{version}"
-    with locked(CACHE / "envoy.flock"), tempfile.TemporaryDirectory() as folder:
-        if not program.exists():
+    program = REPOSITORY / ".cache" / f"envoy-{version}"
+    with locked(program) as missing:
+        if missing:
             fetch = [sys.executable, str(ROLE / "files/fetch.py"), f"--version={version}", f"--into={program}"]
             subprocess.run(fetch, check=True)
+    return program
+
+
+def envoy_images(socket: str) -> None:
+    """Make Docker have the images, whole and under all their names; needs iptables, whose programs they hold."""
+    program = envoy_program()
+    with locked(CACHE / "envoy.flock"), tempfile.TemporaryDirectory() as folder:
         files = Path(folder) / "mesh"
         files.mkdir()
         for name in ("intercept", "bootstrap.yaml"):

@@ -7,15 +7,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from minik8s_modules.monitoring.targets import decide_node, decide_pod
+from minik8s_modules.monitoring.targets import decide_envoy, decide_node, decide_pod
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_targets").glob("*.yml"))
+
+DECIDERS = {"pod": decide_pod, "node": decide_node, "envoy": decide_envoy}
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_decide_targets(path: Path):
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
-    found = decide_pod(case["pod"]) if "pod" in case else decide_node(case["node"])
+    (decide, obj) = next((DECIDERS[kind], case[kind]) for kind in DECIDERS if kind in case)
+    found = decide(obj)
     assert found.problem == case.get("problem", "")
     if "expect" in case:
         assert found.content == case["expect"]

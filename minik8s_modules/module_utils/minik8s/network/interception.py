@@ -44,6 +44,8 @@ _TCP = "meta l4proto tcp"
 _TRACKED_LATE = Rule(
     "-p tcp -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN -j ACCEPT", "tcp flags & (fin|syn|rst|ack) != syn accept"
 )
+STATISTICS_PORT = 15090
+"""Where a sidecar itself serves its statistics, on the pod's address (roles/envoy/files/bootstrap.yaml)."""
 _MISTIO: Mapping[str, tuple[Rule, ...]] = {
     "MISTIO_INBOUND": (Rule("-p tcp -j MISTIO_IN_REDIRECT", f"{_TCP} jump MISTIO_IN_REDIRECT"),),
     "MISTIO_IN_REDIRECT": (Rule("-p tcp -j REDIRECT --to-ports 15006", f"{_TCP} redirect to :15006"),),
@@ -103,7 +105,7 @@ def rules_of(entry: Mapping[str, Any]) -> dict[str, tuple[Rule, ...]]:
     there = (Rule(f"-d {one} -j ACCEPT", f"ip daddr {one} accept") for one in whole["exclude_outbound_ranges"])
     return {
         **_JUMPS,
-        INBOUND: (_TRACKED_LATE, *here, *_ports(whole["exclude_inbound_ports"])),
+        INBOUND: (_TRACKED_LATE, *here, *_ports([STATISTICS_PORT, *whole["exclude_inbound_ports"]])),
         OUTBOUND: (_TRACKED_LATE, *there, *_ports(whole["exclude_outbound_ports"])),
         **_MISTIO,
     }
