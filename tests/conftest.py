@@ -67,6 +67,7 @@ NIGHTLY = [
     "integration/ansible/test_ansible_pods.py",
     "integration/apiserver/test_fuzz.py",
     "integration/apiserver/extensions/test_sample_apiserver.py",
+    "integration/control/test_scale_run.py",
     "integration/control/test_upstream_workloads.py",
     "integration/extensions/test_virtctl.py",  # virtctl is built for minutes
     "integration/fuzz/test_mutated_manifests.py",

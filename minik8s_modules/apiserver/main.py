@@ -56,7 +56,7 @@ from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.store.at_rest.encryption import EncryptedStore
 from minik8s_modules.store.at_rest.keyring import KeyRing
-from minik8s_modules.store.cache import WatchCache
+from minik8s_modules.store.cache import HISTORY, WatchCache
 from minik8s_modules.store.compaction import Compactor
 from minik8s_modules.store.errors import StoreUnavailable
 from minik8s_modules.store.etcd import EtcdStore
@@ -75,7 +75,7 @@ class Application:
         files = configured.etcd_tls
         tls = Tls(files.ca, files.cert, files.key) if files else None
         self._store = MeteredStore(_encrypted(EtcdStore(configured.etcd_endpoints, tls), configured), metrics)
-        self._cache = WatchCache(self._store)
+        self._cache = WatchCache(self._store, history=HISTORY)
         clock = SystemClock()
         gateways = TlsGateways(configured.reconciler_client) if configured.reconciler_client else None
         routes = Routes(self._cache, gateways)

@@ -25,6 +25,9 @@ Who has written something need not wait until the watch brings it (``wrote``): w
 is applied in the writer's own thread, what comes later than that as soon as everything before it is there. The watch
 brings it as well and is passed over then. While the reader loads, writers wait for it.
 
+With a ``history``, the first load is of so many revisions ago, and the watch brings what came since, before anybody is
+answered: so whoever watched the server before its restart resumes, where else all of them would list at once.
+
 The watch covers the whole store, not only the prefix: the cache's revision then follows every write, so a
 reader that waits for the store's latest revision never waits in vain. When the store has forgotten the
 position, the reader loads again and applies the difference as changes: subscribers lose nothing and see
@@ -49,7 +52,7 @@ from minik8s_modules.store.cached import (
 from minik8s_modules.store.dispatch import Dispatcher, Subscription
 from minik8s_modules.store.encoding import with_revision
 from minik8s_modules.store.errors import Compacted, Expired, StoreUnavailable
-from minik8s_modules.store.interface import Change, Store, Watch
+from minik8s_modules.store.interface import Change, Page, Store, Watch
 from minik8s_modules.store.waiters import Waiters
 
 __all__ = ["CacheEvent", "CacheList", "CachedObject", "Subscription", "WatchCache"]
@@ -58,6 +61,7 @@ log = logging.getLogger(__name__)
 
 LOAD_PAGE = 2_000  # entries a request; 2,000 x 1.6 KB stay far below a second of etcd's time
 RING_EVENTS = 5_000  # per resource, and at most RING_BYTES of them
+HISTORY = 10_000  # revisions: a bookmark is at most a minute old, in which a busy cluster writes as much
 
 
 class WatchCache:
@@ -67,12 +71,16 @@ class WatchCache:
         store: where the objects are.
         prefix: everything below it is kept.
         ring_events: how many events per resource a resumption may go back, if they fit into ``RING_BYTES``.
+        history: how many revisions before the first load are known, too, if the store has not forgotten them.
     """
 
-    def __init__(self, store: Store, prefix: str = "/registry/", *, ring_events: int = RING_EVENTS) -> None:
+    def __init__(
+        self, store: Store, prefix: str = "/registry/", *, ring_events: int = RING_EVENTS, history: int = 0
+    ) -> None:
         self._store = store
         self._prefix = prefix
         self._ring_events = ring_events
+        self._history = history
         self._lock = threading.Lock()
         self._waiters = Waiters()
         self._resources: dict[str, Resource] = {}
@@ -81,6 +89,8 @@ class WatchCache:
         self._ahead: dict[int, tuple[str, CachedObject | None]] = {}  # writers' own, of revisions to come
         self._floor = 0
         self._revision = 0
+        self._needed = 1  # nothing is answered before this revision is shown
+        self._loaded = threading.Event()
         self._stopping = threading.Event()
         self._watch: Watch | None = None
         self._reader = threading.Thread(target=self._read, name="cache-reader", daemon=True)
@@ -101,16 +111,16 @@ class WatchCache:
 
     def ready(self) -> bool:
         """Return whether the first load is done."""
-        return self._revision > 0
+        return self._loaded.is_set()
 
     def wait_ready(self, timeout_s: float) -> bool:
         """Return whether the first load was done within ``timeout_s`` seconds."""
-        return self.wait_for(1, timeout_s)
+        return self._loaded.wait(timeout_s)
 
     @property
     def revision(self) -> int:
         """The revision that lists and gets show; 0 before the first load."""
-        return self._revision
+        return self._revision if self._loaded.is_set() else 0
 
     def wait_for(self, revision: int, timeout_s: float) -> bool:
         """Return whether the cache showed ``revision`` within ``timeout_s`` seconds."""
@@ -221,7 +231,7 @@ class WatchCache:
         return resource.after(revision) if resource else []
 
     def _check_ready(self) -> None:
-        if not self._revision:
+        if not self._loaded.is_set():
             raise StoreUnavailable("the cache has not been loaded from etcd yet; try again")
 
     def _read(self) -> None:
@@ -246,7 +256,7 @@ class WatchCache:
             # while a load is under way, nobody can say which writes it will contain: writers wait for it
             self._following = False
             self._ahead.clear()
-        page = self._store.range(self._prefix, limit=LOAD_PAGE)
+        page = self._first_page()
         entries, revision = page.entries, page.revision
         while page.remaining:
             start = entries[-1].key + "\0"
@@ -254,6 +264,19 @@ class WatchCache:
             entries += page.entries
         known = {key: found.revision for part in self._resources.values() for key, found in part.objects.items()}
         self._apply(difference(known, entries, revision), revision, loaded=True)
+
+    def _first_page(self) -> Page:
+        """Return the first page of a load: of long ago the first time, where the store still knows it."""
+        if self._history and not self._revision:
+            latest = self._store.revision()
+            try:
+                page = self._store.range(self._prefix, limit=LOAD_PAGE, revision=max(1, latest - self._history))
+            except Compacted:
+                log.info("the store has forgotten what was %d revisions ago: all clients list again", self._history)
+            else:
+                self._needed = latest
+                return page
+        return self._store.range(self._prefix, limit=LOAD_PAGE)
 
     def _follow(self) -> None:
         watch = self._store.watch("", self._revision)
@@ -285,6 +308,8 @@ class WatchCache:
                 self._ahead = {at: own for at, own in self._ahead.items() if at > revision}
                 self._catch_up()
                 self._waiters.reached(self._revision)
+                if self._revision >= self._needed:
+                    self._loaded.set()
 
     def _catch_up(self) -> None:
         """Show the writers' own writes that are next; the caller holds the lock."""

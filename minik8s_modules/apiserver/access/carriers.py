@@ -9,13 +9,14 @@ before, such as a machine's, is not its own, whatever it calls its nodes.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import LEASE, NODE, POD
 from minik8s_modules.api.nodes.virtual_nodes import CARRIED_BY, is_virtual
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.pod_references import Reference
+from minik8s_modules.apiserver.access.following import Following
 from minik8s_modules.apiserver.access.node_access import LEASES
 from minik8s_modules.apiserver.access.node_index import NodeIndex
 from minik8s_modules.apiserver.authorization.attributes import Attributes
@@ -36,49 +37,79 @@ class CarrierAuthorizer:
 
     def __init__(self, cache: WatchCache, rbac: Rbac) -> None:
         self._cache, self._rbac = cache, rbac
-        self._index = NodeIndex(cache)
-        self._made: tuple[int, Mapping[str, frozenset[str]]] = (-1, {})
+        self._index, self._carried = NodeIndex(cache), CarriedNodes(cache)
 
     def why(self, user: User, asked: Attributes) -> str:
         """Return why it may; "" when it may not, or the user carries no nodes."""
         if asked.path or not self._rbac.why(user, CARRY):
             return ""
-        nodes = self._nodes().get(user.name, frozenset())
-        node = self._node(nodes, asked) if nodes else ""
+        node = self._node(user.name, asked)
         return f"{user.name} carries node {node}" if node else ""
 
-    def _node(self, nodes: frozenset[str], asked: Attributes) -> str:
-        """Return which of ``nodes`` a request is about, "" for none."""
+    def _node(self, user: str, asked: Attributes) -> str:
+        """Return which of the user's nodes a request is about, "" for none."""
         if (asked.group, asked.resource, asked.namespace) == (LEASE.group, LEASE.plural, LEASES):
             # the name of one to be made is not known yet; one that is there is not made again
-            return min(nodes) if asked.verb == "create" else self._called(nodes, asked, _OF_LEASES)
+            return self._carried.any_of(user) if asked.verb == "create" else self._called(user, asked, _OF_LEASES)
         if asked.group or not asked.name:
             return ""
         if asked.resource in _OF_NODES:
-            return self._called(nodes, asked, _OF_NODES[asked.resource])
+            return self._called(user, asked, _OF_NODES[asked.resource])
         if asked.resource in _OF_PODS and asked.verb in _OF_PODS[asked.resource]:
             found = self._cache.get(POD.key(asked.namespace, asked.name))
-            node = str(objects.spec(found.object).get("nodeName") or "") if found is not None else ""
-            return node if node in nodes else ""
+            return self._carried.among(user, [str(objects.spec(found.object).get("nodeName") or "")] if found else [])
         if asked.resource in _NAMED and asked.verb == "get":
             wanted = Reference(asked.resource, asked.name)
-            return next((each for each in sorted(nodes) if self._index.names(each, asked.namespace, wanted)), "")
+            return self._carried.among(user, self._index.naming(asked.namespace, wanted))
         return ""
 
-    @staticmethod
-    def _called(nodes: frozenset[str], asked: Attributes, verbs: frozenset[str]) -> str:
-        return asked.name if asked.verb in verbs and asked.name in nodes else ""
+    def _called(self, user: str, asked: Attributes, verbs: frozenset[str]) -> str:
+        return self._carried.among(user, [asked.name]) if asked.verb in verbs and asked.name else ""
 
-    def _nodes(self) -> Mapping[str, frozenset[str]]:
-        """Return the names of the nodes that users carry, by user."""
-        changes, made = self._cache.changes(NODE.prefix), self._made
-        if changes != made[0]:
-            found = defaultdict[str, set[str]](set)
-            for item in self._cache.list(NODE.prefix).items:
-                found[objects.annotations(item.object).get(CARRIED_BY, "")].add(objects.name(item.object))
-            carried = {user: frozenset(nodes) for user, nodes in found.items() if user}
-            made = self._made = (changes, carried)
-        return made[1]
+
+class CarriedNodes(Following):
+    """Whose each virtual node is; thread-safe.
+
+    Thousands of nodes tell their status: each time only that one is looked at.
+    """
+
+    def __init__(self, cache: WatchCache) -> None:
+        super().__init__(cache, NODE)
+        self._of: dict[str, tuple[str, str]] = {}
+        """User and name of the node at a key."""
+        self._names: dict[str, dict[str, None]] = {}
+        """The names of a user's nodes, in the order in which they came."""
+
+    def among(self, user: str, nodes: Iterable[str]) -> str:
+        """Return the first by name of ``nodes`` that are the user's, "" where none is."""
+        with self.lock:
+            self.catch_up()
+            names = self._names.get(user, {})
+            return min((node for node in nodes if node in names), default="")
+
+    def any_of(self, user: str) -> str:
+        """Return one of the user's nodes, "" where there is none."""
+        with self.lock:
+            self.catch_up()
+            return next(iter(self._names.get(user, ())), "")
+
+    def clear(self) -> None:
+        """Know nothing any more."""
+        self._of.clear()
+        self._names.clear()
+
+    def put(self, key: str, obj: JsonObject | None) -> None:
+        """Take whose a node is now."""
+        user = objects.annotations(obj).get(CARRIED_BY, "") if obj is not None else ""
+        before, after = self._of.pop(key, None), (user, objects.name(obj or {})) if user else None
+        if after is not None:
+            self._of[key] = after
+        if before == after:
+            return
+        if before is not None:
+            self._names[before[0]].pop(before[1], None)
+        if after is not None:
+            self._names.setdefault(after[0], {})[after[1]] = None
 
 
 def note_carrier(write: Write) -> None:

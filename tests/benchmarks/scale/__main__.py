@@ -4,8 +4,9 @@
 
 etcd, API server, controllers and scheduler run as in an installation, beside two processes of ``minik8s-virtual``: one
 carries nine tenths of the nodes, the other those that will fail. No reconciler and no gateway: nothing is a machine.
-Steps: nodes, Pods, a rolling update, a failure of a tenth of the nodes, restarts by kill -9, deletion of a namespace.
-Each prints a line; the last one is JSON of all. A bar is the limit this project holds itself to on an idle machine.
+Steps: nodes, Pods, a rolling update, a failure of a tenth of the nodes, restarts by kill -9, deletion of a namespace;
+``--steps nodes,creation`` takes some of them, in this order. Each prints a line; the last one is JSON of all. A bar is
+the limit this project holds itself to on an idle machine.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from tests.support.etcd import EtcdServer
 
 SPACE = "scale"
 A_DEPLOYMENT = 500
+HEARTBEATS_S = 120.0
 TOLERATED = [{"key": "virtual-kubelet.io/provider", "operator": "Exists"}]
 BARS = {
     "pods/s to Running": 80.0, "creation: get p99 <= ms": 50.0, "PSS apiserver MB": 700.0, "PSS controllers MB": 400.0,
@@ -155,7 +157,7 @@ def nodes(run: Run) -> None:
     with run.measured("nodes"):
         run.until(lambda: ready_nodes(run) == run.nodes, 1.0)
     before, began = used(run.roots()), time.monotonic()
-    time.sleep(min(60.0, run.nodes / 10))
+    time.sleep(min(HEARTBEATS_S, run.nodes / 10))
     span_s, after = time.monotonic() - began, used(run.roots())
     spent_s = sum(after[part].cpu_s - before[part].cpu_s for part in ("apiserver", "etcd"))
     run.tell("idle CPU of apiserver and etcd %", 100 * spent_s / span_s)
@@ -233,6 +235,16 @@ def deletion(run: Run) -> None:
     run.memory()
 
 
+STEPS: dict[str, Callable[[Run, int], None]] = {
+    "nodes": lambda run, _rollout: nodes(run),
+    "creation": creation,
+    "rollout": rolling_update,
+    "failure": lambda run, _rollout: failure(run),
+    "restarts": lambda run, _rollout: restarts(run),
+    "deletion": lambda run, _rollout: deletion(run),
+}
+
+
 def main() -> int:
     """Run all steps; return 1 where one did not end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -240,17 +252,19 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=20000)
     parser.add_argument("--rollout", type=int, default=5000, help="replicas of the Deployment that is updated")
     parser.add_argument("--patience", type=float, default=3600.0, help="seconds that each step may take")
+    parser.add_argument("--steps", default=",".join(STEPS), help="default: %(default)s")
     said = parser.parse_args()
+    wanted = said.steps.split(",")
+    if unknown := {*wanted} - {*STEPS}:
+        parser.error(f"--steps: no such step: {', '.join(sorted(unknown))}")
     rollout = min(said.rollout, said.pods)
     print(run_now().opening(), flush=True)
     folder = Path(tempfile.mkdtemp(prefix="scale-"))
     run = Run(folder, said.nodes, said.pods, said.patience)
     try:
-        for step in (
-            lambda: nodes(run), lambda: creation(run, rollout), lambda: rolling_update(run, rollout),
-            lambda: failure(run), lambda: restarts(run), lambda: deletion(run),
-        ):  # fmt: skip
-            step()
+        for name, step in STEPS.items():
+            if name in wanted:
+                step(run, rollout)
     except TimeoutError as error:
         print(error, file=sys.stderr)
         return 1

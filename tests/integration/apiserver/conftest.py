@@ -25,8 +25,8 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 def server(tmp_path_factory: pytest.TempPathFactory, etcd: EtcdServer) -> Iterator[ApiServerProcess]:
     """A running API server; tests do not stop it."""
     store = EtcdStore([etcd.endpoint])
-    for number in range(3):  # a past that the server's cache does not know
-        store.create(f"/past/{number}", b"x")
+    past = [store.create(f"/past/{number}", b"x") for number in range(3)]
+    store.compact(past[-1])  # so that the server's cache does not know it
     store.close()
     api = ApiServerProcess(tmp_path_factory.mktemp("api"), etcd.endpoint).start()
     yield api

@@ -75,6 +75,19 @@ def test_it_starts_before_etcd_and_becomes_ready_with_it(tmp_path):
         etcd.stop()
 
 
+def test_a_watch_of_before_a_restart_goes_on_after_it_with_what_it_missed(api: ApiServerProcess):
+    """Else all clients of a large cluster would list everything at the very moment its API server is back."""
+    seen = api.request("POST", CONFIG_MAPS, {"metadata": {"name": "a"}}).json["metadata"]["resourceVersion"]
+    assert api.request("POST", CONFIG_MAPS, {"metadata": {"name": "b"}}).code == 201
+    assert api.request("DELETE", f"{CONFIG_MAPS}/a").code == 200
+    api.kill9()
+    api.start()
+    watch = ApiWatch(api, f"{CONFIG_MAPS}?resourceVersion={seen}")
+    assert watch.names(2) == [("ADDED", "b"), ("DELETED", "a")]
+    assert api.request("GET", f"{CONFIG_MAPS}/a").code == 404
+    watch.close()
+
+
 def test_a_killed_worker_is_replaced_and_nothing_is_lost(api: ApiServerProcess):
     made = api.request("POST", CONFIG_MAPS, {"metadata": {"name": "a"}}).json
     (worker,) = psutil.Process(api.pid).children()

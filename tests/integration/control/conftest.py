@@ -113,8 +113,8 @@ def pod(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
     etcd = EtcdServer(tmp_path_factory.mktemp("etcd")).start()
     store = EtcdStore([etcd.endpoint])
-    for number in range(3):  # a past that the API server's cache does not know
-        store.create(f"/past/{number}", b"x")
+    past = [store.create(f"/past/{number}", b"x") for number in range(3)]
+    store.compact(past[-1])  # so that the API server's cache does not know it
     store.close()
     yield etcd
     etcd.stop()

@@ -228,6 +228,53 @@ def test_revisions_before_the_load_are_expired(store):
         cache.stop()
 
 
+def test_with_a_history_watches_of_before_the_restart_resume(store):
+    early = store.create(KEY, stored("web"))
+    other = store.create(PODS + "default/other", stored("other"))
+    store.delete(KEY, early)
+    cache, events = WatchCache(store, history=10), Events()
+    cache.start()
+    try:
+        assert cache.wait_ready(5)
+        assert [item.key for item in cache.list(PODS).items] == [PODS + "default/other"]
+        cache.subscribe(PODS, early, events)
+        assert [(event.type, event.revision) for event in events.wait(2)] == [("ADDED", other), ("DELETED", other + 1)]
+    finally:
+        cache.stop()
+
+
+def test_a_history_reaches_back_as_far_as_it_is_to_and_the_store_knows(store):
+    revisions = [store.create(f"{PODS}default/{number}", stored(str(number))) for number in range(9)]
+    for compacted, oldest in ((0, 4), (6, 8)):  # of the second nothing is known: it begins with the last
+        if compacted:
+            store.compact(revisions[compacted])
+        cache = WatchCache(store, history=4)
+        cache.start()
+        try:
+            assert cache.wait_ready(5)
+            assert len(cache.list(PODS).items) == 9
+            assert len(cache.history(PODS, revisions[oldest])) == 8 - oldest
+            with pytest.raises(Expired):
+                cache.history(PODS, revisions[oldest - 1])
+        finally:
+            cache.stop()
+
+
+def test_nothing_is_answered_from_the_past(store):
+    store.create(KEY, stored("web"))
+    with store.unwatched():
+        cache = WatchCache(store, history=10)
+        cache.start()
+        try:
+            assert cache.wait_for(1, 5)  # it is loaded, as it was once
+            assert not cache.ready()
+            for ask in (lambda: cache.list(PODS), lambda: cache.get(KEY)):
+                with pytest.raises(StoreUnavailable):
+                    ask()
+        finally:
+            cache.stop()
+
+
 def test_a_cancelled_subscriber_hears_no_more(store, cache):
     events, witness = Events(), Events()
     subscription = cache.subscribe(PODS, cache.revision, events)
