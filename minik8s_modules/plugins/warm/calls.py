@@ -229,7 +229,7 @@ class Template:
 
     def _take_in(self, archive: str) -> None:
         """Know another archive's modules, too; children that wait do not, and end."""
-        share_imports(self._archives[0], archive)
+        share_imports(self._archives, archive)
         self._archives.append(archive)
         import_all(archive)
         gc.freeze()
@@ -359,12 +359,17 @@ def import_names(names: list[str]) -> None:
             importlib.import_module(name)
 
 
-def share_imports(first: str, other: str) -> None:
-    """Have what is imported from archive ``first`` find in ``other`` what it lacks; their common code is equal."""
+def share_imports(known: list[str], other: str) -> None:
+    """Have what is imported from archives ``known`` find in ``other`` what they lack; their common code is equal.
+
+    A package may have come with any of them: the first archive need not have it.
+    """
     sys.path.insert(1, other)
     for module in _loaded():
-        if hasattr(module, "__path__"):
-            module.__path__ += [entry.replace(first, other, 1) for entry in module.__path__ if entry.startswith(first)]
+        path = list(getattr(module, "__path__", ()))
+        found = {entry.replace(one, other, 1) for entry in path for one in known if entry.startswith(one)}
+        if found:
+            module.__path__ = [*path, *sorted(found.difference(path))]
 
 
 def keep_imports(old: list[str], new: str) -> None:

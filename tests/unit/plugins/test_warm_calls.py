@@ -45,8 +45,8 @@ PACKAGES = (
 )
 
 
-def archive(name: str, shared: str = "") -> bytes:
-    """Return the archive of one module, with a file of its own beside those that all have."""
+def archive(name: str, shared: str = "", wing: str = "") -> bytes:
+    """Return the archive of one module, with a file of its own beside those that all have; ``wing`` is in a package."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w") as file:
         for package in PACKAGES:
@@ -54,7 +54,12 @@ def archive(name: str, shared: str = "") -> bytes:
         file.writestr(f"{PACKAGES[-1]}/_loader.py", LOADER)
         file.writestr("ansible/module_utils/shared.py", f"VALUE = {shared!r}")
         file.writestr(f"ansible/module_utils/{name}.py", f"NAME = {name!r}")
-        file.writestr(f"ansible/legacy/{name}.py", MODULE.format(name=name))
+        code = MODULE.format(name=name)
+        if wing:
+            file.writestr("ansible/module_utils/wing/__init__.py", "")
+            file.writestr(f"ansible/module_utils/wing/{wing}.py", "")
+            code = f"import ansible.module_utils.wing.{wing}\n{code}"
+        file.writestr(f"ansible/legacy/{name}.py", code)
     return base64.b64encode(written.getvalue())
 
 
@@ -69,10 +74,10 @@ class Interpreter:
         self._path = client.server_path(f"{folder}/w")
         self.pid = peer_pid(Path(self._path))
 
-    def call(self, name: str = "minik8s_thing", shared: str = "", **asked: int) -> int:
+    def call(self, name: str = "minik8s_thing", shared: str = "", wing: str = "", **asked: int) -> int:
         """Return the process that answered what was asked."""
         module = f"ansible.legacy.{name}"
-        payload = Payload(archive(name, shared), module, "legacy", json.dumps(asked))
+        payload = Payload(archive(name, shared, wing), module, "legacy", json.dumps(asked))
         answer = client.call(self._path, payload)
         told = json.loads(answer.out)
         assert (told["asked"], told["is"], answer.err) == (asked, name + shared, b"")
@@ -122,6 +127,16 @@ def test_modules_of_one_release_follow_each_other_in_one_process(folder: str) ->
     # a call may come while the process of the one before still looks at what that has left
     assert len({pid for pid, _ in found}) < len(found) / 2
     assert max(len({name for pid, name in found if pid == each}) for each, _ in found) == len(names)
+    os.kill(interpreter.pid, signal.SIGKILL)
+
+
+def test_a_package_may_have_come_with_any_of_the_archives_before(folder: str) -> None:
+    interpreter = Interpreter(folder, calls=50)
+    for _ in range(2):
+        interpreter.call("minik8s_a")
+        for name, wing in (("minik8s_b", "first"), ("minik8s_c", "second"), ("minik8s_d", "third")):
+            interpreter.call(name, wing=wing)
+    assert len(interpreter.templates()) == 1
     os.kill(interpreter.pid, signal.SIGKILL)
 
 
