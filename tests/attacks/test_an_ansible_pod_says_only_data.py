@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from minik8s_modules.api.pods.units import CHECK, HOSTS, PLAYBOOK, ROLE
 from minik8s_modules.virtual.errors import InvalidInput
-from minik8s_modules.virtual.providers.ansible_runs.requests import CHECK, HOSTS, PLAYBOOK, ROLE, asked
+from minik8s_modules.virtual.providers.ansible_runs.requests import asked
 from minik8s_modules.virtual.providers.ansible_runs.runs import ansible_command
 from tests.unit.virtual.test_ansible_runs import configured, pod
 

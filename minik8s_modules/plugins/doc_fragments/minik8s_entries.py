@@ -27,6 +27,7 @@ from minik8s_modules.module_utils.minik8s.entries.secrets import SecretEntry
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry, ServiceEntry
 from minik8s_modules.module_utils.minik8s.entries.sidecars import SidecarEntry
 from minik8s_modules.module_utils.minik8s.entries.slurm_jobs import SlurmJobEntry
+from minik8s_modules.module_utils.minik8s.entries.units import UnitEntry
 from minik8s_modules.module_utils.minik8s.entries.volumes import VolumeEntry
 
 _Option = dict[str, Any]
@@ -140,3 +141,4 @@ class ModuleDocFragment:
     DNS = _fragment({"server": DnsServerEntry, "service/<namespace>/<name>": DnsEntry, "host/<host>": DnsEntry})
     INGRESS = _fragment({"_server": IngressServerEntry, "<host>": IngressEntry})
     SLURM_JOBS = _fragment({"<uid>": SlurmJobEntry})
+    UNITS = _fragment({"<uid>": UnitEntry})

@@ -66,7 +66,7 @@ from minik8s_modules.reconcile.planning.standalone_plans import (
     reading,
 )
 from minik8s_modules.reconcile.planning.storage_notes import planned_folders
-from minik8s_modules.reconcile.planning.virtual_pods import on_virtual_nodes
+from minik8s_modules.reconcile.planning.virtual_pods import on_virtual_nodes, unit_plans
 from minik8s_modules.reconcile.pods.desired import assemble
 from minik8s_modules.reconcile.pods.node_admission import arriving_beside
 from minik8s_modules.reconcile.pods.observed import NOTHING, ObservedPod
@@ -198,7 +198,7 @@ class Planner:
             notes = [*found.messages, *cluster.scaling.notes, *awaiting(seen), *(policies.notes() if policies else ())]
             notes += mesh_notes(question, seen, cluster) if supplied is None else []
             notes += on_virtual_nodes(found.pods, cluster.nodes)
-            answer = joined(names, answers, notes, found.order)
+            answer = joined(names, answers, notes, found.order, unit_plans(found.pods, cluster, question.nodes))
         others = {name: self._plan_for_node(name, future, cluster) for name in sorted(question.others)}
         return answer | ({"others": others} if others else {})
 

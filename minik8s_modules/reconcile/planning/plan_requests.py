@@ -23,6 +23,7 @@ from minik8s_modules.reconcile.values.sealing import blob, values_of
 from minik8s_modules.reconcile.values.values import NodeDocument, PodDecision
 
 NOTHING: Mapping[str, Request] = {}
+NO_UNITS: Mapping[str, JsonObject] = {}
 
 
 def deltas(
@@ -171,10 +172,14 @@ def awaiting(seen: PlannedServices) -> list[Note]:
 
 
 def joined(
-    names: Iterable[str], answers: Iterable[Answer], messages: list[Note], order: Iterable[JsonObject] = ()
+    names: Iterable[str],
+    answers: Iterable[Answer],
+    messages: list[Note],
+    order: Iterable[JsonObject] = (),
+    units: Mapping[str, JsonObject] = NO_UNITS,
 ) -> JsonObject:
-    """Return the answers of the nodes ``names``, and what there is to tell, as one."""
-    nodes = {}
+    """Return the answers of the nodes ``names``, and what there is to tell, as one; ``units`` are virtual nodes'."""
+    nodes = dict(units)
     for name, answer in zip(names, answers, strict=True):
         messages += (*answer.before, *answer.notes)
         if answer.plan is not None:

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from minik8s_modules.api.pods.slurm import IMAGE
+from minik8s_modules.api.pods.units import CHECK, HOSTS, ROLE
 from minik8s_modules.virtual.contract import NoResources, new_pod
 from minik8s_modules.virtual.provider import ContainerLogOptions, InitConfig, Provider
 from minik8s_modules.virtual.providers.ansible_runs.provider import make
-from minik8s_modules.virtual.providers.ansible_runs.requests import CHECK, HOSTS, ROLE
 from tests.support.waiting import until
 
 PATIENCE_S = 180.0

@@ -13,12 +13,13 @@ import pytest
 import yaml
 
 from minik8s_modules.api.pods.slurm import IMAGE
+from minik8s_modules.api.pods.units import CHECK, HOSTS, PLAYBOOK, ROLE
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.virtual.contract import NoResources, ProviderContract, new_pod
 from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.provider import InitConfig, Provider
 from minik8s_modules.virtual.providers.ansible_runs.provider import AnsibleProvider
-from minik8s_modules.virtual.providers.ansible_runs.requests import CHECK, HOSTS, PLAYBOOK, ROLE, RunRequest, asked
+from minik8s_modules.virtual.providers.ansible_runs.requests import RunRequest, asked
 from minik8s_modules.virtual.providers.ansible_runs.settings import Settings, read
 
 ROOM = "minik8s_modules.virtual.providers.ansible_runs"
@@ -151,7 +152,7 @@ def test_a_run_that_has_begun_is_no_other(tmp_path: Path, monkeypatch: pytest.Mo
     ("said", "words"),
     [
         ({"group": "web", "roles": "roles"}, "inventory"),
-        ({"inventory": "hosts.yml", "group": "web"}, "in which folder"),
+        ({"inventory": "hosts.yml", "group": "web"}, "say what Pods may be"),
         ({"inventory": "hosts.yml", "group": "web", "roles": "nowhere"}, "is no folder"),
         ({"inventory": "hosts.yml", "group": "mail", "roles": "roles"}, "no host is in the group mail"),
         ({"inventory": "hosts.yml", "group": "web", "roles": "roles", "colour": "red"}, "colour is not a setting"),

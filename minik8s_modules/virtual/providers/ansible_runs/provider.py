@@ -1,4 +1,7 @@
-"""The provider: what there is stands in the runs' folders, so a restarted provider knows all of it."""
+"""The provider: what there is stands in the runs' folders, so a restarted provider knows all of it.
+
+A Pod that names neither a role nor a playbook is a unit of systemd (``ansible_units``).
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,31 @@ import contextlib
 import copy
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.api.pods.units import GROUP, USERS, is_unit
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.virtual.errors import InvalidInput, NotFound, Unsupported
-from minik8s_modules.virtual.provider import ContainerLogOptions, InitConfig, Provider
+from minik8s_modules.virtual.provider import AttachIO, ContainerLogOptions, InitConfig, Provider
 from minik8s_modules.virtual.providers.ansible_runs import settings
 from minik8s_modules.virtual.providers.ansible_runs.requests import STEERING, asked
 from minik8s_modules.virtual.providers.ansible_runs.runs import Command, Runs, ansible_command, told
+from minik8s_modules.virtual.providers.ansible_units.machines import AnsibleMachines
+from minik8s_modules.virtual.providers.ansible_units.pods import Making, UnitPods
+from minik8s_modules.virtual.providers.ansible_units.statuses import summary
 from minik8s_modules.virtual.providers.slurm.login import limited
-
-GROUP_LABEL = "ansible.minik8s.io/group"
 
 
 class AnsibleProvider(Provider):
     """See the top of this file; thread-safe."""
 
-    def __init__(self, config: InitConfig, command: Command | None = None) -> None:
+    def __init__(self, config: InitConfig, command: Command | None = None, machines: Making = AnsibleMachines) -> None:
         if not config.state_dir:
             raise ConfigurationError("provider ansible: runs need a directory that stays: give state_dir (--state-dir)")
         self._settings = settings.read(config)
@@ -35,12 +41,17 @@ class AnsibleProvider(Provider):
         self._runs = Runs(Path(config.state_dir) / "runs", command, self._settings.roles)
         self._lock = threading.Lock()
         self._timers: list[threading.Timer] = []
+        self._node = config.node_name
+        self._units = UnitPods(config, self._settings, machines) if self._settings.users else None
         for pod in self._runs.pods():  # begun before a crash, and not all of them started
             with contextlib.suppress(InvalidInput):  # what is configured now allows it no more; if it began, it goes on
                 self._runs.begin(pod, asked(pod, self._settings))
 
     def create_pod(self, pod: JsonObject) -> None:
-        """Begin the run."""
+        """Begin the run, or have the unit started."""
+        if self._units is not None and is_unit(pod):
+            self._units.create(pod)
+            return
         request = asked(pod, self._settings)
         with self._lock:
             self._runs.begin(pod, request)
@@ -51,6 +62,9 @@ class AnsibleProvider(Provider):
         Raises:
             InvalidInput: an annotation asks for another run.
         """
+        if (units := self._units_of(objects.key(pod))) is not None:
+            units.update(pod)
+            return
         said = objects.annotations(pod)
         with self._lock:
             before = objects.annotations(self._found(objects.key(pod)))
@@ -61,6 +75,9 @@ class AnsibleProvider(Provider):
 
     def delete_pod(self, pod: JsonObject) -> None:
         """Ask the run to end, and end it when its grace is over."""
+        if (units := self._units_of(objects.key(pod))) is not None:
+            units.delete(pod)
+            return
         with self._lock:
             uid = objects.uid(self._found(objects.key(pod)))
             self._runs.end(uid, signal.SIGTERM)
@@ -73,6 +90,8 @@ class AnsibleProvider(Provider):
 
     def get_pod(self, namespace: str, name: str) -> JsonObject:
         """Return the Pod with its present status."""
+        if (units := self._units_of(Key(namespace, name))) is not None:
+            return units.get(Key(namespace, name))
         with self._lock:
             return self._with_status(self._found(Key(namespace, name)))
 
@@ -81,23 +100,28 @@ class AnsibleProvider(Provider):
         return objects.status(self.get_pod(namespace, name))
 
     def get_pods(self) -> list[JsonObject]:
-        """Return the Pods of all runs."""
+        """Return the Pods of all runs and units."""
         with self._lock:
-            return [self._with_status(pod) for pod in self._runs.pods()]
+            runs = [self._with_status(pod) for pod in self._runs.pods()]
+        return [*runs, *(self._units.pods() if self._units is not None else ())]
 
     def configure_node(self, node: JsonObject) -> JsonObject:
-        """Give the node its capacity and the group's name."""
+        """Give the node its capacity, the group's name, and as whom units may run."""
         said = self._settings
         capacity = {"cpu": said.cpu, "memory": said.memory, "pods": str(said.pods)}
         made = copy.deepcopy(node)
         made.setdefault("status", {}).update(capacity=capacity, allocatable=dict(capacity))
-        made["metadata"]["labels"] = {**objects.labels(node), GROUP_LABEL: said.group}
+        made["metadata"]["labels"] = {**objects.labels(node), GROUP: said.group}
+        if said.users:
+            made["metadata"]["annotations"] = {**objects.annotations(node), USERS: ",".join(said.users)}
         return made
 
     def get_container_logs(
         self, namespace: str, pod: str, container: str, options: ContainerLogOptions
     ) -> Iterator[bytes]:
-        """Return what Ansible printed."""
+        """Return what Ansible, or the unit, printed."""
+        if (units := self._units_of(Key(namespace, pod))) is not None:
+            return units.logs(Key(namespace, pod), container, options)
         with self._lock:
             found = self._found(Key(namespace, pod))
         if container not in {each["name"] for each in objects.containers(found)}:
@@ -110,10 +134,36 @@ class AnsibleProvider(Provider):
         follow = (lambda: self._runs.state(uid).code is None) if options.follow else None
         return limited(self._runs.output(uid, options.tail, follow), options.limit_bytes)
 
+    def run_in_container(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        command: list[str],
+        streams: AttachIO,  # noqa: ARG002 - nobody is connected
+    ) -> int:
+        """Refuse it: a Pod here has nothing that a command could enter."""
+        raise Unsupported(
+            f"{namespace}/{pod} {container} is a program of its host or a run of Ansible, with no container to run"
+            f" {command[:1]} in: log in to the host"
+        )
+
+    def get_stats_summary(self) -> JsonObject:
+        """Return what the units use; of runs nothing is known."""
+        if self._units is None:
+            raise Unsupported("of roles and playbooks no figures are known")
+        now = _time(time.time())
+        return summary(self._node, [*self._units.usage()], now)
+
     def close(self) -> None:
         """Runs go on; what was to be ended by force later is ended by the next process, or by itself."""
         for timer in self._timers:
             timer.cancel()
+        if self._units is not None:
+            self._units.close()
+
+    def _units_of(self, key: Key) -> UnitPods | None:
+        return self._units if self._units is not None and self._units.has(key) else None
 
     def _found(self, key: Key) -> JsonObject:
         found = [pod for pod in self._runs.pods() if objects.key(pod) == key]

@@ -18,11 +18,10 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import PREFIX
 from minik8s_modules.api.pods.slurm import IMAGE
+from minik8s_modules.api.pods.units import CHECK, HOSTS, PLAYBOOK, ROLE
 from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.providers.ansible_runs.settings import Settings
 
-ROLE, PLAYBOOK = "ansible.minik8s.io/role", "ansible.minik8s.io/playbook"
-HOSTS, CHECK = "ansible.minik8s.io/hosts", "ansible.minik8s.io/check"
 STEERING = (ROLE, PLAYBOOK, HOSTS, CHECK)
 VARIABLE = "minik8s_pod"
 """Of a play: ``name``, ``namespace``, ``uid`` and ``env`` of the Pod."""

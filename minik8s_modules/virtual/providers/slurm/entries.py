@@ -19,6 +19,7 @@ import orjson
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import PREFIX
+from minik8s_modules.api.pods.scripts import script_of
 from minik8s_modules.api.pods.slurm import GPU, IMAGE, SOURCES, TASKS, TASKS_PER_NODE
 from minik8s_modules.api.quantities import to_bytes, to_milli
 from minik8s_modules.virtual.errors import InvalidInput
@@ -36,7 +37,6 @@ _OF_THE_CONTAINER = frozenset({
     "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports", "securityContext", "stdin", "stdinOnce",
     "tty", "volumeDevices", "restartPolicy", "resizePolicy",
 })  # fmt: skip
-_VARIABLE = re.compile(r"\$(?:\$|\(([A-Za-z_][A-Za-z0-9_]*)\))")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESOURCES = frozenset({"cpu", "memory", GPU})
 
@@ -95,28 +95,12 @@ def _refuse(given: Mapping[str, object], fields: Iterable[str], where: str) -> N
 
 
 def _script(container: JsonObject, environment: Mapping[str, str]) -> str:
-    words = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not container.get("command"):
         raise InvalidInput("spec.containers[0].command: a job has no image to take it from; set it")
     folder = container.get("workingDir") or ""
     if folder and not folder.startswith("/"):
         raise InvalidInput(f"spec.containers[0].workingDir {folder!r}: give an absolute path, or leave it out")
-    enter = f"cd {shlex.quote(folder)} || exit 72\n" if folder else ""
-    return f"#!/bin/sh\n{enter}exec {' '.join(_word(word, environment) for word in words)}\n"
-
-
-def _word(text: str, environment: Mapping[str, str]) -> str:
-    """Return a word of a shell in which ``$(NAME)`` is the variable's value; ``$$(NAME)`` is ``$(NAME)``."""
-    parts, at = [], 0
-    for found in _VARIABLE.finditer(text):
-        parts.append(shlex.quote(text[at : found.start()]) if found.start() > at else "")
-        name = found.group(1)
-        if name is None:
-            parts.append("'$'")
-        else:
-            parts.append(f'"${{{name}}}"' if name in environment else shlex.quote(found.group()))
-        at = found.end()
-    return "".join([*parts, shlex.quote(text[at:]) if at < len(text) or not parts else ""])
+    return script_of(container, environment, f"cd {shlex.quote(folder)} || exit 72\n" if folder else "")
 
 
 def _environment(container: JsonObject) -> dict[str, str]:

@@ -57,7 +57,7 @@ class AnsibleLogin:
 
     def __init__(self, settings: Settings, state_dir: str) -> None:
         self._name, self._variables = _host(settings)
-        self._private = _private_folder(state_dir)
+        self._private = private_folder(state_dir)
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._runner = AnsibleRunner(
@@ -197,11 +197,12 @@ def _host(settings: Settings) -> tuple[str, dict[str, Any]]:
     return name, dict((found.get("_meta") or {}).get("hostvars", {}).get(name) or {})
 
 
-def _private_folder(state_dir: str) -> Path:
+def private_folder(state_dir: str) -> Path:
+    """Return a folder for a run of Ansible: in ``state_dir``, else a new one where that is none, or too long."""
     folder = Path(state_dir).absolute() / "ansible" if state_dir else None
     if folder is not None and len(os.fsencode(folder)) <= MOST_PRIVATE:
         return folder
-    return Path(tempfile.mkdtemp(prefix="minik8s-slurm-"))
+    return Path(tempfile.mkdtemp(prefix="minik8s-virtual-"))
 
 
 def limited(chunks: Iterator[bytes], limit: int) -> Iterator[bytes]:

@@ -70,10 +70,10 @@ def read(config: InitConfig) -> Settings:
     return found
 
 
-def project_dir() -> Path:
+def project_dir(playbook: str = PLAYBOOK) -> Path:
     """Return where playbooks and modules are: of a checkout its top, of an installation its share."""
     places = (Path(__file__).resolve().parents[4], Path(sys.prefix).parent / "share")
     for place in places:
-        if (place / PLAYBOOK).is_file() and (place / "library").is_dir():
+        if (place / playbook).is_file() and (place / "library").is_dir():
             return place
-    raise ConfigurationError(f"no {PLAYBOOK} at {' or '.join(map(str, places))}; install minik8s by its playbooks")
+    raise ConfigurationError(f"no {playbook} at {' or '.join(map(str, places))}; install minik8s by its playbooks")
