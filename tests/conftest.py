@@ -77,6 +77,7 @@ NIGHTLY = [
     "integration/reconcile/test_upstream_nodes.py",
     "integration/reconcile/test_waves.py",
     "integration/slurm/test_slurm_login_away.py",
+    "integration/slurm/test_slurm_provider.py::test_a_job_s_time_limit_is_that_of_its_pod",
     "integration/slurm/test_slurm_provider.py::test_what_a_lost_node_takes_along_is_lost_or_runs_again",
     "integration/slurm/test_slurm_provider.py::test_a_job_makes_way_for_a_more_important_one",
     "integration/slurm/test_slurm_provider.py::test_while_slurm_is_away_jobs_stay_as_they_were_and_the_node_says_so",

@@ -11,6 +11,8 @@ TASKS = "slurm.minik8s.io/tasks"
 TASKS_PER_NODE = "slurm.minik8s.io/tasks-per-node"
 SOURCES = "slurm.minik8s.io/sources"
 """Annotation of a Pod: files of the job's working folder, as JSON of texts by relative path."""
+DEPENDENCY = "slurm.minik8s.io/dependency"
+"""Annotation of a Pod: for which Pods of its namespace and node its job waits: ``afterok:NAME:NAME,afterany:NAME``."""
 SUFFIXES = (".cu", ".c", ".cc", ".cpp", ".cxx", ".sh", ".py")
 """Of programs that a Job of the original may have."""
 SOURCE_BYTES = 200 << 10

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.pods.slurm import IMAGE
+from minik8s_modules.api.pods.slurm import DEPENDENCY, IMAGE
 from minik8s_modules.virtual.contract import NoResources, ProviderContract, new_pod
 from minik8s_modules.virtual.errors import InvalidInput, NotFound
 from minik8s_modules.virtual.provider import ContainerLogOptions, InitConfig, Provider
@@ -30,11 +30,13 @@ def pod(name: str, command: list[str], **spec: Any) -> dict[str, Any]:
     return new_pod(name, **{"restartPolicy": "Never", "containers": [container | spec.pop("container", {})], **spec})
 
 
-def provider_on(slurm: Slurm, tmp_path: Path, *, login: InPlace | None = None, **resources: Any) -> SlurmProvider:
+def provider_on(
+    slurm: Slurm, tmp_path: Path, *, login: InPlace | None = None, resources: NoResources | None = None, **found: Any
+) -> SlurmProvider:
     """Return a provider whose passes are made in place."""
     fields = {"inventory": str(tmp_path), "partition": "batch", "period_s": 1}
     name = login.jobs.owner if login else f"gpu-{uuid.uuid4().hex[:8]}"
-    config = InitConfig(name, NoResources(**resources), fields)
+    config = InitConfig(name, resources or NoResources(**found), fields)
     return SlurmProvider(config, lambda _settings, _folder: login or InPlace(slurm, name))
 
 
@@ -157,6 +159,45 @@ def test_slurm_s_own_ends_become_reasons(provider: SlurmProvider, slurm: Slurm):
     slurm.run(["scancel", "--user", STUDENT])
     assert ended(provider, "one")["reason"] == "Cancelled"
     assert status(provider, "one")["reason"] == "Cancelled"
+
+
+def test_a_job_waits_for_another_and_a_drained_node_takes_none(slurm: Slurm, tmp_path: Path):
+    """The first waits as both nodes are drained, the others for it; the one that wanted its failure never runs."""
+    pods = [pod(name, ["true"]) for name in ("first", "then", "never", "chained")]
+    for each, after in zip(pods[1:], ("afterok:first", "afternotok:first", "afterok:first:then"), strict=True):
+        each["metadata"]["annotations"] = {DEPENDENCY: after}
+    resources = NoResources()
+    resources.pods = lambda: pods  # type: ignore[method-assign]
+    provider = provider_on(slurm, tmp_path, resources=resources)
+    slurm.run(["scontrol", "update", "NodeName=n1,n2", "State=DRAIN", "Reason=repair"])
+    try:
+        for each in reversed(pods):
+            provider.create_pod(each)
+        until(lambda: state(provider, "then")["waiting"]["reason"] in {"Dependency", "AwaitsDependency"})
+        until(lambda: state(provider, "then")["waiting"]["reason"] == "Dependency")
+        until(lambda: "Nodes" in state(provider, "first")["waiting"]["message"])
+        node = provider.configure_node({"metadata": {"name": "gpu"}, "status": {}})
+        assert node["status"]["conditions"]
+    finally:
+        slurm.run(["scontrol", "update", "NodeName=n1,n2", "State=RESUME"])
+    for name in ("first", "then", "chained"):
+        assert ended(provider, name)["exitCode"] == 0
+    until(lambda: state(provider, "never")["waiting"]["reason"] == "DependencyNeverSatisfied")
+    late = pod("late", ["true"])
+    late["metadata"]["annotations"] = {DEPENDENCY: "afternotok:first"}
+    provider.create_pod(late)
+    until(lambda: state(provider, "late")["waiting"]["reason"] == "DependencyNeverSatisfied")
+    for name in ("first", "then", "never", "chained", "late"):
+        provider.delete_pod(provider.get_pod("default", name))
+    provider.close()
+
+
+def test_a_job_s_time_limit_is_that_of_its_pod(provider: SlurmProvider):
+    """Slurm counts minutes, and looks about once in one."""
+    provider.create_pod(pod("one", ["sleep", "600"], activeDeadlineSeconds=20))
+    until(lambda: status(provider, "one")["phase"] == "Failed", 240)
+    assert state(provider, "one")["terminated"]["reason"] == "Timeout"
+    assert status(provider, "one")["reason"] == "DeadlineExceeded"
 
 
 def _node_of(slurm: Slurm, provider: SlurmProvider, name: str) -> str:

@@ -15,7 +15,7 @@ import yaml
 from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
 from minik8s_modules.module_utils.minik8s.core.schema import with_defaults
 from minik8s_modules.module_utils.minik8s.core.section import Request, Scope, context_for
-from minik8s_modules.module_utils.minik8s.slurm import folders, jobs, queue
+from minik8s_modules.module_utils.minik8s.slurm import depending, folders, jobs, queue
 from minik8s_modules.module_utils.minik8s.slurm.queue import Job
 
 UID = "4ab1c2d3-0000-4000-8000-000000000001"
@@ -90,10 +90,37 @@ def test_a_partition_has_what_its_usable_nodes_have() -> None:
 
 def test_options_carry_the_uid_and_no_value() -> None:
     entry = with_defaults({**ENTRY, "tasks": 2, "memory_mb": 10, "minutes": 3, "gpus": 1, "values": "x"}, jobs.SCHEMA)
-    collected = queue.options(UID, entry, "gpu")
+    collected = queue.options(UID, entry, "gpu", depending.option(entry["after"], {}))
     assert {f"--job-name=minik8s-{UID}", f"--comment=minik8s:gpu:{UID}:default/job", "--mem=10M"} <= {*collected}
     assert {"--dependency=singleton", "--no-requeue", "--time=3", "--gres=gpu:1", "--ntasks=2"} <= {*collected}
     assert collected[-1] == "job"
+
+
+DONE, FAILED = {"state": "COMPLETED", "code": "0:0"}, {"state": "FAILED", "code": "1:0"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "known", "said"),
+    [
+        ("afterok", depending.Known(live=7), "singleton,afterok:7"),
+        ("after", depending.Known(live=7), "singleton,after:7"),
+        ("afterok", depending.Known(ended=DONE), "singleton"),
+        ("afterany", depending.Known(ended=FAILED), "singleton"),
+        ("afternotok", depending.Known(ended=FAILED), "singleton"),
+        ("afternotok", depending.Known(ended=DONE), "DependencyNeverSatisfied"),
+        ("afterok", depending.Known(ended=FAILED), "DependencyNeverSatisfied"),
+        ("afterok", depending.Known(ended={"state": "COMPLETED", "code": "3:0"}), "DependencyNeverSatisfied"),
+        ("afterok", depending.Known(), "AwaitsDependency"),
+    ],
+)
+def test_a_dependency_is_on_a_job_that_slurm_knows_or_decided_here(
+    kind: str, known: depending.Known, said: str
+) -> None:
+    try:
+        found = depending.option({"other": kind}, {"other": known})
+    except KeyFault as fault:
+        found = fault.reason
+    assert found.removeprefix("--dependency=") == said
 
 
 @pytest.mark.parametrize(
@@ -107,6 +134,8 @@ def test_options_carry_the_uid_and_no_value() -> None:
         ({"gpus": -1}, "at least 0"),
         ({"sources": {"../program": "x"}}, "cannot be a file name"),
         ({"sources": {"a": 1}}, "must be text"),
+        ({"after": {"other": "afterok:1 --uid=0"}}, "must be one of"),
+        ({"after": {UID: "afterok"}}, "must be one of"),
         ({"surprise": 1}, "unknown fields"),
     ],
 )

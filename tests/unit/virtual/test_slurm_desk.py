@@ -125,6 +125,21 @@ def test_many_jobs_travel_a_batch_at_a_time():
     assert len(machine.submitted) == 3 * BATCH
 
 
+def test_jobs_that_wait_for_others_take_no_room_from_these():
+    desk, machine = Desk(), Machine()
+    for number in range(BATCH):
+        desk.want(f"later-{number}", {**ENTRY, "after": {"first": "afterok"}}, {})
+    settled(desk, machine)
+    assert machine.submitted == []
+    assert desk.awaited("later-0") == ["first"]
+    desk.want("first", ENTRY, {})
+    settled(desk, machine)
+    assert machine.submitted[0] == "first"
+    assert len(machine.submitted) == BATCH + 1
+    desk.drop("first")
+    assert desk.awaited("later-0") == []
+
+
 @pytest.mark.parametrize("first", range(0, 200, 50))
 def test_whatever_is_lost_each_job_that_is_wanted_is_submitted_once(first: int):  # noqa: C901 - a story of accidents
     for seed in range(first, first + 50):

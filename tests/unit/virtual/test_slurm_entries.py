@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from minik8s_modules.api.pods.slurm import GPU, IMAGE, SOURCES, TASKS, TASKS_PER_NODE
+from minik8s_modules.api.pods.slurm import DEPENDENCY, GPU, IMAGE, SOURCES, TASKS, TASKS_PER_NODE
 from minik8s_modules.virtual.contract import NoResources, new_pod
 from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.providers.slurm.entries import JobRequest, asked
@@ -124,6 +124,27 @@ def test_what_may_still_come_is_waited_for():
         ask(volumes=volumes, container={"volumeMounts": mounts})
     volumes[0]["configMap"]["optional"] = True  # type: ignore[index]
     assert ask(volumes=volumes, container={"volumeMounts": mounts}).entry["sources"] == {}
+
+
+class There(NoResources):
+    """A cluster with two Pods on the node, one of them in another namespace."""
+
+    def pods(self) -> list[Any]:
+        """Return them."""
+        return [
+            {"metadata": {"namespace": namespace, "name": "first", "uid": f"uid-{namespace}"}}
+            for namespace in ("default", "other")
+        ]
+
+
+def test_a_job_waits_for_those_of_pods_of_its_namespace_on_its_node():
+    found = asked(pod(annotations={DEPENDENCY: "afterok:first"}), "batch", There())
+    assert found.entry["after"] == {"uid-default": "afterok"}
+    with pytest.raises(LookupError, match="no Pod default/second"):
+        asked(pod(annotations={DEPENDENCY: "afterany:first:second"}), "batch", There())
+    for wrong in ("afterok", "afterok:", "aftercorr:first", "first", "afterok:first,,", "afterok:1?after:2"):
+        with pytest.raises((InvalidInput, LookupError)):
+            asked(pod(annotations={DEPENDENCY: wrong}), "batch", There())
 
 
 def test_a_token_of_a_service_account_is_left_out():

@@ -34,5 +34,8 @@ class SlurmJobEntry(_RequiredSlurmJob, total=False):
     """GPUs a node (C(--gres=gpu:N))."""
     minutes: Optional[int]
     """Time limit in minutes (C(--time)); null means the partition's."""
+    after: Optional[dict[str, str]]
+    """Jobs of the same O(node), by uid, that it waits for, each with C(after) (it has begun), C(afterany) (it has
+    ended), C(afterok) or C(afternotok) (C(--dependency)). It is submitted once they are."""
     requeue: Annotated[bool, Default(False)]
     """Whether Slurm may run it again when its node is lost (C(--requeue))."""

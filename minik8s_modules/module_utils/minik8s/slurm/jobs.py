@@ -23,7 +23,7 @@ from ..core.paths import relative
 from ..core.schema import Schema, check_fields, schema_of, with_defaults
 from ..core.section import Context, Due, Facets, Plan, Scope, Step
 from ..entries.slurm_jobs import SlurmJobEntry
-from . import folders
+from . import depending, folders
 from .queue import Job, Slurm, comment, options
 
 SCHEMA: Schema = schema_of(SlurmJobEntry)
@@ -53,6 +53,11 @@ class ObservedJob(NamedTuple):
         """Return jobs that were submitted beside the one that counts, and have not ended."""
         chosen = self.chosen()
         return tuple(job for job in self.jobs if job.is_live and job is not chosen)
+
+    def known(self) -> depending.Known:
+        """Return what matters to jobs that wait for it."""
+        chosen = self.chosen()
+        return depending.Known(chosen.id if chosen is not None and chosen.is_live else None, self.ended)
 
     def is_live(self) -> bool:
         """Return whether the job that counts has not ended."""
@@ -92,6 +97,7 @@ class SlurmJobs:
             number = entry.get(field)
             if number is not None and number < least:
                 raise KeyFault("InvalidEntry", f"{key}.{field} {entry[field]} must be at least {least}")
+        depending.check(key, entry.get("after"))
         for path, text in (entry.get("sources") or {}).items():
             relative(path)
             if not isinstance(text, str):
@@ -133,13 +139,14 @@ class SlurmJobs:
     def plan(self, context: Context, entries: Entries, observed: Mapping[str, ObservedJob], scope: Scope) -> Plan:
         """Return the steps."""
         plan, values = Plan(), values_of(context.blob)
+        known = {uid: found.known() for uid, found in observed.items()} if _any_waits(entries) else {}
         for uid, found in sorted(observed.items()):
             for job in found.doubles():
                 plan.steps.append(Step("cancel", uid, f"{job.id}, submitted twice", [job.id]))
             if uid not in entries:
                 _plan_absent(plan, uid, found)
             elif found.chosen() is None and found.ended is None:
-                _plan_submission(plan, uid, with_defaults(entries[uid], SCHEMA), values.get(uid))
+                _plan_submission(plan, uid, with_defaults(entries[uid], SCHEMA), values.get(uid), known)
         return plan
 
     def apply(self, context: Context, step: Step) -> None:
@@ -153,13 +160,15 @@ class SlurmJobs:
         else:
             self._submit(context, step.key, *step.data)
 
-    def _submit(self, context: Context, uid: str, entry: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    def _submit(
+        self, context: Context, uid: str, entry: Mapping[str, Any], values: Mapping[str, Any], dependency: str
+    ) -> None:
         """Write the folder, submit, and note the id; killed in between, the next pass finds the job in the queue."""
         context.checkpoint("prepare")
         folders.note(context.state_dir, uid, owner=context.node)
         folder = folders.prepare(context.state_dir, uid, entry, values, comment(context.node, uid, entry["name"]))
         context.checkpoint("submit")
-        number = self._slurm.submit(options(uid, entry, context.node), folder)
+        number = self._slurm.submit(options(uid, entry, context.node, dependency), folder)
         context.checkpoint("note")
         folders.note(context.state_dir, uid, id=number)
 
@@ -236,7 +245,22 @@ def _plan_absent(plan: Plan, uid: str, found: ObservedJob) -> None:
         plan.steps.append(Step("remove", uid, "its folder"))
 
 
-def _plan_submission(plan: Plan, uid: str, entry: Mapping[str, Any], values: Mapping[str, Any] | None) -> None:
+def _any_waits(entries: Entries) -> bool:
+    return any(entry.get("after") for entry in entries.values())
+
+
+def _plan_submission(
+    plan: Plan,
+    uid: str,
+    entry: Mapping[str, Any],
+    values: Mapping[str, Any] | None,
+    known: Mapping[str, depending.Known],
+) -> None:
+    try:
+        dependency = depending.option(entry["after"], known)
+    except KeyFault as fault:
+        plan.errors[uid] = fault
+        return
     if entry["values"] is not None and values is None:
         plan.errors[uid] = KeyFault("ValuesMissing", "the job's environment is not in blob; send it again")
         return
@@ -247,7 +271,8 @@ def _plan_submission(plan: Plan, uid: str, entry: Mapping[str, Any], values: Map
             "InvalidEntry", f"{wrong or wrong_path!r:.80} is neither a variable nor a relative path"
         )
         return
-    plan.steps.append(Step("submit", uid, f"{entry['name']} to {entry['partition']}", (entry, values or {})))
+    step = Step("submit", uid, f"{entry['name']} to {entry['partition']}", (entry, values or {}, dependency))
+    plan.steps.append(step)
     plan.differs(uid, None, {"job": entry["name"], "partition": entry["partition"]})
 
 

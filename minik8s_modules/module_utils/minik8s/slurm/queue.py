@@ -207,7 +207,7 @@ def gpus_of(gres: str) -> int:
     return sum(int(part[-1]) for part in parts if part[0] == "gpu" and part[-1].isdigit())
 
 
-def options(uid: str, entry: Mapping[str, Any], owner: str) -> list[str]:
+def options(uid: str, entry: Mapping[str, Any], owner: str, dependency: str) -> list[str]:
     """Return sbatch's options for an entry whose fields are complete. No value of the environment is among them."""
     arguments = [
         f"--job-name={NAME}{uid}",
@@ -217,7 +217,7 @@ def options(uid: str, entry: Mapping[str, Any], owner: str) -> list[str]:
         f"--cpus-per-task={entry['cpus_per_task']}",
         "--output=output",
         "--open-mode=append",  # what a run that was requeued has said stays
-        "--dependency=singleton",  # should an answer have been lost, the second one waits, and is cancelled
+        dependency,
         "--requeue" if entry["requeue"] else "--no-requeue",
     ]
     optional = {

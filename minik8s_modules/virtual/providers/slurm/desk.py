@@ -83,7 +83,9 @@ class Desk:
         for uid, one in self.wanted.items():
             if len(upsert) >= room:
                 break
-            if one.entry is not None and self.there.get(uid) != one.entry and not self._waits(uid, now_s):
+            if one.entry is None or self._waits(uid, now_s) or self.awaited(uid):
+                continue
+            if self.there.get(uid) != one.entry:
                 upsert[uid] = one.entry
         delete = [uid for uid in self.there if uid not in self.wanted or self._waits(uid, now_s)]
         values = {
@@ -92,6 +94,13 @@ class Desk:
             if one.values and self.reported.get(uid) is None and (uid in upsert or uid in self.there)
         }
         return Order(self._base, upsert, delete, values)
+
+    def awaited(self, uid: str) -> list[str]:
+        """Return the uids of the jobs that one waits for and that are not submitted yet: it would only take room."""
+        one = self.wanted.get(uid)
+        if one is None or one.entry is None or self.reported.get(uid) is not None:
+            return []
+        return [other for other in one.entry.get("after") or {} if self.reported.get(other) is None]
 
     def _waits(self, uid: str, now_s: float) -> bool:
         refusal = self._refused.get(uid)

@@ -20,8 +20,9 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import PREFIX
 from minik8s_modules.api.pods.scripts import script_of
-from minik8s_modules.api.pods.slurm import GPU, IMAGE, SOURCES, TASKS, TASKS_PER_NODE
+from minik8s_modules.api.pods.slurm import DEPENDENCY, GPU, IMAGE, SOURCES, TASKS, TASKS_PER_NODE
 from minik8s_modules.api.quantities import to_bytes, to_milli
+from minik8s_modules.module_utils.minik8s.slurm.depending import KINDS
 from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.provider import Resources
 
@@ -69,6 +70,8 @@ def asked(pod: JsonObject, partition: str, resources: Resources) -> JobRequest:
         **needs,
     }
     values = {name: one for name, one in (("environment", environment), ("files", files)) if one}
+    if after := _after(pod, resources):
+        entry["after"] = after
     if values:
         entry["values"] = hashlib.sha256(orjson.dumps(values, option=orjson.OPT_SORT_KEYS)).hexdigest()
     return JobRequest(entry, values)
@@ -139,6 +142,32 @@ def _numbers(pod: JsonObject) -> JsonObject:
             if not text.isdecimal() or int(text) < 1:
                 raise InvalidInput(f"annotation {annotation} {text!r} must be a number, at least 1")
             found[field] = int(text)
+    return found
+
+
+def _after(pod: JsonObject, resources: Resources) -> dict[str, str]:
+    """Return how the jobs of other Pods, by uid, must be before this one starts.
+
+    Raises:
+        LookupError: a Pod does not exist on this node; it may come.
+    """
+    said = objects.annotations(pod).get(DEPENDENCY)
+    if said is None:
+        return {}
+    namespace, found = objects.namespace(pod), {}
+    there = {objects.name(one): objects.uid(one) for one in resources.pods() if objects.namespace(one) == namespace}
+    for part in said.split(","):
+        kind, *names = (word.strip() for word in part.split(":"))
+        if kind not in KINDS or not names or not all(names):
+            raise InvalidInput(
+                f"annotation {DEPENDENCY} {part!r:.80}: write {', '.join(KINDS)} and names of Pods, as afterok:NAME"
+            )
+        for name in names:
+            if name not in there:
+                raise LookupError(f"annotation {DEPENDENCY}: there is no Pod {namespace}/{name} on this node")
+            if there[name] == objects.uid(pod):
+                raise InvalidInput(f"annotation {DEPENDENCY}: a Pod cannot wait for itself")
+            found[there[name]] = kind
     return found
 
 

@@ -11,7 +11,6 @@ import copy
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import orjson
 
@@ -25,6 +24,7 @@ from minik8s_modules.virtual.providers.slurm import entries, settings, statuses
 from minik8s_modules.virtual.providers.slurm.desk import Desk, Order
 from minik8s_modules.virtual.providers.slurm.figures import figures_of
 from minik8s_modules.virtual.providers.slurm.login import AnsibleLogin, Login, LoginFault, limited
+from minik8s_modules.virtual.providers.slurm.partition_node import PartitionNode
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ PARTITION_S = 30.0
 CLEANUP_S = 300.0
 LAST_PASS_S = 15.0  # what is not said then is found by the next process: the cluster has no such Pod any more
 MISSING = "CreateContainerConfigError"
+AWAITS = "AwaitsDependency"
 GROWTH = 1.5
 
 
@@ -54,13 +55,10 @@ class SlurmProvider(Provider):
         self._leaving: dict[str, JsonObject] = {}
         self._lacking: dict[str, str] = {}
         self._notify: PodCallback | None = None
-        self._notify_node: NodeCallback | None = None
-        self._node: JsonObject | None = None
-        self._partition: JsonObject | None = None
+        self._node = PartitionNode(self._settings, self._now)
         self._folder = ""
-        # get_pods is asked once the cluster's Pods are known: before, all would be strangers
-        self._has_node_news, self._is_compared = False, False
-        self._trouble, self._failing = "Slurm has not been asked yet", False
+        self._is_compared = False
+        """``get_pods`` is asked once the cluster's Pods are known: before, all would be strangers."""
         self._wake, self._stop, self._looked = threading.Event(), threading.Event(), threading.Event()
         self._figures = figures_of(config.metrics).with_node(config.node_name, self._desk.states)
         self._thread = threading.Thread(target=self._run, name="slurm-passes", daemon=True)
@@ -76,12 +74,11 @@ class SlurmProvider(Provider):
             if uid in self._pods:
                 return
             self._pods[uid] = copy.deepcopy(pod)
-            error = (MISSING, missing) if asked is None else None
-            self._pods[uid]["status"] = statuses.pod_status(pod, None, error, self._now())
             if asked is not None:
                 self._desk.want(uid, asked.entry, asked.values)
             else:
                 self._lacking[uid] = missing
+            self._renew(uid)
         self._tell(uid)
         self._wake.set()
 
@@ -118,7 +115,7 @@ class SlurmProvider(Provider):
             elif wanted is None or wanted.entry is None:  # found after a restart: now it is known what it was made of
                 self._lacking.pop(uid, None)
                 self._desk.want(uid, asked.entry, asked.values)
-            elif wanted.entry != asked.entry:
+            elif {**wanted.entry, "after": None} != {**asked.entry, "after": None}:  # those may be other Pods by now
                 raise InvalidInput("a job that was submitted cannot be changed: delete the Pod and create it again")
             self._pods[uid] = {**copy.deepcopy(pod), "status": known["status"]}
             if was_found := not objects.containers(known):  # what its job did meanwhile was heard by nobody
@@ -174,19 +171,13 @@ class SlurmProvider(Provider):
 
     def notify_node_status(self, notify: NodeCallback) -> None:
         """Tell ``notify`` when the partition's nodes change, or Slurm does not answer."""
-        self._notify_node = notify
+        self._node.notify(notify)
         self._wake.set()  # what became known since the node was configured is told now
 
     def configure_node(self, node: JsonObject) -> JsonObject:
         """Give the node what its partition has; waits a while for Slurm's first answer."""
         self._looked.wait(FIRST_LOOK_S)
-        with self._lock:
-            self._node = copy.deepcopy(node)
-            return self._node_now(node)
-
-    def _node_now(self, node: JsonObject) -> JsonObject:
-        shape = (self._settings.pods, self._settings.oversubscription)
-        return statuses.node_status(node, self._partition, self._trouble, shape, self._now())
+        return self._node.configured(node)
 
     def get_container_logs(
         self, namespace: str, pod: str, container: str, options: ContainerLogOptions
@@ -225,7 +216,7 @@ class SlurmProvider(Provider):
 
     def _owes(self) -> bool:
         with self._lock:
-            return not self._failing and (bool(self._leaving) or self._desk.is_busy(self._clock.monotonic()))
+            return not self._node.is_failing and (bool(self._leaving) or self._desk.is_busy(self._clock.monotonic()))
 
     # ------------------------------------------------------------------ passes
 
@@ -259,7 +250,7 @@ class SlurmProvider(Provider):
                 failures = 0
                 asked_partition_s = now_s if about_partition else asked_partition_s
                 pause_s = self._pause_s(0.0 if moved else max(pause_s, SHORTEST_S))
-            self._tell_node()
+            self._node.tell()
 
     def _pause_s(self, before_s: float) -> float:
         now_s = self._clock.monotonic()
@@ -323,41 +314,27 @@ class SlurmProvider(Provider):
         for uid in self._desk.wanted.keys() - self._pods.keys():
             reported = self._desk.reported.get(uid) or {}
             self._pods[uid] = statuses.stub(uid, str(reported.get("name") or ""))
-        self._take_partition(result.get("partition"))
+        self._node.answered(result.get("partition"))
         return [uid for uid in changed if uid in self._pods and self._renew(uid)]
 
     def _renew(self, uid: str) -> bool:
         pod = self._pods[uid]
-        status = statuses.pod_status(pod, self._desk.reported.get(uid), self._desk.errors.get(uid), self._now())
+        status = statuses.pod_status(pod, self._desk.reported.get(uid), self._obstacle(uid), self._now())
         differs = bool(status != objects.status(pod))
         pod["status"] = status
         return differs
 
-    def _take_partition(self, partition: Any) -> None:
-        had_trouble, self._trouble, self._failing = bool(self._trouble), "", False
-        if had_trouble or (partition is not None and partition != self._partition):
-            self._partition = partition if partition is not None else self._partition
-            self._has_node_news = True
+    def _obstacle(self, uid: str) -> tuple[str, str] | None:
+        """Return reason and message of what keeps a job from being submitted."""
+        if uid in self._lacking:
+            return MISSING, self._lacking[uid]
+        if uid not in self._desk.errors and (awaited := self._desk.awaited(uid)):
+            return AWAITS, f"{len(awaited)} of the jobs that it waits for are not submitted yet, or are gone"
+        return self._desk.errors.get(uid)
 
     def _say_trouble(self, why: str) -> None:
-        log.warning("slurm: %s", why)
+        self._node.silent(why)
         self._looked.set()  # nobody waits longer: a job that is there already is found when it is submitted again
-        with self._lock:
-            self._has_node_news = self._has_node_news or self._trouble != why
-            self._trouble, self._failing = why, True
-
-    def _tell_node(self) -> None:
-        """Tell what is known of the node, once there is somebody to tell it to."""
-        with self._lock:
-            if not self._has_node_news or self._notify_node is None or self._node is None:
-                return
-            self._has_node_news = False
-            notify, node = self._notify_node, self._node_now(self._node)
-        try:
-            notify(node)
-        except Exception:  # jobs are followed all the same
-            log.exception("slurm: the node's status was not taken")
-            self._has_node_news = True
 
     def _ended(self, uid: str) -> JsonObject:
         pod = self._leaving.pop(uid)
