@@ -20,6 +20,7 @@ from minik8s_modules.virtual.errors import InvalidInput, NotFound, ProviderError
 from minik8s_modules.virtual.provider import AttachIO, ContainerLogOptions, InitConfig, Provider
 from minik8s_modules.virtual.providers.ansible_runs.provider import AnsibleProvider
 from minik8s_modules.virtual.providers.ansible_units.machines import journal_script
+from minik8s_modules.virtual.providers.slurm.login import private_folder
 from tests.support.waiting import until
 from tests.unit.virtual import systemd_stand_in
 from tests.unit.virtual.systemd_stand_in import Machines
@@ -211,6 +212,14 @@ def test_a_unit_is_not_changed_and_nothing_enters_it(machines: Machines, tmp_pat
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "web"}, "status": {}}
     assert provider.configure_node(node)["metadata"]["annotations"] == {USERS: "root,daemon"}
     provider.close()
+
+
+@pytest.mark.parametrize("name", ["state", "a-folder-whose-name-is-long-for-a-socket-below-it"])
+def test_the_sockets_of_ssh_fit_into_their_paths(tmp_path: Path, name: str) -> None:
+    folder = private_folder(f"/tmp/{name}")
+    assert len(f"{folder}/ssh/read-{'c' * 40}.{'r' * 16}") < 108
+    if name != "state":
+        folder.rmdir()
 
 
 def test_journals_are_asked_by_words_of_ours_alone() -> None:

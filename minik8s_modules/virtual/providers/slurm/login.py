@@ -24,7 +24,9 @@ from minik8s_modules.reconcile.values.items import Outcome, SectionRequest, Work
 from minik8s_modules.virtual.providers.slurm.settings import GROUP, PLAYBOOK, Settings
 
 SECTION = "slurm_jobs"
-MOST_PRIVATE = 60  # bytes of a private folder's path: sockets are made below it (sun_path has 108)
+# bytes of a private folder's path: ssh makes sockets below it, `/ssh/read-` with 40 digits, and 17 more while it does
+# (sun_path has 108)
+MOST_PRIVATE = 40
 INVENTORY_S = 120
 QUIET_S = 2.0
 PASS_S = 600.0
