@@ -42,6 +42,7 @@ from tests.benchmarks.nodes import (
     pods,
     probes,
     remote_start,
+    slurm_jobs,
 )
 from tests.benchmarks.report import Row, compare, comparison, document, measured, read
 from tests.benchmarks.server import apiserver, asking, custom_kinds, expressions, failover, store, streams
@@ -129,6 +130,7 @@ GROUPS: Mapping[str, Group] = {
     "failover": lambda _: rows(failover.measure),
     "asking": lambda _: rows(asking.measure, "asking: "),
     "remote": lambda _: rows(remote_start.measure),
+    "slurm": lambda _: rows(slurm_jobs.measure),
     "hundred": lambda _: rows(hundred_nodes.measure),
     "peer": lambda _: rows(peer.measure, "API server: "),
     "scheduler-peer": lambda _: rows(scheduler_peer.measure, "scheduling: "),

@@ -283,7 +283,7 @@ class PodController:
         if event_target is not None:
             self._recorder.event(event_target, "Normal", "ProviderDeleteSuccess", "Delete pod in provider successfully")
             if not isinstance(provider, PodNotifier):
-                self._polling.deleted(event_target, self._notifier(key.node))
+                self._polling.deleted(event_target, provider, self._notifier(key.node))
         return True
 
     def _present(self, key: PodKey) -> JsonObject | None:

@@ -1,7 +1,7 @@
 """A provider that tells nothing by itself is asked every five seconds; virtual-kubelet's ``syncProviderWrapper``.
 
-Deleting a Pod tells its end at once, since nobody else would. A Pod that the provider does not know any more has
-failed, if it ran or is older than a minute: then its creation is not under way.
+A Pod that was deleted has ended once its provider says so, or does not know it any more (upstream says so at once). One
+that is unknown without that has failed, if it ran or is older than a minute: then its creation is not under way.
 """
 
 from __future__ import annotations
@@ -92,11 +92,17 @@ class Polling:
             if thread.is_alive():
                 thread.join(PERIOD_S)
 
-    def deleted(self, pod: JsonObject, notify: PodCallback) -> None:
-        """Tell the end of a Pod that was deleted at its provider."""
+    def deleted(self, pod: JsonObject, provider: Provider, notify: PodCallback) -> None:
+        """Tell the end of a Pod that was deleted at its provider, if it has ended; else that is asked again."""
         self._deleted.add(objects.uid(pod))
         if not is_over(pod):
-            notify({**copy.deepcopy(pod), "status": terminated_status(pod, rfc3339(self._clock.now()))})
+            try:
+                reported = self._asked(pod, provider)
+            except Exception:
+                log.exception("the status of %s cannot be read from the provider", objects.key(pod))
+                return
+            if reported is not None:
+                notify(reported)
 
     def ask(self, node: str, provider: Provider, notify: PodCallback) -> None:
         """Ask once about every Pod of ``node``."""
@@ -120,8 +126,10 @@ class Polling:
         except Exception as error:
             if not is_not_found(error):
                 raise
-            if objects.is_deleting(pod) or objects.uid(pod) in self._deleted:
-                return None  # its end was told, or is about to be
+            if objects.uid(pod) in self._deleted:
+                return {**copy.deepcopy(pod), "status": terminated_status(pod, rfc3339(self._clock.now()))}
+            if objects.is_deleting(pod):
+                return None  # its provider is about to be told
             return polled_pod(pod, None, self._clock.now())
         return polled_pod(pod, status, self._clock.now())
 

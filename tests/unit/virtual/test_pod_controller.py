@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -172,6 +173,30 @@ def test_a_pod_that_the_provider_lost_has_failed() -> None:
     world.backend._pods.clear()
     until(lambda: world.phase() == "Failed")
     assert objects.status(world.pod() or {})["reason"] == "NotFound"
+    world.stop()
+
+
+def test_a_deleted_pod_stays_until_a_provider_that_is_asked_says_that_it_has_ended() -> None:
+    world = World(told=False)
+    ends = world.backend.delete_pod
+    world.backend.delete_pod = lambda pod: world.backend._count("delete_pod", pod)  # type: ignore[method-assign]
+    world.start()
+    world.create()
+    until(lambda: world.phase() == "Running")
+    world.delete()
+    until(lambda: world.backend.seen("delete_pod") == ["one"])
+    asked = threading.Event()
+    status_of = world.backend.get_pod_status
+
+    def answered(namespace: str, name: str) -> JsonObject:
+        asked.set()
+        return status_of(namespace, name)
+
+    world.backend.get_pod_status = answered  # type: ignore[method-assign]
+    assert asked.wait(60)
+    assert world.phase() == "Running"
+    ends(world.pod() or {})
+    until(lambda: world.phase() == "gone")
     world.stop()
 
 
