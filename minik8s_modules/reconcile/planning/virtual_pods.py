@@ -66,7 +66,7 @@ def unit_plans(pods: Pods, cluster: Cluster, only: Collection[str] = ()) -> dict
             continue
         was, will = (
             _shown(each, nodes[name], known=known) if each is not None and _makes_units(nodes[name], each) else None
-            for each in (before, pod)
+            for each in (before, None if pod is None or objects.is_deleting(pod) else pod)
         )
         if isinstance(was, Shown) or isinstance(will, Shown):
             _add(plans.setdefault(name, _nothing()), (pod or before or {}), was, will)

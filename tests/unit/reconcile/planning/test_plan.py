@@ -111,6 +111,24 @@ def test_a_deletion_shows_what_goes(cluster: Cluster):
     assert running(cluster)
 
 
+def test_a_unit_that_a_virtual_node_would_have_is_part_of_the_plan(cluster: Cluster):
+    labels = {"type": "virtual-kubelet", "ansible.minik8s.io/group": "web"}
+    metadata = {"name": "web", "labels": labels, "annotations": {"ansible.minik8s.io/users": "app"}}
+    cluster.api.create(NODE, {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}, "status": {}})
+    unit = pod("unit", nodeName="web")
+    unit["spec"]["containers"] = [{"name": "app", "image": "minik8s/host", "command": ["sleep", "60"]}]
+    until(lambda: "web" in ask(cluster, ("create", unit))["nodes"])
+    answer = ask(cluster, ("create", unit))
+    assert [step["action"] for step in answer["nodes"]["web"]["steps"]] == ["write", "start"]
+    assert "User=app" in answer["nodes"]["web"]["diff"]["units"]["after"]["default/unit"]["unit"]
+    assert answer["messages"] == []
+    made = cluster.api.create(POD, unit)
+    made["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
+    until(lambda: ask(cluster, ("update", made))["nodes"].get("web", {}).get("steps"))
+    going = ask(cluster, ("update", made))["nodes"]["web"]["steps"]
+    assert [step["action"] for step in going] == ["stop", "remove"]
+
+
 def steered(obj: JsonObject, policy: str) -> JsonObject:
     return {**obj, "metadata": {**obj["metadata"], "annotations": {"minik8s.io/drift": policy}}}
 
