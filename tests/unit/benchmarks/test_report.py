@@ -48,7 +48,8 @@ def test_a_written_file_is_read_as_what_was_measured() -> None:
 def test_the_committed_file_is_read() -> None:
     found = read((REPOSITORY / "BENCHMARKS.md").read_text(encoding="utf-8"))
     assert found["API server: GET, CPU"].unit == "us"
-    assert all(each.value >= 0 for each in found.values())
+    # what is longer than something else may be shorter by what a measurement is uncertain
+    assert all(each.value >= 0 or " over " in name for name, each in found.items())
 
 
 @pytest.mark.parametrize(
