@@ -366,10 +366,8 @@ def share_imports(known: list[str], other: str) -> None:
     """
     sys.path.insert(1, other)
     for module in _loaded():
-        path = list(getattr(module, "__path__", ()))
-        found = {entry.replace(one, other, 1) for entry in path for one in known if entry.startswith(one)}
-        if found:
-            module.__path__ = [*path, *sorted(found.difference(path))]
+        if hasattr(module, "__path__"):
+            module.__path__ = [*module.__path__, *sorted(_moved(module, known, other).difference(module.__path__))]
 
 
 def keep_imports(old: list[str], new: str) -> None:
@@ -383,7 +381,12 @@ def keep_imports(old: list[str], new: str) -> None:
         if not is_same or name not in after:
             del sys.modules[name]
         elif hasattr(module, "__path__"):
-            module.__path__ = [entry.replace(old[0], new, 1) for entry in module.__path__ if entry.startswith(old[0])]
+            module.__path__ = sorted(_moved(module, old, new))
+
+
+def _moved(package: ModuleType, old: list[str], new: str) -> set[str]:
+    """Return where a package, which may have come with any of the ``old`` archives, is in the ``new`` one."""
+    return {entry.replace(one, new, 1) for entry in package.__path__ for one in old if entry.startswith(one)}
 
 
 def _loaded() -> list[ModuleType]:

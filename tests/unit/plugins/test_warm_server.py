@@ -32,13 +32,15 @@ print(thing.VALUE, "kept" if thing is loaded else "anew", *names)
 """
 
 
+def zipped(path: Path, files: dict[str, str]) -> str:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return str(path)
+
+
 def sibling(tmp_path: Path, old: dict[str, str], new: dict[str, str]) -> list[str]:
-    paths = []
-    for name, files in (("old.zip", old), ("new.zip", new)):
-        paths.append(str(tmp_path / name))
-        with zipfile.ZipFile(paths[-1], "w") as archive:
-            for path, text in files.items():
-                archive.writestr(path, text)
+    paths = [zipped(tmp_path / name, files) for name, files in (("old.zip", old), ("new.zip", new))]
     source = client.shipped("leftovers", "calls") + SIBLING
     argv = ["/usr/bin/python3", "-I", "-S", "-", *paths]
     done = subprocess.run(argv, input=source, capture_output=True, text=True, check=False)
@@ -89,3 +91,30 @@ def test_another_source_has_another_socket() -> None:
     assert client.server_path("/run/x", b"a") != client.server_path("/run/x", b"b")
     assert client.server_path("/run/x", python="/opt/python") != client.server_path("/run/x")
     assert b"'idle_s': 7.5" in client.server_script("/run/x", 7.5)
+
+
+def test_a_package_that_came_with_a_later_archive_is_found_in_the_new_one(tmp_path: Path) -> None:
+    script = """
+import sys
+globals().update(vars(module))
+first, later, new = sys.argv[1:]
+sys.path.insert(0, first)
+import_all(first)
+share_imports([first], later)
+import_all(later)
+sys.path[:] = [entry for entry in sys.path if entry not in (first, later)]
+keep_imports([first, later], new)
+sys.path.insert(0, new)
+from ansible.module_utils.inner import more
+print(more.VALUE)
+"""
+    inner = {**BASE, "ansible/module_utils/inner/__init__.py": ""}
+    paths = [
+        zipped(tmp_path / "first.zip", BASE),
+        zipped(tmp_path / "later.zip", inner),
+        zipped(tmp_path / "new.zip", {**inner, "ansible/module_utils/inner/more.py": "VALUE = 'more'"}),
+    ]
+    argv = ["/usr/bin/python3", "-I", "-S", "-", *paths]
+    source = client.shipped("leftovers", "calls") + script
+    done = subprocess.run(argv, input=source, capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (["more"], "")
