@@ -62,6 +62,7 @@ log = logging.getLogger(__name__)
 LOAD_PAGE = 2_000  # entries a request; 2,000 x 1.6 KB stay far below a second of etcd's time
 RING_EVENTS = 5_000  # per resource, and at most RING_BYTES of them
 HISTORY = 10_000  # revisions: a bookmark is at most a minute old, in which a busy cluster writes as much
+HISTORY_S = 10.0  # it is not waited for longer: then all clients list again
 
 
 class WatchCache:
@@ -284,8 +285,17 @@ class WatchCache:
             self._watch = watch
         if self._stopping.is_set():
             watch.cancel()
-        for batch in watch:
-            self._apply(batch, batch[-1].revision)
+        patience = threading.Timer(HISTORY_S, lambda: None if self.ready() else watch.cancel())
+        patience.daemon = True
+        if not self.ready():
+            patience.start()
+        try:
+            for batch in watch:
+                self._apply(batch, batch[-1].revision)
+        finally:
+            patience.cancel()
+        if not self.ready() and not self._stopping.is_set():
+            raise Compacted(f"the history since revision {self._revision} took longer than {HISTORY_S:g} s")
 
     def _apply(self, changes: Sequence[Change], revision: int, *, loaded: bool = False) -> None:
         shown = 0 if loaded else self._revision

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-STEPS = ("nodes s", "creation s", "rolling update s", "failure s", "apiserver restart s", "virtual restart s",
-         "namespace deletion s")  # fmt: skip
+STEPS = (
+    "nodes s", "creation s", "rolling update s", "failure s", "apiserver restart s", "etcd restart s",
+    "virtual restart s", "namespace deletion s",
+)  # fmt: skip
 
 
 def test_all_steps_of_a_small_scale_run_come_to_their_end(tmp_path: Path) -> None:

@@ -275,6 +275,22 @@ def test_nothing_is_answered_from_the_past(store):
             cache.stop()
 
 
+def test_a_history_that_takes_too_long_is_done_without(store, monkeypatch):
+    monkeypatch.setattr("minik8s_modules.store.cache.HISTORY_S", 0.2)
+    early = store.create(KEY, stored("web"))
+    store.create(PODS + "default/other", stored("other"))
+    with store.unwatched():
+        cache = WatchCache(store, history=10)
+        cache.start()
+        try:
+            assert cache.wait_ready(20)
+            assert len(cache.list(PODS).items) == 2
+            with pytest.raises(Expired):
+                cache.history(PODS, early)
+        finally:
+            cache.stop()
+
+
 def test_a_cancelled_subscriber_hears_no_more(store, cache):
     events, witness = Events(), Events()
     subscription = cache.subscribe(PODS, cache.revision, events)

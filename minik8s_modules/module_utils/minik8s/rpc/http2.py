@@ -121,10 +121,11 @@ class Channel:
             Broken: the connection ended.
         """
         self._ask(method, message, 0)
-        left = b""
+        left = bytearray()  # grows in place: a message may be of megabytes, and comes in pieces of kilobytes
         while True:
             self._receive_or_ping()
-            left += b"".join(self._pieces)
+            for piece in self._pieces:
+                left += piece
             self._pieces.clear()
             at = 0
             while len(left) - at >= _MESSAGE.size:
@@ -134,9 +135,9 @@ class Channel:
                     raise Broken(f"{method} answers with compressed messages")
                 if end > len(left):
                     break
-                yield left[at + _MESSAGE.size : end]
+                yield bytes(memoryview(left)[at + _MESSAGE.size : end])
                 at = end
-            left = left[at:]
+            del left[:at]
             if self._ended():
                 self._check()
                 raise Broken("the server ended the stream")
