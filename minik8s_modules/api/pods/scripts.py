@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from minik8s_modules.api.objects import JsonObject
 
 _VARIABLE = re.compile(r"\$(?:\$|\(([A-Za-z_][A-Za-z0-9_]*)\))")
 
 
-def script_of(container: JsonObject, variables: Container[str], enter: str = "") -> str:
-    """Return a shell's script that becomes ``command`` and ``args``; ``enter`` are lines before.
+def script_of(container: JsonObject, variables: Container[str], enter: str = "", before: Sequence[str] = ()) -> str:
+    """Return a shell's script that becomes ``command`` and ``args``.
+
+    Args:
+        container: whose they are.
+        variables: those that there are.
+        enter: lines before.
+        before: words before the command, such as those of a program that runs it in a container.
 
     ``$(NAME)`` is the variable's value, taken when the script runs; ``$$(NAME)`` is ``$(NAME)``.
     """
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
-    return f"#!/bin/sh\n{enter}exec {' '.join(_word(word, variables) for word in words)}\n"
+    told = [*map(shlex.quote, before), *(_word(word, variables) for word in words)]
+    return f"#!/bin/sh\n{enter}exec {' '.join(told)}\n"
 
 
 def _word(text: str, variables: Container[str]) -> str:

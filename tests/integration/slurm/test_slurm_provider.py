@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,16 @@ def pod(name: str, command: list[str], **spec: Any) -> dict[str, Any]:
 
 
 def provider_on(
-    slurm: Slurm, tmp_path: Path, *, login: InPlace | None = None, resources: NoResources | None = None, **found: Any
+    slurm: Slurm,
+    tmp_path: Path,
+    *,
+    login: InPlace | None = None,
+    resources: NoResources | None = None,
+    image_command: Sequence[str] = (),
+    **found: Any,
 ) -> SlurmProvider:
     """Return a provider whose passes are made in place."""
-    fields = {"inventory": str(tmp_path), "partition": "batch", "period_s": 1}
+    fields = {"inventory": str(tmp_path), "partition": "batch", "period_s": 1, "image_command": [*image_command]}
     name = login.jobs.owner if login else f"gpu-{uuid.uuid4().hex[:8]}"
     config = InitConfig(name, resources or NoResources(**found), fields)
     return SlurmProvider(config, lambda _settings, _folder: login or InPlace(slurm, name))
@@ -120,6 +126,16 @@ def test_a_pod_has_its_files_variables_and_words(slurm: Slurm, tmp_path: Path):
     assert last == b"keys:"
     with pytest.raises(NotFound):
         provider.get_container_logs("default", "one", "app", ContainerLogOptions(previous=True))
+    provider.delete_pod(provider.get_pod("default", "one"))
+    provider.close()
+
+
+def test_an_image_is_run_by_the_sites_own_command(slurm: Slurm, tmp_path: Path):
+    """Here it is ``env``: Debian has no Apptainer."""
+    provider = provider_on(slurm, tmp_path, image_command=["env", "IMAGE={image}"])
+    provider.create_pod(pod("one", ["sh", "-c", 'echo "$IMAGE"'], container={"image": "alpine:3"}))
+    assert ended(provider, "one")["exitCode"] == 0
+    assert b"".join(provider.get_container_logs("default", "one", "app", LOG)) == b"alpine:3\n"
     provider.delete_pod(provider.get_pod("default", "one"))
     provider.close()
 

@@ -87,8 +87,8 @@ def test_the_script_s_words_are_the_pod_s(words: list[str], printed: str):
     ("given", "says"),
     [
         ({"container": {"image": "alpine:3"}}, "runs no container images"),
-        ({"container": {"command": []}}, "a job has no image to take it from"),
-        ({"container": {"command": [], "args": ["x"]}}, "a job has no image to take it from"),
+        ({"container": {"command": []}}, "a job takes none from an image"),
+        ({"container": {"command": [], "args": ["x"]}}, "a job takes none from an image"),
         ({"container": {"livenessProbe": {"exec": {}}}}, "livenessProbe"),
         ({"container": {"ports": [{"containerPort": 80}]}}, "ports"),
         ({"container": {"securityContext": {"runAsUser": 0}}}, "securityContext"),
@@ -145,6 +145,19 @@ def test_a_job_waits_for_those_of_pods_of_its_namespace_on_its_node():
     for wrong in ("afterok", "afterok:", "aftercorr:first", "first", "afterok:first,,", "afterok:1?after:2"):
         with pytest.raises((InvalidInput, LookupError)):
             asked(pod(annotations={DEPENDENCY: wrong}), "batch", There())
+
+
+def test_an_image_is_run_by_what_the_site_has():
+    runner = ["apptainer", "exec", "docker://{image}"]
+    container = {"image": "registry.example:5000/a/b@sha256:0f", "args": ["$(A)"], "env": [{"name": "A", "value": "x"}]}
+    found = asked(pod(container=container), "batch", CLUSTER, runner)
+    assert found.entry["script"] == (
+        '#!/bin/sh\nexec apptainer exec docker://registry.example:5000/a/b@sha256:0f true "${A}"\n'
+    )
+    assert asked(pod(), "batch", CLUSTER, runner).entry["script"] == "#!/bin/sh\nexec true\n"
+    for image in ("-x", "a b", "a;id", "$(id)", "a\nb", ""):
+        with pytest.raises(InvalidInput, match="image"):
+            asked(pod(container={"image": image}), "batch", CLUSTER, runner)
 
 
 def test_a_token_of_a_service_account_is_left_out():

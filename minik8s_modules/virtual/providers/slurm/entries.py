@@ -11,7 +11,7 @@ import hashlib
 import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -27,8 +27,11 @@ from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.provider import Resources
 
 _NO_CONTAINER = (
-    f"this partition runs no container images: with the image {IMAGE}, command and args run on the compute node itself"
+    f"this partition runs no container images (image_command of its provider): with the image {IMAGE}, command and args"
+    " run on the compute node itself"
 )
+_NAMED = "{image}"
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}\Z")
 _OF_THE_POD = frozenset({
     "initContainers", "ephemeralContainers", "hostNetwork", "hostPID", "hostIPC", "hostUsers", "hostAliases",
     "dnsConfig", "runtimeClassName", "imagePullSecrets", "shareProcessNamespace", "securityContext", "readinessGates",
@@ -49,13 +52,16 @@ class JobRequest(NamedTuple):
     values: JsonObject
 
 
-def asked(pod: JsonObject, partition: str, resources: Resources) -> JobRequest:
+def asked(pod: JsonObject, partition: str, resources: Resources, image_command: Sequence[str] = ()) -> JobRequest:
     """Return what the module is to submit for ``pod``, whose variables are resolved.
+
+    ``image_command`` runs a program in the image that ``{image}`` in it stands for.
 
     Raises:
         InvalidInput: the Pod cannot be a job; the message names the field and says what to do.
     """
     container = _container(pod)
+    before = _image_words(container.get("image", ""), image_command)
     sources, files = _volumes(pod, container, resources)
     environment = _environment(container)
     numbers = _numbers(pod)
@@ -63,7 +69,7 @@ def asked(pod: JsonObject, partition: str, resources: Resources) -> JobRequest:
     entry: JsonObject = {
         "name": f"{objects.namespace(pod)}/{objects.name(pod)}",
         "partition": partition,
-        "script": _script(container, environment),
+        "script": _script(container, environment, before),
         "sources": {**_written(pod), **sources},
         "requeue": objects.spec(pod).get("restartPolicy") == "OnFailure",
         **numbers,
@@ -84,11 +90,20 @@ def _container(pod: JsonObject) -> JsonObject:
         raise InvalidInput("spec.containers: a Slurm job has one program; run what belongs together from its script")
     container = objects.containers(pod)[0]
     _refuse(container, _OF_THE_CONTAINER, "spec.containers[0]")
-    if container.get("image", "").partition(":")[0] != IMAGE:
-        raise InvalidInput(f"spec.containers[0].image {container.get('image', '')}: {_NO_CONTAINER}")
     if spec.get("restartPolicy", "Always") == "Always":
         raise InvalidInput("spec.restartPolicy Always: a job ends; choose Never, or OnFailure to have it requeued")
     return container
+
+
+def _image_words(image: str, image_command: Sequence[str]) -> list[str]:
+    """Return the words before the command: none without an image."""
+    if image.partition(":")[0] == IMAGE:
+        return []
+    if not image_command:
+        raise InvalidInput(f"spec.containers[0].image {image}: {_NO_CONTAINER}")
+    if not _IMAGE.match(image):
+        raise InvalidInput(f"spec.containers[0].image {image!r:.80} must match {_IMAGE.pattern}")
+    return [word.replace(_NAMED, image) for word in image_command]
 
 
 def _refuse(given: Mapping[str, object], fields: Iterable[str], where: str) -> None:
@@ -97,13 +112,13 @@ def _refuse(given: Mapping[str, object], fields: Iterable[str], where: str) -> N
             raise InvalidInput(f"{where}.{field}: a Slurm job has nothing like it; leave it out")
 
 
-def _script(container: JsonObject, environment: Mapping[str, str]) -> str:
+def _script(container: JsonObject, environment: Mapping[str, str], before: Sequence[str]) -> str:
     if not container.get("command"):
-        raise InvalidInput("spec.containers[0].command: a job has no image to take it from; set it")
+        raise InvalidInput("spec.containers[0].command: a job takes none from an image; set it")
     folder = container.get("workingDir") or ""
     if folder and not folder.startswith("/"):
         raise InvalidInput(f"spec.containers[0].workingDir {folder!r}: give an absolute path, or leave it out")
-    return script_of(container, environment, f"cd {shlex.quote(folder)} || exit 72\n" if folder else "")
+    return script_of(container, environment, f"cd {shlex.quote(folder)} || exit 72\n" if folder else "", before)
 
 
 def _environment(container: JsonObject) -> dict[str, str]:

@@ -85,7 +85,8 @@ class SlurmProvider(Provider):
     def _asked(self, pod: JsonObject) -> tuple[entries.JobRequest | None, str]:
         """Return what the job is, or which ConfigMap or Secret it still lacks. Raises InvalidInput."""
         try:
-            return entries.asked(pod, self._settings.partition, self._config.resources), ""
+            setting = self._settings
+            return entries.asked(pod, setting.partition, self._config.resources, setting.image_command), ""
         except LookupError as error:
             return None, str(error.args[0])
 

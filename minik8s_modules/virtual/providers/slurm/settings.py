@@ -7,6 +7,7 @@ commands: /opt/slurm/bin  # of Slurm, where they are not on the user's path
 completed: /var/log/slurm/jobcomp.txt   # where the user may read it
 state_dir: /shared/jobs   # there, seen by compute nodes too; by default ~/.minik8s/slurm/NODE
 period_s: 5               # how long it may take until a change is seen
+image_command: [apptainer, exec, "docker://{image}"]   # what runs a program in an image; by default none does
 pods: 1000                # capacity for Pods
 oversubscription: 1       # how often CPUs, memory and GPUs are given to Pods: what does not run waits in Slurm
 """
@@ -38,6 +39,7 @@ class Settings(NamedTuple):
     pods: int
     oversubscription: int
     project_dir: Path
+    image_command: tuple[str, ...] = ()
 
 
 def read(config: InitConfig) -> Settings:
@@ -59,12 +61,15 @@ def read(config: InitConfig) -> Settings:
         pods=said.number("pods", 1000),
         oversubscription=said.number("oversubscription", 1),
         project_dir=project_dir(),
+        image_command=tuple(said.texts("image_command", [])),
     )
     if unknown := said.unread():
         raise ConfigurationError(f"{said.file}: {', '.join(unknown)} is not a setting of the provider slurm")
     for name in ("period_s", "pods", "oversubscription"):
         if getattr(found, name) < 1:
             raise ConfigurationError(f"{said.file}: {name} must be at least 1")
+    if found.image_command and not any("{image}" in word for word in found.image_command[1:]):
+        raise ConfigurationError(f"{said.file}: image_command must name a program, and {{image}} in a word behind it")
     if not found.inventory.exists():
         raise ConfigurationError(f"{said.file}: inventory {found.inventory} does not exist")
     return found
