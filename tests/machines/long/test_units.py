@@ -153,6 +153,20 @@ def test_ends_are_told_and_what_is_killed_comes_back(lab: Lab, provider: Ansible
     delete(lab, provider, fails, good, sad)
 
 
+def test_a_program_that_takes_more_memory_than_it_may_is_ended(lab: Lab, provider: AnsibleProvider) -> None:
+    limits = {"limits": {"memory": "32Mi"}}
+    hog = "exec python3 -c 'import time; held = bytearray(200 << 20); time.sleep(600)'"
+    for machine, reason in (
+        (NATIVE, {"Error", "OOMKilled"}),
+        (UML, {"OOMKilled"}),
+    ):  # the host's cgroups may be of version 1
+        one = pod("hog", machine, hog, "Never", resources=limits)
+        provider.create_pod(one)
+        assert ended(provider, "hog")["exitCode"] == 137
+        assert ended(provider, "hog")["reason"] in reason
+        delete(lab, provider, one)
+
+
 def test_a_reboot_and_a_machine_that_is_cut_off(lab: Lab, provider: AnsibleProvider) -> None:
     held, once = pod("stays", UML, HELD), pod("once", UML, HELD, "Never")
     for each in (held, once):
