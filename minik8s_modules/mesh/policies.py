@@ -10,6 +10,8 @@ _PREDICATE = "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.
 _ALWAYS = "connect-failure,refused-stream,reset-before-request"
 """What is tried again without being asked for: nothing of the request was sent."""
 _TRIES = 2
+_SAFE: JsonObject = {"name": ":method", "string_match": {"safe_regex": {"regex": "GET|HEAD|OPTIONS"}}}
+"""Requests that may be sent twice (RFC 9110, 9.2.1): PUT and DELETE may, too, but programs differ."""
 
 
 def seconds(text: str) -> str:
@@ -30,6 +32,24 @@ def retry_policy(policy: JsonObject) -> JsonObject:
     if declared.get("perTryTimeout"):
         converted["per_try_timeout"] = seconds(declared["perTryTimeout"])
     return converted
+
+
+def by_method(route: JsonObject, policy: JsonObject) -> list[JsonObject]:
+    """Return a route twice, first for requests that may be sent twice: these are, if a Pod goes before it answers.
+
+    Where nothing is to be tried again, or each try has a time of its own, the route alone.
+    """
+    again = retry_policy(policy)
+    if not again["num_retries"] or "per_try_timeout" in again:
+        return [route]
+    match = {**route["match"], "headers": [*(route["match"].get("headers") or ()), _SAFE]}
+    action = {**route["route"], "retry_policy": {**again, "retry_on": f"{again['retry_on']},reset"}}
+    return [{**route, "match": match, "route": action}, route]
+
+
+def is_for_safe_methods(route: JsonObject) -> bool:
+    """Return whether a route is the first of the two."""
+    return _SAFE in ((route.get("match") or {}).get("headers") or ())
 
 
 def route_timeout(policy: JsonObject) -> str:

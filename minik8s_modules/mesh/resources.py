@@ -7,7 +7,8 @@ that were made to the Service's address. What speaks HTTP there takes a route; e
                          ─else─▶ cluster web.shop:80, or on to the Service where requests are told apart by their path
 
 A request keeps what the caller wrote, with X-Forwarded-Proto besides, and takes as long as the Pod likes. Only a
-connection that could not be made, or one that ended before the request was sent, is tried again, with another Pod.
+connection that could not be made, or one that ended before the request was sent, is tried again, with another Pod; so
+is a GET, HEAD or OPTIONS whose connection ended before the answer began, as that of a Pod that is killed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import NamedTuple
 from minik8s_modules.api.network.url_patterns import whole_path
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.mesh.mapping import Branch, Port
-from minik8s_modules.mesh.policies import fault_filters, mirror_policies, retry_policy, route_timeout
+from minik8s_modules.mesh.policies import by_method, fault_filters, mirror_policies, retry_policy, route_timeout
 
 _API = "type.googleapis.com/envoy."
 CLUSTER = f"{_API}config.cluster.v3.Cluster"
@@ -194,10 +195,11 @@ def access_log() -> JsonObject:
 
 
 def _routes(name: str, port: Port) -> JsonObject:
-    routes = [_route(name, branch, port) for branch in port.branches]
+    policy = port.policy or {}
+    routes = [each for branch in port.branches for each in by_method(_route(name, branch, port), policy)]
     if all(branch.subset for branch in port.branches):
         routes.append(_nowhere(name))
-    again = retry_policy(port.policy or {})
+    again = retry_policy(policy)
     return {"name": name, "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes, "retry_policy": again}]}
 
 

@@ -20,6 +20,7 @@ from minik8s_modules.api.pods.sidecars import sidecar_of
 from minik8s_modules.cli import kubectl
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.client.interface import Lister
+from minik8s_modules.mesh.policies import is_for_safe_methods
 
 DUMP, HOSTS, PILOT = "/config_dump?include_eds", "/clusters?format=json", "/stats?format=json&filter=connected_state"
 _AT_ONCE = 8
@@ -64,7 +65,8 @@ class Configuration(NamedTuple):
 
     Attributes:
         versions: by type and name, of what has a version.
-        routes: by name, in the order in which they are tried: Envoy's own objects.
+        routes: by name, in the order in which they are tried: Envoy's own objects. What is said twice, because some
+            methods may be tried again, is there once.
         endpoints: weights by cluster and address.
         updated: when it has last taken something, RFC 3339; "" for never.
         refused: what it last refused, in its words.
@@ -187,11 +189,15 @@ def _configuration(dumps: Mapping[str, JsonObject]) -> Configuration:
         # where filters alone change, Envoy takes the new listener and goes on to tell the old one's version
         {(kind, name): "" if kind == "listener" else str(each["version_info"]) for kind, name, each in named},
         [Listener(each["listener"]["name"], _address(each["listener"]["address"])) for each in active],
-        {each["route_config"]["name"]: each["route_config"]["virtual_hosts"][0]["routes"] for each in routes},
+        {each["route_config"]["name"]: _told_once(each["route_config"]) for each in routes},
         dict(_endpoints(each["endpoint_config"]) for each in endpoints),
         max((str(each.get("last_updated") or "") for _kind, _name, each in named), default=""),
         str(failed[-1].get("details", "")) if failed else "",
     )
+
+
+def _told_once(table: JsonObject) -> list[JsonObject]:
+    return [route for route in table["virtual_hosts"][0]["routes"] if not is_for_safe_methods(route)]
 
 
 def _endpoints(assignment: JsonObject) -> tuple[str, dict[Address, int]]:

@@ -125,9 +125,11 @@ class Client:
         script = "import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1]).read().decode())"
         return self.inside(sys.executable, "-c", script, f"http://127.0.0.1:15000{path}")
 
-    def get(self, address: str, path: str = "/", headers: Sequence[str] = (), timeout_s: int = 30) -> tuple[int, str]:
+    def get(
+        self, address: str, path: str = "/", headers: Sequence[str] = (), timeout_s: int = 30, method: str = "GET"
+    ) -> tuple[int, str]:
         """Ask once, by the sidecar; return code and body."""
-        asked = [word for each in headers for word in ("-H", each)]
+        asked = ["-X", method, *(word for each in headers for word in ("-H", each))]
         words = ["curl", "-s", "-m", str(timeout_s), "-w", "\\n%{http_code}", *asked, f"http://{address}:{PORT}{path}"]
         done = subprocess.run(
             ["ip", "netns", "exec", self.namespace, *words], capture_output=True, text=True, check=False
@@ -177,6 +179,7 @@ class Servers(PlayingNode):
         self.requests: dict[str, list[str]] = {}
         self.delays_s: dict[str, float] = {}
         self.codes: dict[str, int] = {}
+        self.breaking: set[str] = set()
 
     def begin(self, pod: JsonObject) -> JsonObject:
         """Start the server of a Pod."""
@@ -236,6 +239,9 @@ class Server:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 self._node.requests.setdefault(self._name, []).append(head)
+                if self._name in self._node.breaking:
+                    writer.transport.abort()
+                    break
                 if delay := self._node.delays_s.get(self._name):
                     await asyncio.sleep(delay)
                 body = f"{self._name} {self._image}".encode()

@@ -80,3 +80,15 @@ def test_each_field_does_what_it_says(mesh: Mesh, controllers: Daemon):
 
     until(is_plain, LONG_S)
     assert set(answers(client, address, 5)) == {(OK, "a v1")}
+
+
+def test_what_may_be_sent_twice_outlives_a_connection_that_ends_before_the_answer(mesh: Mesh, controllers: Daemon):
+    assert controllers.process is not None
+    address, client = shop(mesh)
+    mesh.node.breaking.add("a")
+    mesh.split(BOTH)
+    until(lambda: {client.get(address, method="POST")[0] for _ in range(10)} == {OK, 503}, LONG_S)
+    assert set(answers(client, address, 20)) == {(OK, "b v1")}
+    assert {client.get(address, method="PUT")[0] for _ in range(20)} == {OK, 503}
+    mesh.split(BOTH, retries={"attempts": 0})
+    until(lambda: {code for code, _body in answers(client, address, 10)} == {OK, 503}, LONG_S)

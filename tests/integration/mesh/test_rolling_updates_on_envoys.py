@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import ROLLING_UPDATE
+from minik8s_modules.api.kinds import POD, ROLLING_UPDATE
 from minik8s_modules.api.objects import JsonObject
 from tests.integration.control.conftest import Daemon
 from tests.integration.mesh.conftest import LONG_S, PORT, Mesh, serves
@@ -60,6 +60,26 @@ def test_no_request_fails_while_all_pods_are_replaced_and_while_they_go_back(mes
         asked = sum(found["answers"].values())
         assert asked >= 200 * found["seconds"], "the load was not what it was to be"
         print(f"{asked} requests in {found['seconds']:.1f} s, p50 {found['latencies_ms'][asked // 2]:.1f} ms")
+
+
+def test_pods_that_are_killed_one_after_the_other_take_no_get_with_them(mesh: Mesh, controllers: Daemon):
+    """As in a Deployment's rollout whose program ends by SIGKILL: no sidecar is told before."""
+    assert controllers.process is not None
+    address = mesh.service()
+    for number in range(3):
+        mesh.pod(f"r{number}")
+    client = mesh.client()
+    serves(client, address)
+    load = client.asking(address, RATE)
+    for number in range(12):
+        mesh.pod(f"r{number + 3}", "v2")
+        until(lambda: client.get(address)[1].startswith(f"r{number + 3} "), LONG_S)  # noqa: B023 - at once
+        mesh.cluster.admin.delete(POD, f"r{number}", mesh.namespace, grace_s=0)
+    found = load.stop()
+    assert found["failures"] == []
+    asked = sum(found["answers"].values())
+    assert asked >= 200 * found["seconds"], "the load was not what it was to be"
+    print(f"{asked} requests in {found['seconds']:.1f} s while 12 Pods were killed")
 
 
 def test_no_request_fails_while_pilot_and_controllers_are_killed_in_the_middle(mesh: Mesh, controllers: Daemon):
