@@ -237,7 +237,9 @@ class LabCluster:
         argv = [*self.program]
         argv += [word for folder in (self.inventory, *self.beside) for word in ("-i", str(folder))] + [str(path)]
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        environment = {**inherited, "ANSIBLE_CONFIG": str(self.tree / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+        # a former release's plugins import its own package, not that of the checkout whose environment runs them
+        own = {"ANSIBLE_CONFIG": str(self.tree / "ansible.cfg"), "PYTHONPATH": str(self.tree), "ANSIBLE_NOCOLOR": "1"}
+        environment = {**inherited, **own}
         return [*argv, *arguments], environment
 
     @property
