@@ -76,6 +76,43 @@ def test_who_may_look_at_machines_reaches_no_console(world: World) -> None:
     assert world.printable("guarded") == "Running"
 
 
+def test_nobody_passes_a_pod_off_as_a_guest(world: World) -> None:
+    user = world.server.identity("editor-of-pods")
+    world.kubectl("create", "rolebinding", "editor-of-pods", "--clusterrole=edit", "--user=editor-of-pods")
+    pods = "/api/v1/namespaces/default/pods"
+    until(lambda: world.server.request("GET", pods, client=user).code == 200)
+    (real,) = world.pods("guarded")
+    owner = dict(real["metadata"]["ownerReferences"][0])
+    owner.pop("blockOwnerDeletion", None)  # that would take a right on the instance
+    spec = {"containers": [{"name": "compute", "image": "trap:1"}]}
+    marks = {
+        each: objects.labels(real)[each] for each in ("kubevirt.io", "kubevirt.io/created-by", "vm.kubevirt.io/name")
+    }
+    forged: dict[str, Any] = {"metadata": {"name": "a-trap", "labels": marks, "ownerReferences": [owner]}, "spec": spec}
+    refused = world.server.request("POST", pods, forged, client=user)
+    assert (refused.code, b"made by virtual machines alone" in refused.body) == (403, True), refused.body
+
+    forged["metadata"]["labels"] = {**marks, "kubevirt.io": "other"}
+    assert world.server.request("POST", pods, forged, client=user).code == 201
+    merge = {"Content-Type": "application/merge-patch+json"}
+    for name, meta in (
+        ("a-trap", {"labels": marks}),
+        (objects.name(real), {"labels": {"kubevirt.io": None}}),
+        (objects.name(real), {"labels": {"kubevirt.io/created-by": "x"}}),
+        (objects.name(real), {"ownerReferences": None}),
+    ):
+        answer = world.server.request("PATCH", f"{pods}/{name}", {"metadata": meta}, client=user, headers=merge)
+        assert (answer.code, b"made by virtual machines alone" in answer.body) == (403, True), (meta, answer.body)
+    noted = {"metadata": {"annotations": {"example.com/note": "seen"}}}
+    path = f"{pods}/{objects.name(real)}"
+    assert world.server.request("PATCH", path, noted, client=user, headers=merge).code == 200
+    world.act("guarded", "restart")  # another decision, with the trap in sight
+    until(lambda: [objects.uid(pod) for pod in world.pods("guarded")] not in ([], [objects.uid(real)]))
+    world.wait("guarded", "Running")
+    (pod,) = objects.status(world.vmi("guarded"))["activePods"]
+    assert pod == objects.uid(world.pods("guarded")[0])
+
+
 def test_headers_that_name_another_user_are_not_passed_on(world: World) -> None:
     user = world.server.identity("stranger")
     assert world.server.request("GET", CONSOLE, client=user, headers=AS_ADMIN).code == 403
@@ -133,7 +170,7 @@ def test_a_machine_names_nothing_outside_its_namespace(world: World, source: dic
 def test_a_pod_that_claims_to_be_a_launcher_gets_no_console(world: World) -> None:
     instance = world.vmi("guarded")
     owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "guarded", "controller": True}
-    labels = {"kubevirt.io/created-by": objects.uid(instance), "kubevirt.io": "virt-launcher"}
+    labels = {"kubevirt.io/created-by": objects.uid(instance)}  # the other one the policy would refuse
     meta = {
         "name": "a-launcher", "namespace": "default", "labels": labels,
         "ownerReferences": [{**owner, "uid": objects.uid(instance)}],

@@ -20,6 +20,7 @@ from tests.lab.places import Places
 from tests.support.clients import kubectl_sid, node_exporter, prometheus, promtool, python_clients
 from tests.support.docker import cni_plugins
 from tests.support.docker.envoy import envoy_program
+from tests.support.docker.vm_guests import uml_disk
 from tests.support.kubectl import kubectl_path
 from tests.support.servers import slurm
 
@@ -46,6 +47,7 @@ THINGS: dict[str, Callable[[], object]] = {
     "promtool": promtool,
     "node exporter": node_exporter,
     "Envoy": envoy_program,
+    "the disk of a guest": uml_disk,
 }
 
 

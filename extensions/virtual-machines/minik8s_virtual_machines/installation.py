@@ -33,12 +33,19 @@ def objects(addresses: Sequence[str], port: int, ca_pem: bytes) -> list[JsonObje
         ca_pem: the authority that signed its certificate for ``SERVER_NAME``.
     """
     bundle = base64.b64encode(ca_pem).decode()
-    return [*definitions(), *roles(), *_service(addresses, port), *_webhooks(bundle), _api_service(bundle)]
+    own = [*definitions(), *roles(), *policies()]
+    return [*own, *_service(addresses, port), *_webhooks(bundle), _api_service(bundle)]
 
 
 def roles() -> list[JsonObject]:
     """Return the roles of users and of the daemon."""
     text = resources.files(__package__ or "").joinpath("roles.yml").read_text(encoding="utf-8")
+    return [dict(each) for each in yaml.safe_load_all(text)]
+
+
+def policies() -> list[JsonObject]:
+    """Return the policy by which nobody but the daemon makes launchers' pods."""
+    text = resources.files(__package__ or "").joinpath("policies.yml").read_text(encoding="utf-8")
     return [dict(each) for each in yaml.safe_load_all(text)]
 
 

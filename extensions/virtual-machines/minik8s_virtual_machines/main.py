@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -82,9 +82,9 @@ def _lead(
 ) -> None:
     context = Context(client, recorder, Informers(client), metrics=queues)
     reports = Reports(look_by(access), context.clock)
-    instances = InstanceController(context, partial(_pod, settings), launcher_secrets, reports)
+    instances = InstanceController(context, partial(pod_of, settings), launcher_secrets, reports)
     running: list[WorkloadController] = [MachineController(context), instances, ReplicaSetController(context)]
-    figures.counts(instances.own)
+    figures.counts(instances.own, reports.last)
     context.informers.start()
     for part in running:
         part.start()
@@ -96,8 +96,11 @@ def _lead(
     context.pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _pod(settings: Settings, instance: JsonObject, claims: Mapping[str, str]) -> JsonObject:
-    return launcher_pod(instance, settings, claims)
+def pod_of(
+    settings: Settings, instance: JsonObject, claims: Mapping[str, str], nodes: Iterable[JsonObject]
+) -> JsonObject:
+    """Return the launcher's pod of an instance."""
+    return launcher_pod(instance, settings.on_nodes(instance, nodes), claims)
 
 
 def _serving(configuration: Configuration, client: ApiClient, routes: Routes, stop: threading.Event) -> None:

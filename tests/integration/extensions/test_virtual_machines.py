@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +12,8 @@ import yaml
 
 from minik8s_modules.api import objects
 from tests.support.apiserver import Answer
-from tests.support.machines_world import World, machine
+from tests.support.kubectl import kubectl_path
+from tests.support.machines_world import EXTENSION, ROOT, World, machine
 from tests.support.waiting import until
 
 
@@ -120,6 +124,33 @@ def test_a_replica_set_keeps_instances_and_scales(world: World) -> None:
     until(lambda: world.kubectl(*ready).stdout == "2", 120)
     world.kubectl("scale", "vmirs", "set", "--replicas=1")
     until(lambda: world.kubectl(*ready).stdout == "1", 120)
+
+
+def test_kubectl_writes_a_screen_into_a_file(world: World) -> None:
+    seen = machine("seen")
+    seen["spec"]["template"]["spec"]["domain"]["machine"]["type"] = "q35"
+    world.apply(seen)
+    world.wait("seen", "Running")
+    plugin = world.folder / "kubectl-vm"
+    plugin.write_text(f'#!/bin/sh\nexec {sys.executable} -m minik8s_virtual_machines.cli "$@"\n')
+    plugin.chmod(0o755)
+    kubectl = world.folder / "kubectl"
+    kubectl.symlink_to(kubectl_path())
+    path = f"{world.folder}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "PYTHONPATH": f"{ROOT}:{EXTENSION}", "KUBECONFIG": str(world.server.kubeconfig)}
+
+    def asked(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = [str(kubectl), "vm", "screenshot", *words]
+        return subprocess.run(argv, env=env, cwd=world.folder, capture_output=True, text=True, check=False, timeout=120)
+
+    done = asked("seen", "-o", "screen.png")
+    assert (done.returncode, done.stdout) == (0, "screen.png: the screen of seen\n"), done.stderr
+    assert (world.folder / "screen.png").read_bytes().startswith(b"\x89PNG")
+    done = asked("nobody", "-n", "default")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert "nobody" in done.stderr
+    assert not (world.folder / "nobody.png").exists()
 
 
 def test_a_drain_is_held_up_where_the_strategy_says_so(world: World) -> None:

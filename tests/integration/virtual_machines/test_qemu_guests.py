@@ -51,5 +51,12 @@ def test_a_guest_of_qemu_boots_serves_and_obeys(guests: Guests):
     display = ["docker", "exec", container_id, "/bin/busybox", "sh", "-c", script]
     assert subprocess.run(display, capture_output=True, check=False).stdout.startswith(b"RFB 003.")
 
+    before = guests.http(name, "/boot")
+    guests.ctl(name, "softreboot")  # the button; the launcher starts the machine again that ends by it
+    guests.cluster.until(lambda: (guests.http(name, "/boot") or before) != before, BOOT_S)
+    figures = json.loads(guests.ctl(name, "status").stdout)["figures"]
+    assert figures["resident_bytes"] > 64 << 20
+    assert figures["cpu_seconds"] > 1
+
     guests.type(name, "poweroff -f")
     assert guests.phase(name, "Succeeded", "Failed")["message"] == "the guest powered itself off"

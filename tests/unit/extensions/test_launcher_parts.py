@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -17,7 +18,7 @@ from minik8s_virtual_machines.launcher.disks import Image
 from minik8s_virtual_machines.launcher.errors import Unusable
 from minik8s_virtual_machines.launcher.guest import bootable_first, parse, quantity
 from minik8s_virtual_machines.launcher.life import Outcome, after
-from minik8s_virtual_machines.launcher.machines import qemu_command, uml
+from minik8s_virtual_machines.launcher.machines import qemu_command, uml, usage
 from minik8s_virtual_machines.launcher.machines.machine import CRASHED, OFF, REBOOT, End
 from tests.unit.extensions.test_launcher_pods import vmi
 
@@ -188,3 +189,30 @@ def test_a_qcow2_on_top_of_another_file_is_refused(tmp_path: Path):
         disks.refuse_foreign_base(path)
     path.write_bytes(b"QFI\xfb" + struct.pack(">IQI", 3, 0, 0) + bytes(100))
     disks.refuse_foreign_base(path)
+
+
+def test_a_machine_tells_what_it_uses(tmp_path: Path):
+    def process(pid: int, group: int, own: str, children: str, pages: int) -> None:
+        (tmp_path / str(pid)).mkdir()
+        zeros = " ".join("0" * 8)
+        text = f"{pid} (a ) (b) S 1 {group} {zeros} {own} {children} 20 0 1 0 5 4096 {pages} 0\n"
+        (tmp_path / str(pid) / "stat").write_text(text)
+
+    assert usage.of_processes(7, tmp_path) == {}
+    process(7, 7, "100 50", "30 20", 10)
+    process(8, 7, "200 100", "9 9", 99)  # of the same machine: its time counts, its pages are the first one's
+    process(9, 9, "777 777", "7 7", 7)
+    (tmp_path / "10").mkdir()  # it ended meanwhile
+    tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    assert usage.of_processes(7, tmp_path) == {"cpu_seconds": 500 / tick, "resident_bytes": 10 * page}
+    with subprocess.Popen(["sleep", "60"], process_group=0) as real:
+        assert usage.of_processes(real.pid)["resident_bytes"] > 0
+        real.kill()
+
+
+def test_a_balloon_that_says_nothing_yet_tells_nothing():
+    silent = {"last-update": 0, "stats": {"stat-total-memory": 2**64 - 1, "stat-free-memory": -1}}
+    assert usage.of_balloon(silent) == {}
+    assert usage.of_balloon(None) == usage.of_balloon({"stats": None}) == {}
+    told = {"stats": {"stat-total-memory": 5, "stat-free-memory": 3, "stat-available-memory": 4, "stat-swap-in": 1}}
+    assert usage.of_balloon(told) == {"available_bytes": 5.0, "unused_bytes": 3.0, "usable_bytes": 4.0}

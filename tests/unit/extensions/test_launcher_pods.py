@@ -105,6 +105,29 @@ def test_counted_devices_are_asked_for_where_the_administrator_says_so():
         Settings.from_mapping({"imgae": "x"})
 
 
+def counting(name: str, kvm: str | None) -> JsonObject:
+    amounts = {"cpu": "2"} | ({KVM: kvm} if kvm is not None else {})
+    return {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "status": {"allocatable": amounts}}
+
+
+def test_a_pc_gets_the_processors_virtualization_where_a_node_counts_it():
+    def asks(settings: Settings, of: JsonObject, *nodes: JsonObject) -> bool:
+        pod = launcher_pod(of, settings.on_nodes(of, nodes))
+        return KVM in compute(pod)["resources"].get("limits", {})
+
+    has, none, used_up = counting("has", "110"), counting("none", None), counting("gone", "0")
+    assert asks(Settings(), vmi(), none, has)
+    assert not asks(Settings(), vmi(), none, used_up)
+    assert not asks(Settings(), vmi(machine="uml"), has)
+    placed = vmi()
+    placed["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "none"}
+    assert not asks(Settings(), placed, none, has), "it may not run where the device is"
+    strict = Settings.from_mapping({"useEmulation": False})
+    assert asks(strict, vmi(), none), "it waits for a node that has it"
+    with pytest.raises(ConfigurationError, match=r"launcher\.useEmulation must be true or false, not 'no'"):
+        Settings.from_mapping({"useEmulation": "no"})
+
+
 def test_user_data_is_in_secrets_alone():
     volume = {
         "name": "seed",

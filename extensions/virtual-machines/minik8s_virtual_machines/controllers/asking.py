@@ -79,6 +79,12 @@ class Reports:
             self._known[uid] = _Known(report, now, pause)
         return report, pause
 
+    def last(self, uid: str) -> Report:
+        """Return what the launcher of a pod said last, nothing where it has not been asked."""
+        with self._lock:
+            known = self._known.get(uid)
+        return known.report if known is not None else Report()
+
     def forget(self, uids: set[str]) -> None:
         """Keep the reports of these pods alone."""
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
@@ -13,9 +14,14 @@ from minik8s_modules.controllers.core.owning import without_condition
 from minik8s_virtual_machines.api.validation import MIGRATION_REFUSED
 
 COMPUTE = "compute"
+ACCELERATED = "minik8s.io/Accelerated"
 _UNSCHEDULABLE = "Unschedulable"
 _PULLING = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
 _STUCK = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+
+
+Figures = Mapping[str, float]
+"""What a machine uses, by name (``launcher/machines/usage.py``)."""
 
 
 class Report(NamedTuple):
@@ -27,6 +33,8 @@ class Report(NamedTuple):
     paused: bool = False
     agent: bool = False
     machine: str = ""
+    accelerator: str = ""
+    figures: Figures = MappingProxyType({})
     interfaces: tuple[JsonObject, ...] = ()
 
 
@@ -34,9 +42,16 @@ def report_of(answer: Mapping[str, Any]) -> Report:
     """Return what an answer of ``vmctl status`` says; the launcher is believed nothing but texts and flags."""
     found = answer.get("interfaces")
     interfaces = tuple(each for each in found if isinstance(each, dict)) if isinstance(found, list) else ()
-    texts = {name: str(answer.get(name) or "")[:1024] for name in ("phase", "reason", "message", "machine")}
+    names = ("phase", "reason", "message", "machine", "accelerator")
+    texts = {name: str(answer.get(name) or "")[:1024] for name in names}
     return Report(paused=bool(answer.get("paused")), agent=bool(answer.get("agentConnected")),
-                  interfaces=interfaces[:8], **texts)  # fmt: skip
+                  interfaces=interfaces[:8], figures=_figures(answer.get("figures")), **texts)  # fmt: skip
+
+
+def _figures(found: Any) -> Figures:
+    known = found if isinstance(found, dict) else {}
+    numbers = {name: each for name, each in known.items() if type(each) in {int, float} and each >= 0}
+    return dict([*numbers.items()][:16])
 
 
 def told(kind: str, status: str, reason: str, message: str, now: datetime) -> JsonObject:
@@ -102,14 +117,25 @@ def runs(pod: JsonObject | None) -> bool:
     return pod is not None and "running" in (_compute(pod).get("state") or {})
 
 
+def _failed(pod: JsonObject) -> tuple[str, JsonObject]:
+    """Return the container that ended the pod, and how it did: an init container that failed, else the launcher."""
+    for each in objects.status(pod).get("initContainerStatuses") or []:
+        done = (each.get("state") or {}).get("terminated") or {}
+        if done.get("exitCode"):
+            return str(each.get("name")), done
+    return COMPUTE, (_compute(pod).get("state") or {}).get("terminated") or {}
+
+
 def ended(pod: JsonObject) -> tuple[str, str]:
     """Return reason and message of how the launcher ended."""
-    done = (_compute(pod).get("state") or {}).get("terminated") or {}
+    name, done = _failed(pod)
     code, text = done.get("exitCode"), str(done.get("message") or "").strip()
+    if code:
+        text = f"{text or f'container {name} ended without a word'} (exit code {code})"
     if objects.status(pod).get("phase") == "Succeeded":
         return "GuestPoweredOff", text or "the guest powered itself off"
     reason = str(objects.status(pod).get("reason") or done.get("reason") or "GuestCrashed")
-    return reason, text or str(objects.status(pod).get("message") or f"the launcher ended with exit code {code}")
+    return reason, text or str(objects.status(pod).get("message") or "nobody knows how its launcher ended")
 
 
 def conditions_of(
@@ -135,7 +161,17 @@ def conditions_of(
     return _of_guest(found, ready, report, now)
 
 
+def _accelerated(found: list[JsonObject], report: Report, now: datetime) -> list[JsonObject]:
+    """Say of a PC whether the processor runs it itself; a User-Mode Linux needs nothing."""
+    if not report.accelerator or report.machine == "uml":
+        return found
+    fast = report.accelerator == "kvm"
+    reason = "KVM" if fast else "SoftwareEmulation"
+    return with_told(found, told(ACCELERATED, "True" if fast else "False", reason, report.accelerator, now))
+
+
 def _of_guest(found: list[JsonObject], ready: bool, report: Report, now: datetime) -> list[JsonObject]:  # noqa: FBT001
+    found = _accelerated(found, report, now)
     if report.paused:
         found = with_told(found, told("Paused", "True", "PausedByUser", "VMI was paused by user", now))
     else:

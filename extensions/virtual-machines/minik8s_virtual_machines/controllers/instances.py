@@ -9,7 +9,7 @@ its pod is: deleted by force, or with the node. So what the guest writes to has 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from minik8s_modules.api import objects
@@ -63,6 +63,19 @@ def decide_instance(
         steps.append(Create(POD, _owned(pod_wanted, instance), POD_CREATED))
     status = _status(instance, pod, phase, report, missing, now)
     return [*steps, *([WriteStatus(VMI, instance, status)] if status != objects.status(instance) else [])]
+
+
+def launchers(instance: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject]:
+    """Return which of the pods that an instance controls are its launcher's.
+
+    Others may write an owner into their pods, but these labels only the daemon (``policies.yml``).
+    """
+    return [
+        pod
+        for pod in pods
+        if objects.labels(pod).get("kubevirt.io") == "virt-launcher"
+        and objects.labels(pod).get("kubevirt.io/created-by") == objects.uid(instance)
+    ]
 
 
 def chosen(pods: Sequence[JsonObject]) -> JsonObject | None:

@@ -168,7 +168,10 @@ def _failure(vm: JsonObject, instance: JsonObject | None, now: datetime) -> Json
         return known
     count = int((known or {}).get("consecutiveFailCount") or 0) + 1
     pause = min(_FIRST_PAUSE_S * 2 ** min(count - 1, 10), _LONGEST_PAUSE_S)
+    ended = objects.condition(instance, "Ready") or {}
     return {
+        "reason": str(ended.get("reason") or ""),  # why it ended is to be told when the instance is gone
+        "message": str(ended.get("message") or ""),
         "consecutiveFailCount": count,
         "lastFailedVMIUID": objects.uid(instance),
         "retryAfterTimestamp": rfc3339(now + timedelta(seconds=pause)),
@@ -252,12 +255,18 @@ def _conditions(
     return without_condition(found, "RestartRequired")
 
 
+def _looping(failure: JsonObject) -> str:
+    count = failure["consecutiveFailCount"]
+    last = ": ".join(str(failure[name]) for name in ("reason", "message") if failure.get(name))
+    times = f"it ended {count} time{'s' if count > 1 else ''} in a row soon after its start"
+    return f"{times}{f', last with {last}' if last else ''}; next try at {failure['retryAfterTimestamp']}"
+
+
 def _ready(vm: JsonObject, instance: JsonObject | None, failure: JsonObject | None, now: datetime) -> JsonObject:
     shown = objects.condition(instance or {}, "Ready")
     if shown is not None:
         return shown
     if instance is None and failure is not None and start_expected(vm):
-        text = f"it ended {failure['consecutiveFailCount']} times soon after its start; next try at "
-        return told("Ready", "False", "CrashLoopBackOff", text + str(failure["retryAfterTimestamp"]), now)
+        return told("Ready", "False", "CrashLoopBackOff", _looping(failure), now)
     text = "VMI does not exist" if instance is None else "its instance has not been processed yet"
     return told("Ready", "False", "VMINotExists" if instance is None else "VMINotProcessed", text, now)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, StatusError
-from minik8s_modules.api.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET
+from minik8s_modules.api.kinds import NODE, PERSISTENT_VOLUME_CLAIM, POD, SECRET
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.controllers.core.acting import Failure, Owner
@@ -18,12 +18,12 @@ from minik8s_virtual_machines.api.kinds import FINAL, REPLICA_SET, VM, VMI
 from minik8s_virtual_machines.controllers.asking import Reports
 from minik8s_virtual_machines.controllers.claims import claims_of, missing, size_of
 from minik8s_virtual_machines.controllers.conditions import told, with_told
-from minik8s_virtual_machines.controllers.instances import chosen, decide_instance
+from minik8s_virtual_machines.controllers.instances import chosen, decide_instance, launchers
 from minik8s_virtual_machines.controllers.machines import decide_machine
 from minik8s_virtual_machines.controllers.replicas import decide_replicas
 
-PodOf = Callable[[JsonObject, Mapping[str, str]], JsonObject]
-"""Returns the launcher's pod of an instance, given the sizes of its claims."""
+PodOf = Callable[[JsonObject, Mapping[str, str], Iterable[JsonObject]], JsonObject]
+"""Returns the launcher's pod of an instance, given the sizes of its claims, and the nodes."""
 SecretsOf = Callable[[JsonObject], list[JsonObject]]
 """Returns the Secrets that the pod mounts: what of the instance's spec stands in no environment."""
 
@@ -61,6 +61,7 @@ class InstanceController(WorkloadController):
         super().__init__(context, VMI, owns=(POD,), workers=4)  # they wait for launchers' answers
         self._pod_of, self._secrets_of, self._reports = pod_of, secrets_of, reports
         self._claims = self.loop.watch(PERSISTENT_VOLUME_CLAIM, self._with_claim, BY_NAMESPACE)
+        self._nodes = self.loop.watch(NODE, _of_none)
 
     def _with_claim(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         claim = new if new is not None else old
@@ -71,13 +72,12 @@ class InstanceController(WorkloadController):
 
     def decide(self, obj: JsonObject) -> Sequence[Step]:
         """Return the steps for an instance."""
-        pods = self.controlled(POD, obj)
+        pods = launchers(obj, self.controlled(POD, obj))
         pod = chosen(pods)
         final = objects.status(obj).get("phase") in FINAL or objects.is_deleting(obj)
         report, again_s = self._reports.of(obj, None if final else pod)
-        steps = decide_instance(
-            obj, pods, self._pod_of(obj, self._sizes(obj)), report, self._missing(obj), self.context.clock.now()
-        )
+        wanted = self._pod_of(obj, self._sizes(obj), self._nodes.list())
+        steps = decide_instance(obj, pods, wanted, report, self._missing(obj), self.context.clock.now())
         if any(isinstance(step, Create) for step in steps):
             self._make_secrets(obj)
         return steps if again_s is None else [*steps, Again(again_s)]
@@ -118,6 +118,11 @@ class InstanceController(WorkloadController):
             if after != status:
                 self.take(owner, [WriteStatus(VMI, owner.obj, after)])
         super().failed(owner, failures)
+
+
+def _of_none(_old: JsonObject | None, _new: JsonObject | None) -> Iterable[Key]:
+    """Return the instances that a change of a Node concerns: a pod is as the nodes were when it was made."""
+    return ()
 
 
 class ReplicaSetController(WorkloadController):

@@ -95,7 +95,7 @@ def _as_line(found: Any) -> bytes:
 
 @_command("status")
 async def _status(life: Life) -> bytes:
-    return _as_line(life.status())
+    return _as_line(await life.told())
 
 
 @_command("ready")

@@ -49,7 +49,7 @@ class Life:
         self._locks: list[int] = []
         self._stopping, self._rebooting = asyncio.Event(), False
         self._phase, self._reason, self._message = "Scheduled", "Preparing", "the disks are being made"
-        self.is_paused = False
+        self.is_paused = self._has_started = False
         self._runs = asyncio.Event()
 
     async def run(self) -> Outcome:
@@ -96,9 +96,9 @@ class Life:
         """Start the machine and wait for its end; return how the pod ends, None where the guest starts again."""
         self._rebooting = False
         machine = self._make(self.guest, images)
-        paused = self.guest.starts_paused and self._reason == "Preparing"
+        paused = self.guest.starts_paused and not self._has_started
         await machine.start(paused=paused)
-        self._machine, self.is_paused = machine, paused
+        self._machine, self.is_paused, self._has_started = machine, paused, True
         self._say("Running", "", "")
         self._runs.set()
         await self.agent.attach(machine.agent)
@@ -174,8 +174,15 @@ class Life:
         self._rebooting = True
         await machine.reboot()
 
+    async def told(self) -> dict[str, Any]:
+        """Return what ``vmctl status`` tells: the status, and what the machine uses."""
+        machine = self._machine
+        figures = await machine.figures() if machine is not None else {}
+        memory = {"domain_bytes": float(self.guest.memory_bytes)} if figures else {}
+        return {**self.status(), "figures": {**figures, **memory}}
+
     def status(self) -> dict[str, Any]:
-        """Return what ``vmctl status`` tells."""
+        """Return how the guest is."""
         machine, up = self._machine, network.kept()
         interface = self.guest.interface
         return {

@@ -137,7 +137,8 @@ def _kill(api: Api, instance: JsonObject) -> None:
 
 def pods_of(api: Api, instance: JsonObject) -> list[JsonObject]:
     """Return the pods that an instance controls."""
-    found = api.list(POD, objects.namespace(instance), label_selector=f"kubevirt.io/created-by={objects.uid(instance)}")
+    marks = f"kubevirt.io=virt-launcher,kubevirt.io/created-by={objects.uid(instance)}"  # only the daemon writes them
+    found = api.list(POD, objects.namespace(instance), label_selector=marks)
     return [pod for pod in found.items if (objects.controller_of(pod) or {}).get("uid") == objects.uid(instance)]
 
 

@@ -13,7 +13,7 @@ from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.module_utils.minik8s.pods.devices import parse
 from minik8s_modules.reconcile.nodes.registration import Registrar
-from minik8s_modules.reconcile.values.node_file import Declared, parse_node_file, with_devices
+from minik8s_modules.reconcile.values.node_file import Declared, declared_of, parse_node_file, with_devices
 
 SETTING: list[dict[str, Any]] = [
     {"resource": "devices.kubevirt.io/kvm", "path": "/dev/kvm", "count": 110},
@@ -90,6 +90,7 @@ def test_a_reconciler_that_has_not_been_told_yet_takes_nothing_away():
 def test_an_inventory_and_a_nodes_file_say_it():
     found = with_devices({"n1": Declared(labels={"a": "b"})}, {"n1": {"minik8s_devices": SETTING}, "n2": {}})
     assert found == {"n1": Declared(labels={"a": "b"}, devices=parse(SETTING, "x"))}
+    assert declared_of({"n1": found["n1"].as_json()}, "reconciler.yml") == found, "as a node's own reconciler reads it"
     text = "{apiVersion: v1, kind: Node, spec: {devices: [{resource: a.b/c, path: /dev/fuse}]}}"
     (device,) = parse_node_file(text, "node.yml").declared.devices
     assert (device.resource, device.paths, device.amount) == ("a.b/c", ("/dev/fuse",), 1)

@@ -49,5 +49,8 @@ class Machine(Protocol):
     async def display(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a connection to its VNC server."""
 
+    async def figures(self) -> dict[str, float]:
+        """Return what it uses (usage.py)."""
+
     def kill(self) -> None:
         """End it now."""

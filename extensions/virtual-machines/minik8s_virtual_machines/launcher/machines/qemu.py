@@ -6,6 +6,7 @@ It is steered by QMP. Serial console, guest agent and VNC are Unix sockets that 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Sequence
@@ -17,10 +18,12 @@ from minik8s_virtual_machines.launcher.children import Children, kill_group
 from minik8s_virtual_machines.launcher.disks import QCOW2, Image, refuse_foreign_base
 from minik8s_virtual_machines.launcher.errors import Refused, Unusable
 from minik8s_virtual_machines.launcher.guest import Q35, Guest
+from minik8s_virtual_machines.launcher.machines import usage
 from minik8s_virtual_machines.launcher.machines.machine import CRASHED, OFF, End
-from minik8s_virtual_machines.launcher.machines.qemu_command import command
+from minik8s_virtual_machines.launcher.machines.qemu_command import BALLOON, command
 from minik8s_virtual_machines.launcher.machines.qmp import Monitor
 
+_BALLOON_EVERY_S = 30
 _SOCKETS = ("qmp.sock", "serial.sock", "agent.sock", "vnc.sock")
 
 
@@ -63,6 +66,10 @@ class Qemu:
                 said = words.read_text(errors="replace").strip().splitlines()
                 raise Unusable(f"QEMU does not start: {said[-1] if said else 'it says nothing'}")
             await asyncio.sleep(0.01)
+        with contextlib.suppress(Refused):
+            await self._monitor.ask(
+                "qom-set", path=str(BALLOON), property="guest-stats-polling-interval", value=_BALLOON_EVERY_S
+            )
         if self._guest.serial:
             self.console = await self._connected("serial.sock")
         self.agent = await self._connected("agent.sock")
@@ -124,6 +131,14 @@ class Qemu:
         """See Machine."""
         self._needs_display()
         return await asyncio.open_unix_connection(self._run / "vnc.sock")
+
+    async def figures(self) -> dict[str, float]:
+        """See Machine; a guest without a driver of the balloon says nothing of its memory."""
+        found = usage.of_processes(self._pid)
+        with contextlib.suppress(Refused):
+            answer = await self._monitor.ask("qom-get", path=str(BALLOON), property="guest-stats")
+            found |= usage.of_balloon(answer)
+        return found
 
     def _needs_display(self) -> None:
         if not self._guest.graphics:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from minik8s_virtual_machines.launcher import paths
 from minik8s_virtual_machines.launcher.disks import Image
 from minik8s_virtual_machines.launcher.guest import Guest
 
+BALLOON = PurePosixPath("/machine/peripheral/balloon0")
+"""The balloon among QEMU's objects, which tells of the guest's memory."""
 _TCG = "tcg,thread=single,tb-size=64"  # MiB of translated code; by default it may become 1 GiB
 
 
@@ -68,7 +70,7 @@ def _agent(run: Path) -> list[str]:
 
 
 def _network(guest: Guest) -> list[str]:
-    more = _device("virtio-balloon-pci") + (_device("virtio-rng-pci") if guest.rng else [])
+    more = _device("virtio-balloon-pci", id=BALLOON.name) + (_device("virtio-rng-pci") if guest.rng else [])
     if guest.interface is None:
         return more
     model = "virtio-net-pci" if guest.interface.model == "virtio" else guest.interface.model

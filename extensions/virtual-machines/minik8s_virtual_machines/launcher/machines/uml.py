@@ -16,7 +16,7 @@ from minik8s_virtual_machines.launcher.children import Children, kill_group
 from minik8s_virtual_machines.launcher.disks import RAW, Image, root_device
 from minik8s_virtual_machines.launcher.errors import Refused, Unusable
 from minik8s_virtual_machines.launcher.guest import UML, Guest
-from minik8s_virtual_machines.launcher.machines import mconsole
+from minik8s_virtual_machines.launcher.machines import mconsole, usage
 from minik8s_virtual_machines.launcher.machines.machine import CRASHED, OFF, REBOOT, End
 
 _ID = "vm"
@@ -91,6 +91,10 @@ class UserModeLinux:
     async def display(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """See Machine."""
         raise Refused("machine uml has no display")
+
+    async def figures(self) -> dict[str, float]:
+        """See Machine."""
+        return usage.of_processes(self._pid)
 
     def kill(self) -> None:
         """See Machine."""
