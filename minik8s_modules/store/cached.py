@@ -15,7 +15,7 @@ from minik8s_modules.store.interface import Change, Entry
 RING_BYTES = 16 << 20
 """Bytes of events a resource; a watcher that is further behind is dropped by the hub as well."""
 PARSED_EVENTS = 200
-"""So many of the latest events may hold the parsed forms of what they replaced."""
+"""So many of the latest events may hold parsed forms: of what they replaced, and of what they brought."""
 
 
 class CachedObject:
@@ -41,6 +41,11 @@ class CachedObject:
         if found is None:
             found = self._object = orjson.loads(self.data)
         return found
+
+    def peek(self) -> dict[str, Any]:
+        """Return the parsed object as ``object``, for who looks once at very many: it is not kept for that."""
+        found = self._object
+        return orjson.loads(self.data) if found is None else found
 
     def forget_parsed(self) -> None:
         """Drop the parsed form, some seven times the bytes; whoever asks again has it parsed again."""
@@ -132,11 +137,11 @@ class Resource:
             oldest = self.ring.popleft()
             self._held_bytes -= len(oldest.data)
             self.floor = oldest.revision
-        if len(self.ring) > PARSED_EVENTS:
+        if len(self.ring) >= PARSED_EVENTS:
             old = self.ring[-PARSED_EVENTS]
-            for superseded in (old.previous, old.current if old.type == "DELETED" else None):
-                if superseded is not None:
-                    superseded.forget_parsed()
+            for seen in (old.previous, old.current):  # what was written last may stand for months
+                if seen is not None:
+                    seen.forget_parsed()
 
     def forget_history(self, revision: int) -> None:
         """Empty the ring: it reaches back to ``revision`` from now on."""

@@ -62,5 +62,5 @@ class Following(ABC):
         found = self._cache.list(self._kind.prefix)
         self.clear()
         for item in found.items:
-            self.put(item.key, item.object)
+            self.put(item.key, item.peek())
         self._seen = found.revision
