@@ -51,8 +51,9 @@ ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integratio
 # of rules by the section alone, and of Services on pods by nftables; of slow pods, how late the others are.
 # Of a Slurm, what is away for as long as commands and ssh take to see it, and what the whole way over ssh shows as well
 # (integration/control/test_slurm_whole.py).
-# QEMU without a processor that helps it, whose guests compute for ten seconds each, and a guest's twenty starts: those
-# of User-Mode Linux show what the launcher promises (integration/virtual_machines).
+# QEMU without a processor that helps it, whose guests compute for ten seconds each, a guest's twenty starts, ten guests
+# at once, and machines that wait before they start again: guests of User-Mode Linux show what the launcher promises,
+# and played ones what the controllers do (integration/virtual_machines, integration/extensions).
 # A second run of site.yml on several machines and of `node add`: .ci/run has the first on this machine, with the same
 # roles. Real Envoys under load, for which a program of 37 MB is fetched: control/test_rolling_updates_real.py has the
 # other side of their streams. Machines that come and go while one of the control plane is dead: membership has the
@@ -83,8 +84,8 @@ NIGHTLY = [
     "integration/slurm/test_slurm_provider.py::test_while_slurm_is_away_jobs_stay_as_they_were_and_the_node_says_so",
     "integration/slurm/test_slurm_provider.py::test_by_ansible_over_ssh_nothing_of_ours_stays_on_the_login_machine",
     "integration/streams/test_slurm_logs.py",
-    "integration/virtual_machines/test_qemu_guests.py",
-    "integration/virtual_machines/test_many_starts.py",
+    *(f"integration/virtual_machines/test_{name}.py" for name in ("qemu_guests", "many_starts")),
+    *(f"integration/virtual_machines/test_{name}.py" for name in ("many_machines", "virtctl_guests")),
     "integration/lab",
     "integration/mesh",
     "e2e/clients/test_go_clients.py",

@@ -67,34 +67,19 @@ class Process:
                 self.process.wait(30)
 
 
-class World:
-    """See the top of this file."""
+class Machines:
+    """VirtualMachines of an API server that has the extension, by kubectl and by upstream's virtctl."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.etcd = EtcdServer(folder / "etcd").start()
-        proxies, proxy = front_proxy(folder)
-        self.proxies, self.proxy, address = proxies, proxy, machine_address()
-        callers = folder / "api" / "pki"
-        self.server = ApiServerProcess(
-            folder / "api",
-            self.etcd.endpoint,
-            front_proxy={"cert": str(proxy.cert), "key": str(proxy.key), "ca": str(proxies.ca)},
-            reconciler_client={
-                "cert": str(callers / "caller.crt"), "key": str(callers / "caller.key"),
-                "ca": str(callers / "cluster.crt"),
-            },
-        )  # fmt: skip
-        self.server.authority.issue("caller", "system:minik8s:apiserver")
-        self.port = free_port()
-        self.address = address
-        self.server.start()
-        self.admin = ApiClient(self.server.url, self.server.authority.ca, self.server.admin.cert, self.server.admin.key)
-        self.daemon = self._daemon()
-        self.guests = self._guests()
-        self.scheduler = Process("minik8s_modules.scheduler.main", self._config("scheduler", "system:kube-scheduler"))
+    def __init__(self, folder: Path, server: ApiServerProcess, admin: ApiClient, host_disks: list[str]) -> None:
+        self.folder, self.server, self.admin = folder, server, admin
+        self.address, self.port = machine_address(), free_port()
+        serving = server.authority.issue("virt-api", "virt-api", names=(installation.SERVER_NAME,))
+        served = {"listen": f"{self.address}:{self.port}", "cert": str(serving.cert), "key": str(serving.key)}
+        config = self.config("machines", "system:minik8s:virtual-machines", serving=served, host_disks=host_disks)
+        self.daemon = Process("minik8s_virtual_machines.main", config)
 
-    def _config(self, name: str, user: str, *groups: str, **said: Any) -> Path:
+    def config(self, name: str, user: str, *groups: str, **said: Any) -> Path:
+        """Write the configuration of a daemon of this user."""
         config = self.folder / f"{name}.yml"
         kubeconfig = self.kubeconfig(name, user, *groups)
         config.write_text(yaml.safe_dump({"kubeconfig": str(kubeconfig), **said}))
@@ -105,61 +90,17 @@ class World:
         own = self.server.identity(user, *groups)
         return write_kubeconfig(self.folder / f"{name}.kubeconfig", self.server.url, self.server.authority.ca, own)
 
-    def _daemon(self) -> Process:
-        serving = self.server.authority.issue("virt-api", "virt-api", names=(installation.SERVER_NAME,))
-        served = {"listen": f"{self.address}:{self.port}", "cert": str(serving.cert), "key": str(serving.key)}
-        config = self._config("machines", "system:minik8s:virtual-machines", serving=served, host_disks=["/srv/disks"])
-        return Process("minik8s_virtual_machines.main", config)
-
-    def _guests(self) -> Process:
-        own: Certificate = self.server.authority.issue(
-            "far-serving", f"system:node:{NODE}", names=(f"{NODE}.node.minik8s.internal",)
-        )
-        served = {
-            "listen": f"{self.address}:{free_port()}", "cert": str(own.cert), "key": str(own.key),
-            "client_ca": str(self.server.authority.ca),
-        }  # fmt: skip
-        nodes = [{"name": NODE, "provider": "guests", "taint": False, "config": {"pods": "100"}}]
-        config = self._config(
-            "guests", f"system:node:{NODE}", "system:nodes", serving=served, internal_ip=self.address, nodes=nodes
-        )
-        return Process("tests.support.guests", config)
-
-    def __enter__(self) -> World:
-        """Install the extension, and wait until it is served."""
-        try:
-            self.install()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop everything."""
-        self.stop()
-
     def install(self) -> None:
-        """Put its objects into the cluster, and start the processes."""
+        """Put the extension's objects into the cluster, start the daemon, and wait until it is asked."""
         authority = self.server.authority.ca.read_bytes()
         made = installation.objects([self.address], self.port, authority)
         self.server.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(made))
-        for each in (self.daemon, self.guests, self.scheduler):
-            each.start()
+        self.daemon.start()
         name = "v1.subresources.kubevirt.io"
         until(
             lambda: (objects.condition(self.admin.get(API_SERVICE, name), "Available") or {}).get("status") == "True",
             120,
         )
-
-    def stop(self) -> None:
-        """End everything."""
-        for each in (self.daemon, self.guests, self.scheduler):
-            each.stop()
-        self.admin.close()
-        self.server.stop()
-        self.etcd.stop()
 
     def virtctl(
         self, *arguments: str, kubeconfig: Path | None = None, check: bool = True, stdin: str = ""
@@ -222,14 +163,77 @@ class World:
         """Return a machine's printable status."""
         return str(objects.status(self.vm(name)).get("printableStatus") or "")
 
-    def wait(self, name: str, *statuses: str) -> str:
+    def wait(self, name: str, *statuses: str, timeout_s: float = 90) -> str:
         """Wait for a printable status, and return it."""
         try:
-            found: str = until(lambda: (now := self.printable(name)) in statuses and now, 90)
+            found: str = until(lambda: (now := self.printable(name)) in statuses and now, timeout_s)
         except AssertionError as error:
             text = f"{name} is {self.printable(name)}, not {statuses}: {self.vm(name)}\n{self.vmi(name)}"
             raise AssertionError(f"{text}\n{self.pods(name)}\n{self.daemon.log.read_text()[-3000:]}") from error
         return found
+
+
+class World(Machines):
+    """See the top of this file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.etcd = EtcdServer(folder / "etcd").start()
+        self.proxies, self.proxy = front_proxy(folder)
+        callers = folder / "api" / "pki"
+        server = ApiServerProcess(
+            folder / "api",
+            self.etcd.endpoint,
+            front_proxy={"cert": str(self.proxy.cert), "key": str(self.proxy.key), "ca": str(self.proxies.ca)},
+            reconciler_client={
+                "cert": str(callers / "caller.crt"), "key": str(callers / "caller.key"),
+                "ca": str(callers / "cluster.crt"),
+            },
+        )  # fmt: skip
+        server.authority.issue("caller", "system:minik8s:apiserver")
+        server.start()
+        admin = ApiClient(server.url, server.authority.ca, server.admin.cert, server.admin.key)
+        super().__init__(folder, server, admin, ["/srv/disks"])
+        self.guests = self._guests()
+        self.scheduler = Process("minik8s_modules.scheduler.main", self.config("scheduler", "system:kube-scheduler"))
+
+    def _guests(self) -> Process:
+        own: Certificate = self.server.authority.issue(
+            "far-serving", f"system:node:{NODE}", names=(f"{NODE}.node.minik8s.internal",)
+        )
+        served = {
+            "listen": f"{self.address}:{free_port()}", "cert": str(own.cert), "key": str(own.key),
+            "client_ca": str(self.server.authority.ca),
+        }  # fmt: skip
+        nodes = [{"name": NODE, "provider": "guests", "taint": False, "config": {"pods": "100"}}]
+        config = self.config(
+            "guests", f"system:node:{NODE}", "system:nodes", serving=served, internal_ip=self.address, nodes=nodes
+        )
+        return Process("tests.support.guests", config)
+
+    def __enter__(self) -> World:
+        """Install the extension, and wait until it is served."""
+        try:
+            self.guests.start()
+            self.scheduler.start()
+            self.install()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop everything."""
+        self.stop()
+
+    def stop(self) -> None:
+        """End everything."""
+        for each in (self.daemon, self.guests, self.scheduler):
+            each.stop()
+        self.admin.close()
+        self.server.stop()
+        self.etcd.stop()
 
 
 def machine(name: str, strategy: str = "Always", **spec: Any) -> JsonObject:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import pty
-import select
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +13,7 @@ import pytest
 from minik8s_modules.api import objects
 from tests.support.etcd import free_port
 from tests.support.machines_world import World, machine
+from tests.support.terminal import Terminal
 from tests.support.waiting import until
 
 
@@ -132,42 +129,3 @@ def test_expose_and_create_vm(world: World) -> None:
     world.wait("made", "Running")
     disks = objects.dig(world.vm("made"), "spec", "template", "spec", "domain", "devices", "disks")
     assert [each["disk"] for each in disks] == [{"bus": "virtio"}] * len(disks)
-
-
-class Terminal:
-    """A program on a terminal of its own, as virtctl's console needs one."""
-
-    def __init__(self, argv: list[str]) -> None:
-        self._own, theirs = pty.openpty()
-        self._process = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
-        os.close(theirs)
-        self._seen = b""
-
-    def __enter__(self) -> Terminal:
-        """Return it, running."""
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        """Kill it."""
-        self._process.kill()
-        self._process.wait(30)
-        os.close(self._own)
-
-    def expect(self, text: bytes) -> None:
-        """Wait until the program has shown ``text``."""
-        deadline = time.monotonic() + 90
-        while text not in self._seen:
-            assert time.monotonic() < deadline, self._seen
-            if select.select([self._own], [], [], 1)[0]:
-                try:
-                    self._seen += os.read(self._own, 4096)
-                except OSError as error:  # it ended
-                    raise AssertionError(self._seen) from error
-
-    def type(self, data: bytes) -> None:
-        """Type ``data``."""
-        os.write(self._own, data)
-
-    def wait(self) -> int:
-        """Wait until it has ended; return its exit code."""
-        return self._process.wait(60)

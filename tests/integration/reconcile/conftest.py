@@ -95,7 +95,9 @@ class Daemon:
 
 
 class Cluster:
-    """One node on this machine with all that makes it a cluster."""
+    """One node on this machine with all that makes it a cluster; ``spaces`` are the namespaces that stay."""
+
+    spaces = frozenset(SPACES)
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -131,7 +133,12 @@ class Cluster:
             advertise_address=f"{self.node.range}.1",
             service_cidr=self.node.services,
             mesh=True,
+            **self.offers(),
         )
+
+    def offers(self) -> dict[str, Any]:
+        """Return what else the API server is configured with; a test's own cluster says more."""
+        return {}
 
     def _configs(self) -> dict[str, JsonObject]:
         inventory = self.folder / "hosts.yml"
@@ -279,11 +286,11 @@ class Cluster:
     def clear(self) -> None:
         """Remove what tests have made: namespaces, and in ``default`` pods, what they mount and are, and Events."""
         for one in self.admin.list(NAMESPACE).items:
-            if objects.name(one) not in SPACES and not objects.is_deleting(one):
+            if objects.name(one) not in self.spaces and not objects.is_deleting(one):
                 self.admin.delete(NAMESPACE, objects.name(one))
         for kind in (POD, SERVICE, CONFIG_MAP, SECRET, SERVICE_ACCOUNT, ROLE_BINDING, ROLE):
             self._clear(kind)
-        self.until(lambda: {objects.name(one) for one in self.admin.list(NAMESPACE).items} <= SPACES)
+        self.until(lambda: {objects.name(one) for one in self.admin.list(NAMESPACE).items} <= self.spaces)
         self.until(lambda: (self.node.ids(), self.addresses(), self.admin.list(POD).items) == ([], [], []))
         self.admin.delete_collection(EVENT, "default")
 
@@ -313,10 +320,10 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Cluster]:
+def running(of: type[Cluster] = Cluster) -> Iterator[Cluster]:
     """Run a cluster whose node is Ready."""
     folder = Path(tempfile.mkdtemp(prefix="mk8s-"))
-    made = Cluster(folder)
+    made = of(folder)
     try:
         made.start()
         made.until(made.registered, 180)

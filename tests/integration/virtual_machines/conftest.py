@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import POD, SECRET
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, SECRET
 from minik8s_modules.api.objects import JsonObject
+from minik8s_virtual_machines import installation
+from minik8s_virtual_machines.api.kinds import VM
 from minik8s_virtual_machines.pods import Settings, launcher_pod, launcher_secrets
 from tests.integration.reconcile.conftest import Cluster, running
 from tests.support.docker.virt_launcher import launcher_image
 from tests.support.docker.vm_guests import UML_DISK, disk_image, uml_disk
+from tests.support.extension import front_proxy
+from tests.support.machines_world import Machines
 from tests.support.node import SOCKET
+from tests.support.waiting import until
 
 BOOT_S = 180.0
 """Seconds for a guest to boot on a machine that does much else; alone it takes one or two."""
+_MACHINES = ("/usr/lib/uml/rebooted", "/bin/qemu-system")
 UML: JsonObject = {
     "metadata": {"namespace": "default", "uid": "0"},
     "spec": {
@@ -38,6 +47,17 @@ UML: JsonObject = {
 }
 
 
+class ClusterWithMachines(Cluster):
+    """A cluster whose API server passes requests on to the extension's."""
+
+    spaces = Cluster.spaces | {installation.NAMESPACE}
+
+    def offers(self) -> dict[str, Any]:
+        """Return the front proxy's certificate."""
+        proxies, proxy = front_proxy(self.folder)
+        return {"front_proxy": {"cert": str(proxy.cert), "key": str(proxy.key), "ca": str(proxies.ca)}}
+
+
 class Guests:
     """Machines' pods of a cluster, made without the extension's controllers."""
 
@@ -52,6 +72,25 @@ class Guests:
         made["spec"]["volumes"] += volumes
         made["spec"]["domain"]["devices"]["disks"] += [{"name": each["name"], "disk": {}} for each in volumes]
         return made
+
+    def machine(
+        self, name: str, *volumes: JsonObject, strategy: str = "Always", image: str = UML_DISK, **domain: Any
+    ) -> JsonObject:
+        """Create a VirtualMachine whose pods have the label ``app`` of its name, and return it."""
+        spec = self.vmi(name, *volumes)["spec"]
+        spec["volumes"][0]["containerDisk"]["image"] = image
+        spec["domain"] |= domain
+        template = {"metadata": {"labels": {"app": name}}, "spec": spec}
+        meta = {"name": name, "namespace": "default"}
+        return self.cluster.admin.create(
+            VM, {"metadata": meta, "spec": {"runStrategy": strategy, "template": template}}
+        )
+
+    def pod_of(self, machine: str) -> str:
+        """Return the name of the one pod of a machine, "" while there is none."""
+        found = self.cluster.admin.list(POD, "default", label_selector=f"vm.kubevirt.io/name={machine}").items
+        assert len(found) < 2, [objects.name(each) for each in found]
+        return objects.name(found[0]) if found else ""
 
     def create(self, vmi: JsonObject, claims: dict[str, str] | None = None) -> str:
         """Create the pod and what it needs; return its name."""
@@ -94,13 +133,28 @@ class Guests:
 
     def http(self, name: str, path: str = "/") -> str | None:
         """Return what the guest answers at the pod's address, None where nobody does."""
-        return self.ask(self.cluster.pod(name)["status"]["podIP"], path)
+        address = self.cluster.pod(name)["status"].get("podIP")
+        return self.ask(address, path) if address else None
 
     def ask(self, address: str, path: str = "/") -> str | None:
         """Return what an address answers by HTTP, None where nobody does."""
         argv = ["curl", "-sf", "--max-time", "5", f"http://{address}{path}"]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         return done.stdout if done.returncode == 0 else None
+
+    def container(self, name: str) -> str:
+        """Return the id of the pod's container ``compute``."""
+        return str(self.cluster.container(name)["containerID"]).removeprefix("docker://")
+
+    def launcher(self, name: str) -> int:
+        """Return the process of the pod's launcher."""
+        return int(self.cluster.node.docker.inspect(self.container(name))["State"]["Pid"])  # type: ignore[index]
+
+    def kernel(self, name: str) -> int:
+        """Return the process of the machine that the pod runs: a kernel of User-Mode Linux, or QEMU."""
+        top = self.cluster.node.docker.call("GET", f"/containers/{self.container(name)}/top")
+        rows = [dict(zip(top["Titles"], row, strict=False)) for row in top["Processes"]]
+        return next(int(row["PID"]) for row in rows if row["CMD"].startswith(_MACHINES))
 
     def phase(self, name: str, *wanted: str) -> JsonObject:
         """Wait until the pod ended so; return how its container ``compute`` did."""
@@ -118,7 +172,7 @@ def shared() -> Iterator[Cluster]:
     """Run one cluster for the whole package."""
     launcher_image(SOCKET)
     disk_image(UML_DISK, uml_disk())
-    with running() as made:
+    with running(ClusterWithMachines) as made:
         yield made
 
 
@@ -127,3 +181,29 @@ def guests(shared: Cluster) -> Iterator[Guests]:
     """Return what makes guests; nothing of a test stays."""
     yield Guests(shared)
     shared.clear()
+
+
+@pytest.fixture(scope="package")
+def extension(shared: Cluster) -> Iterator[Machines]:
+    """Run the extension whole: kinds, webhooks, subresources, controllers."""
+    made = Machines(shared.folder, shared.server, shared.admin, [tempfile.gettempdir()])
+    try:
+        made.install()
+        yield made
+    finally:
+        made.daemon.stop()
+
+
+@pytest.fixture
+def machines(extension: Machines, guests: Guests) -> Iterator[Machines]:
+    """Return the extension without any machine; nothing of a test stays."""
+    del guests  # what a machine leaves is cleared after the machine
+    yield extension
+    admin = extension.admin
+    for each in admin.list(VM, "default").items:
+        with contextlib.suppress(NotFound):
+            admin.delete(VM, objects.name(each), "default")
+    until(lambda: not admin.list(VM, "default").items, BOOT_S)
+    for kind, space in ((PERSISTENT_VOLUME_CLAIM, "default"), (PERSISTENT_VOLUME, "")):
+        for each in admin.list(kind, space).items:
+            admin.delete(kind, objects.name(each), space)

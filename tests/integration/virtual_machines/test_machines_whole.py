@@ -1,46 +1,15 @@
-"""A VirtualMachine by the extension's controllers, on a real node: it answers behind a Service, and its claim stays."""
+"""A VirtualMachine by the whole extension, on a real node: it answers behind a Service, and its claim stays."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
-import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, SERVICE
 from minik8s_modules.api.objects import JsonObject
-from minik8s_virtual_machines import installation
-from minik8s_virtual_machines.api.definitions import definitions
 from minik8s_virtual_machines.api.kinds import VM
-from tests.integration.reconcile.conftest import Cluster
 from tests.integration.virtual_machines.conftest import BOOT_S, Guests
-from tests.support.etcd import free_port
-from tests.support.machines_world import Process
-from tests.support.pki import write_kubeconfig
-
-
-@pytest.fixture
-def extension(shared: Cluster, tmp_path: Path) -> Iterator[None]:
-    """Serve KubeVirt's kinds, and run their controllers; without webhooks, whose way needs a front proxy."""
-    server = shared.server
-    made = [*definitions(), *installation.roles()]
-    server.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(made))
-    own = server.identity("system:minik8s:virtual-machines")
-    kubeconfig = write_kubeconfig(tmp_path / "machines.kubeconfig", server.url, server.authority.ca, own)
-    serving = server.authority.issue("virt-api", "virt-api", names=(installation.SERVER_NAME,))
-    served = {"listen": f"127.0.0.1:{free_port()}", "cert": str(serving.cert), "key": str(serving.key)}
-    config = tmp_path / "machines.yml"
-    config.write_text(yaml.safe_dump({"kubeconfig": str(kubeconfig), "serving": served}))
-    daemon = Process("minik8s_virtual_machines.main", config).start()
-    try:
-        yield
-    except BaseException:
-        print(daemon.log.read_text()[-4000:])
-        raise
-    finally:
-        daemon.stop()
+from tests.support.machines_world import Machines
 
 
 def claimed(folder: Path) -> tuple[JsonObject, JsonObject]:
@@ -57,33 +26,24 @@ def claimed(folder: Path) -> tuple[JsonObject, JsonObject]:
     return volume, claim
 
 
-@pytest.mark.usefixtures("extension")
-def test_a_machine_serves_behind_a_service_and_finds_its_disk_again(guests: Guests, tmp_path: Path):
+def test_a_machine_serves_behind_a_service_and_finds_its_disk_again(
+    guests: Guests, machines: Machines, tmp_path: Path
+) -> None:
     cluster, admin = guests.cluster, guests.cluster.admin
     folder = tmp_path / "volume"
     folder.mkdir()
     volume, claim = claimed(folder)
     admin.create(PERSISTENT_VOLUME, volume)
     admin.create(PERSISTENT_VOLUME_CLAIM, claim)
-    spec = guests.vmi("x", {"name": "data", "persistentVolumeClaim": {"claimName": "disk"}})["spec"]
-    template = {"metadata": {"labels": {"app": "guest"}}, "spec": spec}
-    vm = {"metadata": {"name": "one", "namespace": "default"}, "spec": {"runStrategy": "Always", "template": template}}
-    admin.create(VM, vm)
+    guests.machine("one", {"name": "data", "persistentVolumeClaim": {"claimName": "disk"}})
     service = {
         "metadata": {"name": "guest", "namespace": "default"},
-        "spec": {"selector": {"app": "guest"}, "ports": [{"port": 80}]},
+        "spec": {"selector": {"app": "one"}, "ports": [{"port": 80}]},
     }
     admin.create(SERVICE, service)
 
-    def status() -> str:
-        return str(objects.status(admin.get(VM, "one", "default")).get("printableStatus") or "")
-
-    def pod() -> str:
-        found = cluster.kubectl("get", "pods", "-o", "name", "-l", "vm.kubevirt.io/name=one").stdout.split()
-        return found[0].removeprefix("pod/") if found else ""
-
-    cluster.until(lambda: status() == "Running", BOOT_S)
-    first = pod()
+    machines.wait("one", "Running", timeout_s=BOOT_S)
+    first = guests.pod_of("one")
     cluster.until(lambda: guests.http(first) == "guest\n", BOOT_S)
     address = admin.get(SERVICE, "guest", "default")["spec"]["clusterIP"]
     cluster.until(lambda: guests.ask(address) == "guest\n", BOOT_S)
@@ -91,14 +51,39 @@ def test_a_machine_serves_behind_a_service_and_finds_its_disk_again(guests: Gues
     guests.type(first, "printf kept > /tmp/x; dd if=/tmp/x of=/dev/ubdb conv=fsync,notrunc")
 
     admin.patch(VM, "one", "default", {"spec": {"runStrategy": "Halted"}})
-    cluster.until(lambda: status() == "Stopped" and not pod(), BOOT_S)
+    cluster.until(lambda: machines.printable("one") == "Stopped" and not machines.pods("one"), BOOT_S)
     admin.patch(VM, "one", "default", {"spec": {"runStrategy": "Always"}})
-    cluster.until(lambda: status() == "Running", BOOT_S)
-    second = pod()
+    machines.wait("one", "Running", timeout_s=BOOT_S)
+    second = guests.pod_of("one")
     assert second != first
     cluster.until(lambda: str(guests.http(second, "/ubdb") or "").startswith("kept"), BOOT_S)
 
-    admin.delete(VM, "one", "default")
-    cluster.until(lambda: not pod(), BOOT_S)
-    admin.delete(PERSISTENT_VOLUME_CLAIM, "disk", "default")
-    admin.delete(PERSISTENT_VOLUME, "disk")
+
+def test_what_a_guest_lacks_stands_in_the_conditions_of_its_machine(
+    guests: Guests, machines: Machines, tmp_path: Path
+) -> None:
+    """Its image, its claim, its disk on the node, a disk within its image, and room on a node."""
+    guests.machine("unpulled", image="127.0.0.1:1/none:1")
+    guests.machine("unclaimed", {"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}})
+    guests.machine("undisked", {"name": "data", "hostDisk": {"path": f"{tmp_path}/none.img", "type": "Disk"}})
+    guests.machine("empty", image="minik8s/busybox:1")
+    guests.machine("huge", memory={"guest": "64Ti"})
+
+    def told(name: str) -> str:
+        found = objects.condition(machines.vm(name), "Ready") or {}
+        return f"{machines.printable(name)} {found.get('reason')}: {found.get('message')}"
+
+    wanted: dict[str, tuple[str, ...]] = {
+        "unpulled": ("ErrImagePull", "ImagePullBackOff", "127.0.0.1:1/none:1"),
+        "unclaimed": ("ErrorPvcNotFound", "PersistentVolumeClaim nowhere not found"),
+        "undisked": ("CrashLoopBackOff", "none.img is not there on this node"),
+        "empty": ("CrashLoopBackOff", "/disk"),
+        "huge": ("ErrorUnschedulable", "nsufficient memory"),
+    }
+
+    def all_told() -> bool:
+        return all(words[-1] in told(name) for name, words in wanted.items())
+
+    guests.cluster.until(all_told, BOOT_S)
+    for name, (*statuses, _) in wanted.items():
+        machines.wait(name, *statuses, timeout_s=BOOT_S)

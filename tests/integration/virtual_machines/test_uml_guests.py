@@ -13,6 +13,7 @@ from minik8s_modules.api.objects import JsonObject
 from tests.integration.virtual_machines.conftest import BOOT_S, Guests
 
 USER_DATA = "#cloud-config\nhostname: greta\nssh_authorized_keys:\n  - ssh-ed25519 AAAAC3Nza test\n"
+NETWORK_DATA = "version: 2\nethernets:\n  id0:\n    set-name: lan0\n"
 
 
 def status(guests: Guests, name: str) -> JsonObject:
@@ -20,7 +21,7 @@ def status(guests: Guests, name: str) -> JsonObject:
 
 
 def test_a_guest_boots_serves_and_obeys(guests: Guests):
-    volume = {"name": "seed", "cloudInitNoCloud": {"userData": USER_DATA}}
+    volume = {"name": "seed", "cloudInitNoCloud": {"userData": USER_DATA, "networkData": NETWORK_DATA}}
     name = guests.boot(guests.vmi("one", volume))
     assert guests.http(name) == "greta\n"
     assert guests.http(name, "/keys") == "ssh-ed25519 AAAAC3Nza test\n"
@@ -28,6 +29,7 @@ def test_a_guest_boots_serves_and_obeys(guests: Guests):
     assert (found["phase"], found["paused"], found["machine"]) == ("Running", False, "uml")
     assert found["interfaces"][0]["ipAddress"] == guests.cluster.pod(name)["status"]["podIP"]
 
+    assert "set-name: lan0" in guests.type(name, "cat /run/cidata/network-config")
     assert "typed-42" in guests.type(name, "echo typed-$((6*7))")
     assert "Linux version" in guests.logs(name)  # the console is the container's log as well
     assert re.search(r"nameserver \d", guests.type(name, "cat /etc/resolv.conf"))
@@ -80,20 +82,31 @@ def test_a_guest_that_powers_itself_off_has_succeeded(guests: Guests):
 def test_killed_machines_and_launchers_leave_nothing(guests: Guests):
     name = guests.boot(guests.vmi("kills"))
     # signal 9 to what runs the guest, as the node's administrator would
-    container = guests.cluster.container(name)["containerID"].removeprefix("docker://")
-    top = guests.cluster.node.docker.call("GET", f"/containers/{container}/top")
-    rows = [dict(zip(top["Titles"], row, strict=False)) for row in top["Processes"]]
-    machine = next(row["PID"] for row in rows if row["CMD"].startswith("/usr/lib/uml/rebooted"))
-    os.kill(int(machine), signal.SIGKILL)
+    os.kill(guests.kernel(name), signal.SIGKILL)
     ended = guests.phase(name, "Failed")
     assert ended["exitCode"] == 1
     assert "machine uml was killed by signal 9" in ended["message"]
 
     other = guests.boot(guests.vmi("launcher"))
-    container = guests.cluster.container(other)["containerID"].removeprefix("docker://")
-    launcher = guests.cluster.node.docker.inspect(container)["State"]["Pid"]  # type: ignore[index]
-    os.kill(launcher, signal.SIGKILL)
+    os.kill(guests.launcher(other), signal.SIGKILL)
     assert guests.phase(other, "Failed")["exitCode"] == 137
+
+
+def test_probes_ask_the_guest(guests: Guests):
+    http = {"httpGet": {"port": 80, "path": "/ready"}, "periodSeconds": 1, "timeoutSeconds": 20, "failureThreshold": 2}
+    alive = {"tcpSocket": {"port": 80}, "periodSeconds": 1, "timeoutSeconds": 20, "failureThreshold": 180}
+    dead = {**alive, "tcpSocket": {"port": 81}, "failureThreshold": 2}
+    name = guests.create(guests.vmi("probed", readinessProbe=http, livenessProbe=alive))
+    other = guests.create(guests.vmi("condemned", livenessProbe=dead))
+    guests.cluster.until(lambda: guests.http(name) is not None, BOOT_S)
+    assert not guests.cluster.ready(name)
+    guests.type(name, "echo yes > /www/ready")
+    guests.cluster.until(lambda: guests.cluster.ready(name), BOOT_S)
+    guests.type(name, "rm /www/ready")
+    guests.cluster.until(lambda: not guests.cluster.ready(name), BOOT_S)
+    assert not guests.ended(name)
+    guests.cluster.until(lambda: guests.ended(other), BOOT_S)
+    assert any("Liveness probe failed" in each for each in guests.cluster.events(other))
 
 
 def test_what_cannot_start_says_why(guests: Guests):

@@ -24,12 +24,18 @@ FILES = Path(__file__).with_name("guest")
 BUSYBOX = Path("/bin/busybox")
 _FOLDERS = ("bin", "sbin", "dev", "proc", "sys", "run", "etc", "root", "tmp", "modules")
 UML_DISK = "minik8s/test-guest-uml:1"
+SSH_DISK = "minik8s/test-guest-ssh:1"
 QEMU_BOOT = "minik8s/test-guest-qemu:1"
+SSHD = Path("/usr/sbin/sshd")
+# xor ax,ax; mov ds,ax; mov si,text; mov dx,0x3f8; next: lodsb; test al,al; jz end; out dx,al; jmp next;
+# end: hlt; jmp end
+_SECTOR = bytes.fromhex("31c0 8ed8 be157c baf803 ac 84c0 7403 ee ebf8 f4 ebfd")
 # in the order in which they need one another; that kernel has no driver of SATA
 _MODULES = (
     "virtio/virtio_ring", "virtio/virtio", "virtio/virtio_pci_modern_dev", "virtio/virtio_pci_legacy_dev",
     "virtio/virtio_pci", "net/net_failover", "net/virtio_net", "block/virtio_blk", "char/virtio_console",
     "scsi/scsi_common", "scsi/scsi_mod", "scsi/virtio_scsi", "cdrom/cdrom", "scsi/sr_mod", "acpi/button", "input/evdev",
+    "../crypto/crc32c_generic", "../lib/crc16", "../fs/mbcache", "../fs/jbd2/jbd2", "../fs/ext4/ext4",
 )  # fmt: skip
 
 
@@ -52,15 +58,31 @@ def fill(root: Path) -> None:
     button.chmod(0o755)
 
 
-def uml_disk() -> Path:
-    """Return the root file system of a guest, ext4 in a raw image."""
-    path = CACHE / f"vm-guest-{_digest()}.ext4"
+def add_sshd(root: Path) -> None:
+    """Add this machine's SSH server, with a host key that is no secret."""
+    for path in (SSHD, *linked([SSHD])):
+        place = root / str(path)[1:]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(path.read_bytes())
+        place.chmod(0o755)
+    (root / "etc/ssh").mkdir()
+    (root / "etc/ssh/sshd_config").touch()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(root / "etc/ssh/host")], check=True)
+    with (root / "etc/passwd").open("a") as users:
+        users.write("sshd:x:100:65534::/run/sshd:/bin/false\n")
+
+
+def uml_disk(*, sshd: bool = False) -> Path:
+    """Return the root file system of a guest, ext4 in a raw image; with an SSH server where that is asked for."""
+    path = CACHE / f"vm-guest-{_digest()}{'-ssh' if sshd else ''}.ext4"
     with locked(CACHE / "vm-guest.flock"):
         if not path.exists():
             with tempfile.TemporaryDirectory() as folder:
                 fill(Path(folder) / "root")
-                made = path.with_suffix(".new")
-                argv = ["mkfs.ext4", "-q", "-F", "-d", f"{folder}/root", "-E", "lazy_itable_init=1", str(made), "16M"]
+                if sshd:
+                    add_sshd(Path(folder) / "root")
+                made, size = path.with_suffix(".new"), "48M" if sshd else "16M"
+                argv = ["mkfs.ext4", "-q", "-F", "-d", f"{folder}/root", "-E", "lazy_itable_init=1", str(made), size]
                 subprocess.run(argv, check=True)
                 made.rename(path)
     return path
@@ -118,6 +140,11 @@ def _cpio(root: Path) -> bytes:
         head = b"070701" + b"".join(b"%08x" % field for field in fields) + name.encode() + b"\0"
         found += [head.ljust(-(-len(head) // 4) * 4, b"\0"), data.ljust(-(-len(data) // 4) * 4, b"\0")]
     return b"".join(found)
+
+
+def sector_disk(text: str) -> bytes:
+    """Return a disk that, booted on a PC, writes ``text`` to the serial console and stands still: no system at all."""
+    return (_SECTOR + text.encode() + b"\r\n\0").ljust(510, b"\0") + b"\x55\xaa" + bytes((1 << 20) - 512)
 
 
 def disk_image(name: str, disk: Path) -> str:

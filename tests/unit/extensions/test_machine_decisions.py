@@ -115,6 +115,10 @@ def test_one_that_fails_soon_waits_longer_each_time() -> None:
         assert isinstance(again[0], Again)
         pauses.append(again[0].after_s)
         assert status(again)["printableStatus"] == "CrashLoopBackOff"
+        told = next(each for each in status(again)["conditions"] if each["type"] == "Ready")
+        assert told["message"].startswith(
+            f"it ended {count} times soon after its start, last with: crash {count}; next"
+        )
     assert pauses == [10, 20, 40, 80, 160, 300, 300]
     later = NOW + timedelta(seconds=301)
     assert "Create" in kinds(decide_machine(one, None, later))
@@ -249,6 +253,15 @@ def test_conditions_say_what_the_launcher_says() -> None:
     found = status(decide(one, pod(one), report=Report("Running", paused=True, agent=True)))["conditions"]
     told = {each["type"]: each["status"] for each in found}
     assert (told["Paused"], told["AgentConnected"], told["LiveMigratable"]) == ("True", "True", "False")
+
+
+def test_a_guest_on_a_silent_node_says_what_frees_its_disk() -> None:
+    one = vmi(vm(), "Running")
+    going = pod(one, ready=False, deletionTimestamp=rfc3339(NOW))
+    found = next(each for each in status(decide(one, going))["conditions"] if each["type"] == "Ready")
+    assert found["reason"] == "PodTerminating"
+    assert "where node n1 is off for good" in found["message"]
+    assert "node.kubernetes.io/out-of-service" in found["message"]
 
 
 # --- cut off ---------------------------------------------------------------------------------------------------------

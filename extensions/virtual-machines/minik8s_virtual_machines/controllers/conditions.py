@@ -76,16 +76,29 @@ def waits_for(pod: JsonObject | None, report: Report) -> tuple[str, str]:
     """Return reason and message of what a guest that is not ready waits for: node, image, volume, disk, boot."""
     if pod is None:
         return "PodNotExists", "virt-launcher pod has not yet been scheduled"
-    scheduled = objects.condition(pod, "PodScheduled") or {}
-    if scheduled.get("status") == "False":
-        return str(scheduled.get("reason") or _UNSCHEDULABLE), str(scheduled.get("message") or "")
-    if waiting := _waiting(pod):
-        return waiting
+    if held := _held_up(pod):
+        return held
     if report.reason or report.message:
         return report.reason or "GuestNotRunning", report.message
     if runs(pod):
         return "GuestNotRunning", "the launcher runs and has not started the guest yet"
     return "PodNotReady", _being_made(pod)
+
+
+def _held_up(pod: JsonObject) -> tuple[str, str] | None:
+    if objects.is_deleting(pod):
+        return "PodTerminating", _going(pod)
+    scheduled = objects.condition(pod, "PodScheduled") or {}
+    if scheduled.get("status") == "False":
+        return str(scheduled.get("reason") or _UNSCHEDULABLE), str(scheduled.get("message") or "")
+    return _waiting(pod)
+
+
+def _going(pod: JsonObject) -> str:
+    node = objects.spec(pod).get("nodeName")
+    text = f"pod {objects.name(pod)} is being deleted, and the guest starts again once it is gone"
+    off = f"where node {node} is off for good, say so by the taint node.kubernetes.io/out-of-service"
+    return f"{text}; {off}" if node else text
 
 
 def _being_made(pod: JsonObject) -> str:

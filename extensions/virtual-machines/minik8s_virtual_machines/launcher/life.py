@@ -19,6 +19,8 @@ from minik8s_virtual_machines.launcher.guest import Guest
 from minik8s_virtual_machines.launcher.machines.machine import CRASHED, REBOOT, End, Machine
 
 _LOCK_AGAIN_S = 0.3
+_REBOOT_S = 300.0
+"""A guest that has not ended so long after it was told to reboot ignores that; when it ends later, it powers off."""
 
 
 class Outcome(NamedTuple):
@@ -26,6 +28,10 @@ class Outcome(NamedTuple):
 
     code: int
     message: str = ""
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def after(end: End, *, stopping: bool, rebooting: bool) -> Outcome | None:
@@ -47,7 +53,7 @@ class Life:
         self._make = make
         self._machine: Machine | None = None
         self._locks: list[int] = []
-        self._stopping, self._rebooting = asyncio.Event(), False
+        self._stopping, self._reboot_until = asyncio.Event(), 0.0
         self._phase, self._reason, self._message = "Scheduled", "Preparing", "the disks are being made"
         self.is_paused = self._has_started = False
         self._runs = asyncio.Event()
@@ -94,7 +100,7 @@ class Life:
 
     async def _once(self, images: Sequence[disks.Image]) -> Outcome | None:
         """Start the machine and wait for its end; return how the pod ends, None where the guest starts again."""
-        self._rebooting = False
+        self._reboot_until = 0.0
         machine = self._make(self.guest, images)
         paused = self.guest.starts_paused and not self._has_started
         await machine.start(paused=paused)
@@ -112,7 +118,7 @@ class Life:
             self._runs.clear()
         if reading is not None:
             await asyncio.wait([reading], timeout=1)  # the guest's last words
-        outcome = after(end, stopping=self._stopping.is_set(), rebooting=self._rebooting)
+        outcome = after(end, stopping=self._stopping.is_set(), rebooting=_now() < self._reboot_until)
         if outcome is not None:
             self._say("Failed" if outcome.code else "Succeeded", end.kind, outcome.message)
         return outcome
@@ -167,11 +173,11 @@ class Life:
             self.is_paused = False
 
     async def reboot(self) -> None:
-        """Have the guest end and start it again: by its agent, else by the key or button that its machine has."""
+        """Have the guest end by the key or button that its machine has, and start it again."""
         machine = self.machine()
         if self.is_paused:
             raise Refused("the machine is paused; unpause it first")
-        self._rebooting = True
+        self._reboot_until = _now() + _REBOOT_S
         await machine.reboot()
 
     async def told(self) -> dict[str, Any]:
