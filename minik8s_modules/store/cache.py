@@ -62,6 +62,7 @@ log = logging.getLogger(__name__)
 LOAD_PAGE = 2_000  # entries a request; 2,000 x 1.6 KB stay far below a second of etcd's time
 RING_EVENTS = 5_000  # per resource, and at most RING_BYTES of them
 HISTORY = 10_000  # revisions: a bookmark is at most a minute old, in which a busy cluster writes as much
+_PARTS = (1, 4, 16, 64)  # of the history, if the store has forgotten more
 HISTORY_S = 10.0  # it is not waited for longer: then all clients list again
 
 
@@ -270,13 +271,14 @@ class WatchCache:
         """Return the first page of a load: of long ago the first time, where the store still knows it."""
         if self._history and not self._revision:
             latest = self._store.revision()
-            try:
-                page = self._store.range(self._prefix, limit=LOAD_PAGE, revision=max(1, latest - self._history))
-            except Compacted:
-                log.info("the store has forgotten what was %d revisions ago: all clients list again", self._history)
-            else:
+            for back in (self._history // part for part in _PARTS):
+                try:
+                    page = self._store.range(self._prefix, limit=LOAD_PAGE, revision=max(1, latest - back))
+                except Compacted:
+                    continue  # where little is written, five minutes are few revisions
                 self._needed = latest
                 return page
+            log.info("the store has forgotten what was before: all clients list again")
         return self._store.range(self._prefix, limit=LOAD_PAGE)
 
     def _follow(self) -> None:

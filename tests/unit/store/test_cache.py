@@ -259,7 +259,7 @@ def test_with_a_history_watches_of_before_the_restart_resume(store):
 
 def test_a_history_reaches_back_as_far_as_it_is_to_and_the_store_knows(store):
     revisions = [store.create(f"{PODS}default/{number}", stored(str(number))) for number in range(9)]
-    for compacted, oldest in ((0, 4), (6, 8)):  # of the second nothing is known: it begins with the last
+    for compacted, oldest in ((0, 4), (6, 7)):
         if compacted:
             store.compact(revisions[compacted])
         cache = WatchCache(store, history=4)
