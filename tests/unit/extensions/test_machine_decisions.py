@@ -115,10 +115,6 @@ def test_one_that_fails_soon_waits_longer_each_time() -> None:
         assert isinstance(again[0], Again)
         pauses.append(again[0].after_s)
         assert status(again)["printableStatus"] == "CrashLoopBackOff"
-        told = next(each for each in status(again)["conditions"] if each["type"] == "Ready")
-        assert told["message"].startswith(
-            f"it ended {count} times soon after its start, last with: crash {count}; next"
-        )
     assert pauses == [10, 20, 40, 80, 160, 300, 300]
     later = NOW + timedelta(seconds=301)
     assert "Create" in kinds(decide_machine(one, None, later))
