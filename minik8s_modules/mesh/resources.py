@@ -8,7 +8,7 @@ that were made to the Service's address. What speaks HTTP there takes a route; e
 
 A request keeps what the caller wrote, with X-Forwarded-Proto besides, and takes as long as the Pod likes. Only a
 connection that could not be made, or one that ended before the request was sent, is tried again, with another Pod; so
-is a GET, HEAD or OPTIONS whose connection ended before the answer began, as that of a Pod that is killed.
+is a GET whose connection ended before the answer began, as that of a Pod that is killed.
 """
 
 from __future__ import annotations

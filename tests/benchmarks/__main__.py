@@ -31,7 +31,7 @@ from tests.benchmarks import idle, peer, scheduler_peer
 from tests.benchmarks.deciding import autoscaling, claims, controllers, monitoring, scheduling
 from tests.benchmarks.figures import Figure, load
 from tests.benchmarks.machine import Run, python_s, run_now
-from tests.benchmarks.network import naming, overlay, policies, service_reach, services
+from tests.benchmarks.network import mesh, naming, overlay, policies, service_reach, services, sidecar_memory
 from tests.benchmarks.nodes import (
     applying,
     executor,
@@ -116,6 +116,7 @@ GROUPS: Mapping[str, Group] = {
     "services": lambda _: rows(services.measure, "services: "),
     "policies": lambda _: rows(policies.measure, "policies: "),
     "reach": lambda _: rows(service_reach.measure, "services: "),
+    "mesh": lambda _: [*rows(mesh.measure, "mesh: "), *rows(sidecar_memory.measure, "mesh: ")],
     "names": lambda _: rows(naming.measure, "names: "),
     "expressions": lambda _: rows(expressions.measure, "CEL: "),
     "custom": lambda _: rows(custom_kinds.measure, "custom kinds: "),
@@ -138,7 +139,7 @@ GROUPS: Mapping[str, Group] = {
 QUICK: Mapping[str, Group] = {
     "pods": quick_pods,
     "private": private_rows,
-    **{name: GROUPS[name] for name in ("executor", "services", "names", "expressions", "controllers", "peer")},
+    **{name: GROUPS[name] for name in ("executor", "services", "mesh", "names", "expressions", "controllers", "peer")},
 }
 
 

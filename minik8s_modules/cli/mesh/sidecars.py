@@ -20,7 +20,7 @@ from minik8s_modules.api.pods.sidecars import sidecar_of
 from minik8s_modules.cli import kubectl
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.client.interface import Lister
-from minik8s_modules.mesh.policies import is_for_safe_methods
+from minik8s_modules.mesh.policies import is_for_get
 
 DUMP, HOSTS, PILOT = "/config_dump?include_eds", "/clusters?format=json", "/stats?format=json&filter=connected_state"
 _AT_ONCE = 8
@@ -65,8 +65,8 @@ class Configuration(NamedTuple):
 
     Attributes:
         versions: by type and name, of what has a version.
-        routes: by name, in the order in which they are tried: Envoy's own objects. What is said twice, because some
-            methods may be tried again, is there once.
+        routes: by name, in the order in which they are tried: Envoy's own objects. What is said twice, because GET
+            may be tried again, is there once.
         endpoints: weights by cluster and address.
         updated: when it has last taken something, RFC 3339; "" for never.
         refused: what it last refused, in its words.
@@ -197,7 +197,7 @@ def _configuration(dumps: Mapping[str, JsonObject]) -> Configuration:
 
 
 def _told_once(table: JsonObject) -> list[JsonObject]:
-    return [route for route in table["virtual_hosts"][0]["routes"] if not is_for_safe_methods(route)]
+    return [route for route in table["virtual_hosts"][0]["routes"] if not is_for_get(route)]
 
 
 def _endpoints(assignment: JsonObject) -> tuple[str, dict[Address, int]]:
