@@ -84,7 +84,7 @@ NIGHTLY = [
     "integration/slurm/test_slurm_provider.py::test_while_slurm_is_away_jobs_stay_as_they_were_and_the_node_says_so",
     "integration/slurm/test_slurm_provider.py::test_by_ansible_over_ssh_nothing_of_ours_stays_on_the_login_machine",
     "integration/streams/test_slurm_logs.py",
-    *(f"integration/virtual_machines/test_{name}.py" for name in ("qemu_guests", "many_starts")),
+    *(f"integration/virtual_machines/test_{name}.py" for name in ("qemu_guests", "qemu_disks", "many_starts")),
     *(f"integration/virtual_machines/test_{name}.py" for name in ("many_machines", "virtctl_guests")),
     "integration/lab",
     "integration/mesh",

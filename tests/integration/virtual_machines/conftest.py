@@ -74,10 +74,16 @@ class Guests:
         return made
 
     def machine(
-        self, name: str, *volumes: JsonObject, strategy: str = "Always", image: str = UML_DISK, **domain: Any
+        self,
+        name: str,
+        *volumes: JsonObject,
+        strategy: str = "Always",
+        image: str = UML_DISK,
+        grace_s: int = 60,
+        **domain: Any,
     ) -> JsonObject:
         """Create a VirtualMachine whose pods have the label ``app`` of its name, and return it."""
-        spec = self.vmi(name, *volumes)["spec"]
+        spec = self.vmi(name, *volumes, terminationGracePeriodSeconds=grace_s)["spec"]
         spec["volumes"][0]["containerDisk"]["image"] = image
         spec["domain"] |= domain
         template = {"metadata": {"labels": {"app": name}}, "spec": spec}

@@ -35,7 +35,6 @@ _MODULES = (
     "virtio/virtio_ring", "virtio/virtio", "virtio/virtio_pci_modern_dev", "virtio/virtio_pci_legacy_dev",
     "virtio/virtio_pci", "net/net_failover", "net/virtio_net", "block/virtio_blk", "char/virtio_console",
     "scsi/scsi_common", "scsi/scsi_mod", "scsi/virtio_scsi", "cdrom/cdrom", "scsi/sr_mod", "acpi/button", "input/evdev",
-    "../crypto/crc32c_generic", "../lib/crc16", "../fs/mbcache", "../fs/jbd2/jbd2", "../fs/ext4/ext4",
 )  # fmt: skip
 
 
