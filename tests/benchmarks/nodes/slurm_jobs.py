@@ -26,7 +26,7 @@ from tests.benchmarks.figures import Figure
 from tests.support.servers.slurm import STUDENTS_ID, Slurm, running
 from tests.support.waiting import until
 
-JOBS, TIMES, WINDOW_S, PATIENCE_S = 2000, 11, 60.0, 1200.0
+JOBS, TIMES, WINDOW_S, PATIENCE_S = 2000, 6, 60.0, 1200.0
 SEEN_S, SHARE = 2.0, 2.0
 WARM = {"ansible_connection": "warm_ssh", "minik8s_warm_as_root": False}
 
