@@ -18,7 +18,10 @@ class Configuration(NamedTuple):
 
     snapshot: Snapshot
     split_by: Mapping[str, str]
-    """The VirtualService behind each ADDRESS:PORT that one splits."""
+    """What is behind each ADDRESS:PORT: the VirtualService that splits it, or the HTTPRoutes that lead it.
+
+    The latter are NAMESPACE/NAME, with commas between them.
+    """
     withholdings: frozenset[Withholding] = frozenset()
     """The batches of RollingUpdates whose Pods get no requests by it."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, ROLLING_UPDATE, SERVICE, SUBSET, VIRTUAL_SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.mesh.mapping import Declared
@@ -38,3 +39,7 @@ class Copies:
     def virtual_services(self, namespace: str) -> list[JsonObject]:
         """Return the VirtualServices of a namespace."""
         return list(self._virtual.by_index(BY_NAMESPACE, namespace))
+
+    def split_namespaces(self) -> set[str]:
+        """Return the namespaces that have VirtualServices."""
+        return {objects.namespace(each) for each in self._virtual.list()}

@@ -23,7 +23,6 @@ from minik8s_modules.base.tls import server_context
 from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.mesh.acknowledgements import Acknowledgements
 from minik8s_modules.mesh.figures import Figures
-from minik8s_modules.mesh.gateways.controller import Gateways
 from minik8s_modules.mesh.identity import Sidecar, sidecar_of
 from minik8s_modules.mesh.serving import ServingController
 from minik8s_modules.mesh.statuses import StatusController
@@ -79,7 +78,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     metrics = MetricsServer(registry, configuration.text("metrics.listen"), metrics_tls, MetricsReaders(client))
     elector = LeaderElector(election_client(configuration, NAME), NAME)
     leading = threading.Thread(
-        target=elector.run, args=(stop, partial(_lead, context, serving.gateways)), name="election", daemon=True
+        target=elector.run, args=(stop, partial(_lead, context, serving)), name="election", daemon=True
     )
     parts = (recorder, metrics, context.informers, serving, serving.gateways, acknowledgements)
     for part in parts:
@@ -95,19 +94,26 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
 
 
 def tell_refusal(recorder: EventRecorder, sidecar: Sidecar, behind: set[str], message: str) -> None:
-    """Record that an Envoy refused what came of VirtualServices, or of its Gateway, on each of them."""
-    kind = VIRTUAL_SERVICE if sidecar.scope == sidecar.namespace else GATEWAY_KINDS.gateways
-    for name in sorted(behind):
-        about = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "namespace": sidecar.namespace}
+    """Record that an Envoy refused what came of VirtualServices and HTTPRoutes, or of its Gateway, on each of them."""
+    own = VIRTUAL_SERVICE if sidecar.scope == sidecar.namespace else GATEWAY_KINDS.gateways
+    for each in sorted({name for names in behind for name in names.split(",")}):
+        namespace, is_route, name = each.rpartition("/")
+        kind = GATEWAY_KINDS.routes if is_route else own
+        about = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "name": name,
+            "namespace": namespace or sidecar.namespace,
+        }
         recorder.event(about, "Warning", "RefusedBySidecar", f"the sidecar of Pod {sidecar.pod} refused it: {message}")
 
 
-def _lead(context: Context, gateways: Gateways, _token: Token, lost: threading.Event) -> None:
-    statuses = StatusController(context)
+def _lead(context: Context, serving: ServingController, _token: Token, lost: threading.Event) -> None:
+    statuses = StatusController(context, serving.routes)
     statuses.start()
-    gateways.lead(leads=True)
+    serving.gateways.lead(leads=True)
     lost.wait()
-    gateways.lead(leads=False)
+    serving.gateways.lead(leads=False)
     statuses.stop()
 
 

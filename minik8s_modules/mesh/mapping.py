@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -39,6 +40,8 @@ class Declared(NamedTuple):
     virtual_services: Sequence[JsonObject] = ()
     subsets: Sequence[JsonObject] = ()
     rolling_updates: Sequence[JsonObject] = ()
+    led: Mapping[tuple[str, int], str] = MappingProxyType({})
+    """The HTTPRoutes that lead a Service's port, which is then theirs to decide on (mesh/gateways)."""
 
 
 class Endpoint(NamedTuple):
@@ -148,14 +151,17 @@ class _Namespace:
         ports, split_by = {}, {}
         for service in self._services.values():
             for port in objects.spec(service).get("ports") or []:
-                split = self._splits.get((objects.name(service), port["port"]))
+                place = (objects.name(service), port["port"])
+                split = self._splits.get(place)
+                if place in self._declared.led:
+                    continue
                 if (port.get("protocol") or "TCP") != "TCP" or (split is None and _kept_by_nodes(service)):
                     continue
                 found = self._port(service, port, split)
-                place = f"{found.address}:{found.port}"
-                ports[place] = found
+                address = f"{found.address}:{found.port}"
+                ports[address] = found
                 if split is not None:
-                    split_by[place] = objects.name(split)
+                    split_by[address] = objects.name(split)
         return Mapped(ports, self._verdicts, split_by, withholdings)
 
     def _withhold(self) -> Iterator[Withholding]:
@@ -187,6 +193,9 @@ class _Namespace:
             return Verdict(broken=(NO_SERVICE, f"there is no Service {name} with an address in this namespace"))
         if number not in _tcp_ports(service):
             return Verdict(broken=(NO_PORT, f"Service {name} has no TCP port {number}"))
+        leader = self._declared.led.get((name, number))
+        if leader is not None:
+            return Verdict(refused=(CONFLICTED, f"HTTPRoute {leader} leads the requests of that port"))
         holder = self._splits.get((name, number))
         if holder is not None:
             return Verdict(

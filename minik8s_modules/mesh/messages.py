@@ -6,9 +6,9 @@ resource, too: what is not imported cannot be put into an ``Any``. It costs 36 M
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from google.protobuf import any_pb2, json_format
 
@@ -47,27 +47,43 @@ Snapshot = Mapping[str, Mapping[str, Message]]
 """What sidecars of a namespace are told: messages by type and name."""
 
 
+class Led(Protocol):
+    """A port that is told of otherwise than a Service's own; equal to one that gives the same resources."""
+
+    @property
+    def place(self) -> str:
+        """Return ADDRESS:PORT."""
+
+    def resources(self) -> list[Resource]:
+        """Return what sidecars are told of it."""
+
+
+_Kept = tuple[Port | Led, list[tuple[str, Message]]]
+
+
 class Packer:
     """Packs what sidecars of one namespace are told; what has not changed is kept as it was packed."""
 
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
-        self._kept: dict[str, tuple[Port, list[tuple[str, Message]]]] = {}
+        self._kept: dict[str, _Kept] = {}
 
-    def pack(self, mapped: Mapped) -> Snapshot:
-        """Return a decision on the namespace as messages."""
-        self._kept = {place: self._of_port(place, port) for place, port in mapped.ports.items()}
+    def pack(self, mapped: Mapped, led: Iterable[Led] = ()) -> Snapshot:
+        """Return a decision on the namespace as messages, ports that HTTPRoutes lead as those say."""
+        ports: dict[str, Port | Led] = {**mapped.ports, **{each.place: each for each in led}}
+        self._kept = {place: self._of_port(place, port) for place, port in ports.items()}
         snapshot: dict[str, dict[str, Message]] = {kind: {} for kind in TYPES}
         for _port, messages in self._kept.values():
             for kind, message in messages:
                 snapshot[kind][message.name] = message
         return snapshot
 
-    def _of_port(self, place: str, port: Port) -> tuple[Port, list[tuple[str, Message]]]:
+    def _of_port(self, place: str, port: Port | Led) -> _Kept:
         old = self._kept.get(place)
         if old is not None and old[0] == port:
             return old
-        return port, [(each.type_url, message_of(each)) for each in resources(self._namespace, place, port)]
+        made = resources(self._namespace, place, port) if isinstance(port, Port) else port.resources()
+        return port, [(each.type_url, message_of(each)) for each in made]
 
 
 def message_of(resource: Resource) -> Message:

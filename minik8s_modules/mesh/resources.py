@@ -35,7 +35,7 @@ PASSTHROUGH = "passthrough"
 NO_ENDPOINT = '{"error":"no available endpoint"}'
 _ADS = {"ads": {}, "resource_api_version": "V3"}
 _UNLIMITED = 2**32 - 1
-_AS_ASKED: JsonObject = {"use_downstream_protocol_config": {"http_protocol_options": {}, "http2_protocol_options": {}}}
+AS_ASKED: JsonObject = {"use_downstream_protocol_config": {"http_protocol_options": {}, "http2_protocol_options": {}}}
 _SNIFFED_S = "1s"
 """How long a caller may be silent before it is taken for one whose server speaks first."""
 
@@ -65,9 +65,9 @@ def _of_port(name: str, port: Port) -> Iterator[tuple[str, str, JsonObject]]:
     # a subset that is chosen in several ways is one cluster
     clusters = {_cluster_of(name, each): each for each in (*port.branches, *filter(None, [port.mirror]))}
     for each, branch in clusters.items():
-        yield CLUSTER, each, cluster(each, _AS_ASKED)
+        yield CLUSTER, each, cluster(each, AS_ASKED)
         yield ENDPOINTS, each, assignment(each, branch)
-    yield LISTENER, name, _listener(name, port, name if whole else PASSTHROUGH)
+    yield LISTENER, name, service_listener(name, port, name if whole else PASSTHROUGH)
     yield ROUTES, name, _routes(name, port)
 
 
@@ -116,7 +116,8 @@ def address_of(ip: str, port: int) -> JsonObject:
     return {"socket_address": {"address": ip, "port_value": port}}
 
 
-def _listener(name: str, port: Port, otherwise: str) -> JsonObject:
+def service_listener(name: str, port: Port, otherwise: str) -> JsonObject:
+    """Return the listener of a port; ``otherwise`` is the cluster of what is no HTTP."""
     sniffer = f"{_API}extensions.filters.listener.http_inspector.v3.HttpInspector"
     tcp = {
         "@type": f"{_API}extensions.filters.network.tcp_proxy.v3.TcpProxy",

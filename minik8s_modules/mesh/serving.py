@@ -1,4 +1,8 @@
-"""Keeps the catalogue: decides on the namespaces that have sidecars, at each change in them."""
+"""Keeps the catalogue: decides on the namespaces that have sidecars, at each change in them.
+
+A namespace's sidecars are also told of Services of other namespaces whose requests HTTPRoutes lead: what it was decided
+from is noted, so that changes there are changes of it.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,13 @@ from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.copies import Copies
 from minik8s_modules.mesh.gateways.controller import Gateways
+from minik8s_modules.mesh.gateways.following import RouteCopies
+from minik8s_modules.mesh.gateways.meshing import decide_led
 from minik8s_modules.mesh.mapping import decide_mapping
 from minik8s_modules.mesh.messages import Packer
 from minik8s_modules.runtime.controller import Context, Loop, Looping
+
+_AGAIN_S = 0.1
 
 
 class ServingController(Looping):
@@ -21,18 +29,37 @@ class ServingController(Looping):
         self._loop = Loop(context, "mesh-serving", self.sync, workers=1)
         self.catalogue = Catalogue(self._ask)
         self.gateways = Gateways(context, self.catalogue)
+        self.routes = RouteCopies(context)
+        self.routes.follow(self._led_otherwise)
         self._packers: dict[str, Packer] = {}
+        self._read: dict[str, set[str]] = {}
         self._copies = Copies(self._loop)
         self._copies.listen(self._touched, self._touched)
 
+    def start(self) -> None:
+        """Begin when the copies are complete; returns at once."""
+        self.routes.start()
+        super().start()
+
     def sync(self, key: Key) -> None:
         """Decide on a namespace, or forget it when it has no sidecars any more."""
-        if not self.catalogue.has_sidecars(key.namespace):
-            self._packers.pop(key.namespace, None)
+        space = key.namespace
+        if not self.catalogue.has_sidecars(space):
+            self._packers.pop(space, None)
+            self._read.pop(space, None)
             return
-        mapped = decide_mapping(self._copies.of(key.namespace))
-        packer = self._packers.setdefault(key.namespace, Packer(key.namespace))
-        self.catalogue.put(key.namespace, Configuration(packer.pack(mapped), mapped.split_by, mapped.withholdings))
+        if not self.routes.ready:
+            self._loop.add_after(key, _AGAIN_S)
+            return
+        routes = self.routes.get()
+        # noted before anything is read: what changes meanwhile is decided again
+        self._read[space] = routes.namespaces(space)
+        declared = {each: self._copies.of(each) for each in self._read[space]}
+        own = declared[space]._replace(led=routes.producers(declared[space], space))
+        mapped, led = decide_mapping(own), decide_led(routes, space, [*declared.values()])
+        packed = self._packers.setdefault(space, Packer(space)).pack(mapped, led)
+        behind = {**mapped.split_by, **{each.place: each.led_by for each in led}}
+        self.catalogue.put(space, Configuration(packed, behind, mapped.withholdings))
 
     def _ask(self, scope: str) -> None:
         if "/" in scope:
@@ -40,6 +67,13 @@ class ServingController(Looping):
         else:
             self._loop.add(Key(scope, ""))
 
+    def _led_otherwise(self) -> None:
+        for each in list(self._packers):
+            self._loop.add(Key(each, ""))
+
     def _touched(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         namespace = objects.namespace(new if new is not None else old or {})
-        return [Key(namespace, "")] if namespace in self._packers or self.catalogue.has_sidecars(namespace) else []
+        found = {each for each, read in list(self._read.items()) if namespace in read}
+        if namespace in self._packers or self.catalogue.has_sidecars(namespace):
+            found.add(namespace)
+        return [Key(each, "") for each in found]

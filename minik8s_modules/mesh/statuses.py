@@ -14,11 +14,16 @@ from minik8s_modules.api.kinds import SIDECAR_MAPPING, VIRTUAL_SERVICE
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.mesh.copies import Copies
+from minik8s_modules.mesh.gateways.following import RouteCopies
 from minik8s_modules.mesh.mapping import ACCEPTED, RESOLVED, Mapped, Verdict, decide_mapping, mapping_spec
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 
 MAPPING = "mesh"
 """The name of the SidecarMapping that the pilot keeps in a namespace."""
+MANAGED_BY, PILOT = "app.kubernetes.io/managed-by", "minik8s-pilot"
+"""The label, and its value, of what the pilot keeps; one without it is somebody's own, and is left alone."""
+_TAKEN = f"it has no label {MANAGED_BY}: {PILOT}, so the pilot does not show here what VirtualServices come to"
+_AGAIN_S = 0.1
 
 
 def decide_status(verdict: Verdict, status: JsonObject, now: datetime) -> JsonObject:
@@ -44,13 +49,24 @@ def _condition(kind: str, why: tuple[str, str] | None, old: JsonObject, now: dat
 class StatusController(Looping):
     """Keeps them; a key is a namespace."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, routes: RouteCopies) -> None:
         self._context = context
+        self._routes = routes
         self._loop = Loop(context, "mesh-statuses", self.sync, workers=1)
         self._copies = Copies(self._loop)
         self._mappings = self._loop.reads(SIDECAR_MAPPING)
         self._copies.listen(self._of_split, _own)
         self._loop.watch(SIDECAR_MAPPING, _own)
+
+    def start(self) -> None:
+        """Begin when the copies are complete; returns at once."""
+        self._routes.follow(self._led_otherwise)
+        super().start()
+
+    def stop(self) -> None:
+        """End; waits for the syncs under way."""
+        self._routes.leave(self._led_otherwise)
+        super().stop()
 
     def sync(self, key: Key) -> None:
         """Decide, and write what differs.
@@ -58,7 +74,11 @@ class StatusController(Looping):
         Raises:
             StatusError: the API refused; it is tried again.
         """
+        if not self._routes.ready:
+            self._loop.add_after(key, _AGAIN_S)
+            return
         declared = self._copies.of(key.namespace)
+        declared = declared._replace(led=self._routes.get().producers(declared, key.namespace))
         mapped = decide_mapping(declared)
         self._keep(key.namespace, mapped if declared.virtual_services else None)
         now = self._context.clock.now()
@@ -67,6 +87,10 @@ class StatusController(Looping):
 
     def _keep(self, namespace: str, mapped: Mapped | None) -> None:
         old, client = self._mappings.get(namespace, MAPPING), self._context.client
+        if old is not None and objects.labels(old).get(MANAGED_BY) != PILOT:
+            if mapped is not None:
+                self._context.recorder.event(old, "Warning", "NameTaken", _TAKEN)
+            return
         try:
             if mapped is None:
                 if old is not None:
@@ -74,7 +98,8 @@ class StatusController(Looping):
                 return
             spec = mapping_spec(mapped)
             if old is None:
-                client.create(SIDECAR_MAPPING, {"metadata": {"name": MAPPING, "namespace": namespace}, "spec": spec})
+                meta = {"name": MAPPING, "namespace": namespace, "labels": {MANAGED_BY: PILOT}}
+                client.create(SIDECAR_MAPPING, {"metadata": meta, "spec": spec})
             elif objects.spec(old) != spec:
                 client.update(SIDECAR_MAPPING, {**old, "spec": spec})
         except (AlreadyExists, Conflict, NotFound):
@@ -87,6 +112,10 @@ class StatusController(Looping):
             self._context.client.update(VIRTUAL_SERVICE, {**virtual, "status": status}, subresource="status")
         except (Conflict, NotFound):
             return  # likewise
+
+    def _led_otherwise(self) -> None:
+        for each in self._copies.split_namespaces():
+            self._loop.add(Key(each, MAPPING))
 
     def _of_split(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         """Queue a namespace that has VirtualServices: what else changes in others is written nowhere."""

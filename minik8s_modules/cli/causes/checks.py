@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 from minik8s_modules.api import kinds, objects
 from minik8s_modules.api.kind import Kind
+from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes import (
     access,
     autoscalers,
     custom,
+    gateway_causes,
     mesh_causes,
     nodes,
     pods,
@@ -74,6 +76,12 @@ CHECKS: Mapping[Kind, Check] = {
     kinds.API_SERVICE: custom.api_service_faults,
 }
 
+CUSTOM: Mapping[tuple[str, str], Check] = {
+    (GATEWAY_KINDS.gateways.group, GATEWAY_KINDS.gateways.kind): gateway_causes.gateway_faults,
+    (GATEWAY_KINDS.routes.group, GATEWAY_KINDS.routes.kind): gateway_causes.route_faults,
+}
+"""Custom kinds, by group, that are known here all the same."""
+
 DATA = frozenset(
     {
         kinds.CONFIG_MAP, kinds.EVENT, kinds.EVENTS_EVENT, kinds.LIMIT_RANGE, kinds.CONTROLLER_REVISION, kinds.ROLE,
@@ -111,8 +119,9 @@ class Verdict(NamedTuple):
 def judge(obj: JsonObject, around: Around) -> Verdict:
     """Return what is known of an object."""
     kind = kind_of(obj)
-    known = CHECKS.get(kind) if kind is not None else custom.extended_faults
-    faults = tuple(islice(_faults(obj, known, around), None if kind in _SEVERAL else 1))
+    told = CUSTOM.get((str(obj.get("apiVersion") or "").partition("/")[0], str(obj.get("kind"))))
+    known = CHECKS.get(kind) if kind is not None else told or custom.extended_faults
+    faults = tuple(islice(_faults(obj, known, around), None if kind in _SEVERAL or told is not None else 1))
     notes = [] if faults or kind is None else list(_not_acted_on(kind, obj))
     # an object of which nothing is acted on is of no use; of others a part is
     useless = [fault for path, fault in notes if "." not in path or objects.status(obj).get("phase") == "Pending"]
@@ -120,6 +129,8 @@ def judge(obj: JsonObject, around: Around) -> Verdict:
     if around.unread:
         text = f"nothing was found, but not all could be read: {', '.join(sorted(around.unread))}"
         return Verdict(faults, text, certain=False)
+    if told is not None:
+        return Verdict(faults, FINE, certain=True)
     if kind is None or (known is None and kind not in DATA):
         return Verdict(faults, "" if faults else custom.not_checked(obj, around), certain=False)
     return Verdict(faults, ", but ".join([FINE, *(fault.cause for _, fault in notes)]), certain=True)

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD, ROLLING_UPDATE, SERVICE, SUBSET, VIRTUAL_SERVICE
+from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.tables.cells import human_duration
 from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.cli import output
 from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.mesh.leading import leading, matching, plain
 from minik8s_modules.cli.mesh.sidecars import (
     DUMP,
     PILOT,
-    Address,
     Ask,
     Configuration,
+    Expected,
     Unanswered,
     ask_all,
     asking,
@@ -35,18 +35,8 @@ from minik8s_modules.cli.mesh.sidecars import (
 from minik8s_modules.cli.options import Subparsers, add, add_namespace
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.interface import Lister
-from minik8s_modules.mesh.mapping import Declared, Mapped, decide_mapping
-from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, resources, version_of
 
-_KINDS = {CLUSTER: "cluster", LISTENER: "listener", ROUTES: "route"}
 _HEADER = ("POD", "VERSION", "STATUS", "UPDATED", "MESSAGE")
-
-
-class Expected(NamedTuple):
-    """What sidecars of a namespace are to have, as in ``Configuration``."""
-
-    versions: Mapping[tuple[str, str], str]
-    endpoints: Mapping[str, Mapping[Address, int]]
 
 
 def declare(commands: Subparsers) -> None:
@@ -77,6 +67,8 @@ def status(client: ApiClient, given: argparse.Namespace) -> int:
         where = "" if given.all_namespaces else f" in namespace {given.namespace}"
         sys.stderr.write(f"no Pod with a sidecar runs{where}\n")
         return 0
+    from minik8s_modules.cli.mesh.expecting import expected  # noqa: PLC0415 - the mesh's decisions, for this alone
+
     ask = asking(given)
     namespaces = {objects.namespace(pod): expected(client, objects.namespace(pod)) for pod in pods}
     found = list(rows(ask, pods, namespaces, datetime.now(UTC)))
@@ -121,33 +113,6 @@ def differences(found: Configuration, wanted: Expected) -> list[str]:
     return sorted({f"{kind} {name}" for kind, name in names} | {f"endpoints {name}" for name in others})
 
 
-def mapped_of(client: Lister, namespace: str) -> Mapped:
-    """Return where requests to the Services of a namespace go; raises as the API does."""
-    kinds = (SERVICE, ENDPOINT_SLICE, VIRTUAL_SERVICE, SUBSET, ROLLING_UPDATE)
-    return decide_mapping(Declared(*(list(client.list(kind, namespace).items) for kind in kinds)))
-
-
-def expected(client: Lister, namespace: str) -> Expected:
-    """Return what sidecars of a namespace are to have; raises as the API does."""
-    versions: dict[tuple[str, str], str] = {}
-    endpoints: dict[str, Mapping[Address, int]] = {}
-    for place, port in mapped_of(client, namespace).ports.items():
-        for one in resources(namespace, place, port):
-            if one.type_url == ENDPOINTS:
-                endpoints[one.name] = _weights(one.body)
-            else:
-                # of listeners, Envoy does not tell the version that it has (sidecars.py)
-                version = "" if one.type_url == LISTENER else version_of(one.body)
-                versions[_KINDS[one.type_url], one.name] = version
-    return Expected(versions, endpoints)
-
-
-def _weights(assignment: JsonObject) -> dict[Address, int]:
-    found = [each for group in assignment["endpoints"] for each in group["lb_endpoints"]]
-    pairs = [(each["endpoint"]["address"]["socket_address"], each["load_balancing_weight"]) for each in found]
-    return {Address(at["address"], at["port_value"]): weight for at, weight in pairs}
-
-
 def _age(text: str, now: datetime) -> str:
     try:
         return human_duration((now - parse_rfc3339(text)).total_seconds())
@@ -188,41 +153,3 @@ def _rows_of(name: str, address: str, found: Configuration, pods: Mapping[str, s
     for route in found.routes.get(name, ()):
         yield (*shown, plain(matching(route)), plain("; ".join(leading(route, found, pods))))
         shown = ("", "")
-
-
-def matching(route: JsonObject) -> str:
-    """Return which requests a route has, in words."""
-    match = route.get("match") or {}
-    pattern = (match.get("safe_regex") or {}).get("regex")
-    path = "all" if pattern is None else f"path ~ {unwrapped(str(pattern))}"
-    headers = [f"{each.get('name')}: {_of_header(each)}" for each in match.get("headers") or ()]
-    return ", ".join([path, *headers]) if pattern is not None or not headers else ", ".join(headers)
-
-
-def _of_header(header: JsonObject) -> str:
-    match = header.get("string_match") or {}
-    return str(match.get("exact") or f"~ {(match.get('safe_regex') or {}).get('regex')}")
-
-
-def unwrapped(pattern: str) -> str:
-    """Return a pattern of whole paths as it was declared (``url_patterns.whole_path``)."""
-    inner = pattern.removeprefix("(?s:.*)(?:").removesuffix(")(?s:.*)")
-    return inner if len(inner) == len(pattern) - len("(?s:.*)(?:" + ")(?s:.*)") else pattern
-
-
-def leading(route: JsonObject, found: Configuration, pods: Mapping[str, str]) -> Iterable[str]:
-    """Yield where a route leads, in words: Pods with their shares, or an answer of the sidecar's own."""
-    direct = route.get("direct_response")
-    if direct:
-        yield f"{direct.get('status')} {(direct.get('body') or {}).get('inline_string', '')}"
-        return
-    cluster = str((route.get("route") or {}).get("cluster"))
-    weights = found.endpoints.get(cluster) or {}
-    whole = sum(weights.values())
-    shares = [f"{pods.get(at.ip, at.ip)} {weight / whole:.0%}" for at, weight in sorted(weights.items())]
-    yield ", ".join(shares) if shares else "503: no available endpoint"
-
-
-def plain(text: Any) -> str:
-    """Return what a Pod said without what would steer a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in str(text))

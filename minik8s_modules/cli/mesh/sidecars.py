@@ -87,6 +87,13 @@ class Configuration(NamedTuple):
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
+class Expected(NamedTuple):
+    """What sidecars of a namespace are to have, as in ``Configuration``."""
+
+    versions: Mapping[tuple[str, str], str]
+    endpoints: Mapping[str, Mapping[Address, int]]
+
+
 def container_of(pod: JsonObject) -> str:
     """Return the name of a Pod's container that is its sidecar, "" if none is."""
     return sidecar_of(objects.spec(pod))

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import re2
-
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, SUBSET
 from minik8s_modules.api.network.subsets import pods_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.calls import Line
-from minik8s_modules.cli.mesh.looking import leading, matching, names_by_address, plain
+from minik8s_modules.cli.mesh.leading import (
+    Share,
+    answer_of,
+    asks_more,
+    declared_by,
+    has_path,
+    matching,
+    plain,
+    shares,
+)
+from minik8s_modules.cli.mesh.looking import names_by_address
 from minik8s_modules.cli.mesh.sidecars import (
     DUMP,
     Ask,
@@ -42,9 +50,20 @@ def by_sidecar(
     listener = next((one.name for one in found.listeners if (one.address.ip, one.address.port) == (address, port)), "")
     if not listener:
         return [Line("sidecar", f"passes {address}:{port} on unchanged, as it has no configuration for it")], True
-    pods, subsets = names_by_address(client, namespace), subsets_by_pod(client.list(SUBSET, namespace).items)
+    pods, subsets = (
+        _names(client, namespace, objects.namespace(service)),
+        subsets_by_pod(client.list(SUBSET, namespace).items),
+    )
     lines = [Line("sidecar", f"{plain(listener)}, version {found.version}")]
     return [*lines, *_routed(found, listener, path, pods, subsets)], False
+
+
+def _names(client: ApiClient, own: str, other: str) -> dict[str, str]:
+    """Return the names of Pods by their addresses, those of the Service's namespace with it."""
+    if other == own:
+        return names_by_address(client, own)
+    found = {ip: f"{other}/{name}" for ip, name in names_by_address(client, other).items()}
+    return {**found, **names_by_address(client, own)}
 
 
 def _routed(
@@ -54,41 +73,29 @@ def _routed(
         match = route.get("match") or {}
         if not has_path(match, path):
             continue
-        direct = bool(route.get("direct_response"))
-        yield Line("route", plain(matching(route)), broken=direct)
-        if direct:
-            yield Line("answer", plain("; ".join(leading(route, found, pods))), broken=True)
+        answer, owner = answer_of(route), declared_by(route)
+        fails = bool(route.get("direct_response"))
+        yield Line("route", plain(f"{matching(route)}{f' (HTTPRoute {owner})' if owner else ''}"), broken=fails)
+        if answer:
+            yield Line("answer", plain(answer), broken=fails)
         else:
-            yield from _endpoints(found, route, pods, subsets)
-        if not match.get("headers"):
+            for share in shares(route, found):
+                yield from _endpoints(share, pods, subsets)
+        if not asks_more(match):
             return
     yield Line("route", f"none is for {path}: 404", broken=True)
 
 
-def _endpoints(
-    found: Configuration, route: JsonObject, pods: Mapping[str, str], subsets: Mapping[str, Sequence[str]]
-) -> Iterator[Line]:
-    weights = found.endpoints.get(str((route.get("route") or {}).get("cluster"))) or {}
-    whole = sum(weights.values())
-    for at, weight in sorted(weights.items()):
+def _endpoints(share: Share, pods: Mapping[str, str], subsets: Mapping[str, Sequence[str]]) -> Iterator[Line]:
+    whole = sum(share.endpoints.values())
+    for at, weight in sorted(share.endpoints.items()):
         name = pods.get(at.ip, "no Pod of this namespace")
         within = f", of Subset {', '.join(subsets[name])}" if subsets.get(name) else ""
-        yield Line("pod", f"{at} ({name}{within}): {weight / whole:.0%} of them")
+        yield Line("pod", f"{at} ({name}{within}): {share.part * weight / whole:.0%} of them")
     if not whole:
-        yield Line("pod", 'none is ready: 503 {"error":"no available endpoint"}', broken=True)
-
-
-def has_path(match: JsonObject, path: str) -> bool:
-    """Return whether a route is for a path, whatever it says of headers."""
-    pattern = (match.get("safe_regex") or {}).get("regex")
-    if pattern is None:
-        return path.startswith(str(match.get("prefix", "/")))
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(str(pattern), options).fullmatch(path) is not None
-    except re2.error:
-        return False
+        part = "" if share.part == 1 else f"{share.part:.0%} of them: "
+        reason = 'none is ready: 503 {"error":"no available endpoint"}' if share.known else "no such backend: 500"
+        yield Line("pod", f"{part}{reason}", broken=True)
 
 
 def subsets_by_pod(subsets: Sequence[JsonObject]) -> dict[str, list[str]]:

@@ -27,10 +27,15 @@ class Attachment(NamedTuple):
 
 
 class Parent(NamedTuple):
-    """A reference of a route to a Gateway of ours: why it does not hold, if it does not."""
+    """A reference of a route to a Gateway of ours, or to a Service: why it does not hold, if it does not.
+
+    ``unresolved`` says which of the route's references leads nowhere from there, ``remark`` what else there is to say.
+    """
 
     ref: JsonObject
     refused: Why | None
+    unresolved: Why | None = None
+    remark: str = ""
 
 
 def gateway_of(ref: JsonObject, route: JsonObject) -> Key | None:
@@ -38,14 +43,6 @@ def gateway_of(ref: JsonObject, route: JsonObject) -> Key | None:
     if (ref.get("group", GROUP), ref.get("kind", "Gateway")) != (GROUP, GATEWAY_KINDS.gateways.kind):
         return None
     return Key(ref.get("namespace") or objects.namespace(route), ref["name"])
-
-
-def refused_parent(ref: JsonObject) -> Parent | None:
-    """Return what becomes of a parentRef to a Service, a route within the mesh; None for another kind of parent."""
-    if (ref.get("group", GROUP), ref.get("kind")) != ("", "Service"):
-        return None
-    message = f"routes within the mesh are VirtualServices here: write one for Service {ref['name']}"
-    return Parent(ref, ("UnsupportedValue", message))
 
 
 def attach(

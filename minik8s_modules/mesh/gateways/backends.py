@@ -56,13 +56,21 @@ class Backends:
         self._grants = grants
         self._found: dict[tuple[Key, int], Backend | Why] = {}
 
-    def resolve(self, ref: JsonObject, route: JsonObject) -> Backend | Why:
-        """Return what a backendRef of a route refers to, or why it leads nowhere."""
+    def service(self, key: Key) -> JsonObject | None:
+        """Return a Service; None where there is none."""
+        return self._services.get(key)
+
+    def resolve(self, ref: JsonObject, route: JsonObject, own: Key | None = None) -> Backend | Why:
+        """Return what a backendRef of a route refers to, or why it leads nowhere.
+
+        ``own`` is a Service that needs no grant: the one whose requests the route leads within the mesh.
+        """
         group, kind, space = ref.get("group") or "", ref.get("kind") or "Service", objects.namespace(route)
         if (group, kind) != ("", "Service"):
             return "InvalidKind", f"requests go to Services, not to a {kind} of group {group!r}"
         key = Key(ref.get("namespace") or space, ref["name"])
-        if not permitted(Reference(GATEWAY_KINDS.routes.kind, space, "", "Service", *key), self._grants):
+        wanted = Reference(GATEWAY_KINDS.routes.kind, space, "", "Service", *key)
+        if key != own and not permitted(wanted, self._grants):
             message = (
                 f"no ReferenceGrant of namespace {key.namespace} lets HTTPRoutes of {space} lead to Service {key.name}"
             )
@@ -85,8 +93,11 @@ class Backends:
         protocol = _PROTOCOLS.get(ports[0].get("appProtocol"))
         if protocol is None:
             return "UnsupportedProtocol", f"port {number} of Service {key} speaks {ports[0]['appProtocol']}"
-        endpoints = tuple(self._endpoints(key, service, ports[0]))
-        return Backend(f"{key.name}.{key.namespace}:{number}", protocol, Branch("", None, endpoints))
+        return Backend(f"{key.name}.{key.namespace}:{number}", protocol, self.branch(key, ports[0]))
+
+    def branch(self, key: Key, port: JsonObject) -> Branch:
+        """Return the way to all Pods of a port of a Service that there is."""
+        return Branch("", None, tuple(self._endpoints(key, self._services[key], port)))
 
     def _endpoints(self, key: Key, service: JsonObject, port: JsonObject) -> Iterator[Endpoint]:
         declared = objects.spec(service)

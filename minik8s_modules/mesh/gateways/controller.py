@@ -20,6 +20,7 @@ from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.gateways.certificates import Certificate, certificate_of
 from minik8s_modules.mesh.gateways.deciding import Decision, Declared, decide_gateways
 from minik8s_modules.mesh.gateways.listeners import secrets_of
+from minik8s_modules.mesh.gateways.parents import is_within
 from minik8s_modules.mesh.gateways.statuses import class_status, gateway_status, route_status
 from minik8s_modules.mesh.messages import Message, Snapshot, message_of
 from minik8s_modules.mesh.resources import TYPES, Resource
@@ -130,7 +131,7 @@ class _Keeper:
         self.again()
 
     def _if_any(self, _old: JsonObject | None, _new: JsonObject | None) -> Iterable[Key]:
-        return [_KEY] if self._gateways.list() else []
+        return [_KEY] if self._gateways.list() or any(map(is_within, self._routes.list())) else []
 
     def _sync(self, _key: Key) -> None:
         """Decide, tell, and write what differs.

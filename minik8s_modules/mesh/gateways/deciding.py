@@ -1,4 +1,8 @@
-"""Decides on all Gateways of ours at once: what each is told, and what is to be said of it and of its routes. Pure."""
+"""Decides on all Gateways of ours at once: what each is told, and what is to be said of it and of its routes. Pure.
+
+Of routes within the mesh it decides only what is to be said of them: what sidecars are told is decided by namespace
+(``meshing``).
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,14 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.network.gateway_api import duration_ms, infrastructure_fault, is_ours, name_of_parts
+from minik8s_modules.api.network.gateway_api import infrastructure_fault, is_ours, name_of_parts
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.mesh.gateways.attaching import Attachment, Parent, attach, gateway_of, refused_parent
-from minik8s_modules.mesh.gateways.backends import Backend, Backends
-from minik8s_modules.mesh.gateways.filters import filters_fault
+from minik8s_modules.mesh.gateways.attaching import Attachment, Parent, attach, gateway_of
+from minik8s_modules.mesh.gateways.backends import Backends
 from minik8s_modules.mesh.gateways.listeners import Certificates, Listener, Why, listeners_of
-from minik8s_modules.mesh.gateways.matching import ALL, match_fault
-from minik8s_modules.mesh.gateways.resources import Routed, Rule, gateway_resources
+from minik8s_modules.mesh.gateways.parents import service_parents
+from minik8s_modules.mesh.gateways.resources import gateway_resources
+from minik8s_modules.mesh.gateways.rules import Routed, rules_of, unsupported
 from minik8s_modules.mesh.mapping import SERVICE_NAME
 from minik8s_modules.mesh.resources import Resource
 
@@ -43,13 +47,14 @@ class GatewayVerdict(NamedTuple):
     listeners: tuple[Listener, ...]
     attached: Mapping[str, int]
     """Routes by listener."""
+    remark: str = ""
+    """What is to be said of its addresses, where it is reached."""
 
 
 class RouteVerdict(NamedTuple):
-    """What became of a route: each of its parents here, and which of its references leads nowhere."""
+    """What became of a route: each of its parents here, and what of it cannot be done."""
 
     parents: tuple[Parent, ...]
-    unresolved: Why | None
     unsupported: Why | None
 
 
@@ -106,64 +111,21 @@ def _route(
 ) -> tuple[RouteVerdict, Routed, dict[Key, list[Attachment]]] | None:
     named = objects.spec(route).get("parentRefs") or []
     refs = [(ref, key) for ref in named if (key := gateway_of(ref, route)) in gateways]
-    parents = [parent for ref in named if (parent := refused_parent(ref)) is not None]
+    parents = service_parents(route, backends)
     if not (refs or parents) or objects.is_deleting(route):
         return None
-    unsupported = _unsupported(route)
+    fault = unsupported(route)
+    rules, wrong = rules_of(route, backends)
     places: dict[Key, list[Attachment]] = defaultdict(list)
     labels = declared.namespaces.get(objects.namespace(route), {})
     for ref, key in refs:
         if key is None:
             continue
         parent, found = attach(route, ref, gateways[key], listeners[key], labels)
-        parents.append(parent)
-        if unsupported is None:
+        parents.append(parent._replace(unresolved=wrong))
+        if fault is None:
             places[key] += [each for each in found if each not in places[key]]
-    rules, wrong = _rules(route, backends)
-    return RouteVerdict(tuple(parents), wrong, unsupported), Routed(route, rules), places
-
-
-def _unsupported(route: JsonObject) -> Why | None:
-    for number, rule in enumerate(objects.spec(route).get("rules") or []):
-        faults = [filters_fault(rule), *(match_fault(each) for each in rule.get("matches") or [ALL]), _time_fault(rule)]
-        faults += [f"{field} is not known here" for field in ("sessionPersistence", "retry") if rule.get(field)]
-        if fault := next(filter(None, faults), ""):
-            return "UnsupportedValue", f"rule {number + 1}: {fault}"
-    return None
-
-
-def _time_fault(rule: JsonObject) -> str:
-    for each in (rule.get("timeouts") or {}).values():
-        try:
-            duration_ms(each)
-        except ValueError:
-            return f"{each} is no time"
-    return ""
-
-
-def _rules(route: JsonObject, backends: Backends) -> tuple[tuple[Rule, ...], Why | None]:
-    wrong: list[Why] = []
-
-    def resolved(ref: JsonObject) -> Backend | None:
-        found = backends.resolve(ref, route)
-        if isinstance(found, Backend):
-            return found
-        wrong.append(found)
-        return None
-
-    rules = tuple(
-        Rule(
-            rule,
-            tuple(resolved(ref) for ref in rule.get("backendRefs") or []),
-            tuple(
-                resolved(each["requestMirror"]["backendRef"])
-                for each in rule.get("filters") or []
-                if each.get("requestMirror")
-            ),
-        )
-        for rule in objects.spec(route).get("rules") or []
-    )
-    return rules, next(iter(wrong), None)
+    return RouteVerdict(tuple(parents), fault), Routed(route, rules), places
 
 
 def _verdict(
@@ -177,12 +139,35 @@ def _verdict(
     if refused is not None:
         return GatewayVerdict(refused, (), ("Invalid", refused[1]), tuple(listeners), numbers)
     addresses, unreachable = _reached(gateway, declared)
-    return GatewayVerdict(None, addresses, unreachable, tuple(listeners), numbers)
+    return GatewayVerdict(None, addresses, unreachable, tuple(listeners), numbers, _inside(gateway, declared))
+
+
+def _inside(gateway: JsonObject, declared: Declared) -> str:
+    """Return that a Gateway has no address outside, and what to do; "" where it has one."""
+    service = _service(gateway, declared)
+    if service is None or (objects.status(service).get("loadBalancer") or {}).get("ingress"):
+        return ""
+    ports = [
+        f"{each['port']} at {each['nodePort']}"
+        for each in objects.spec(service).get("ports") or []
+        if each.get("nodePort")
+    ]
+    reached = f", or at each node by node ports (port {', port '.join(ports)})" if ports else ""
+    name = objects.name(service)
+    return (
+        f"load balancing gives Service {name} no address, so it is reached within the cluster{reached}; nodes keep "
+        f"ports 80 and 443 for Ingresses: use other ports or a pool of addresses (minik8s why service/{name})"
+    )
+
+
+def _service(gateway: JsonObject, declared: Declared) -> JsonObject | None:
+    key = Key(objects.namespace(gateway), name_of_parts(objects.name(gateway)))
+    return next((each for each in declared.services if objects.key(each) == key), None)
 
 
 def _reached(gateway: JsonObject, declared: Declared) -> tuple[tuple[str, ...], Why | None]:
     key = Key(objects.namespace(gateway), name_of_parts(objects.name(gateway)))
-    service = next((each for each in declared.services if objects.key(each) == key), None)
+    service = _service(gateway, declared)
     if service is None or not objects.spec(service).get("clusterIP"):
         return (), ("AddressNotAssigned", f"Service {key} is not there yet")
     given = (objects.status(service).get("loadBalancer") or {}).get("ingress") or []

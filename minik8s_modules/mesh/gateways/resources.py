@@ -17,10 +17,11 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.network.gateway_api import duration_ms
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.mesh.gateways.attaching import ANY, Attachment, owner_of
-from minik8s_modules.mesh.gateways.backends import HTTP2, Backend
+from minik8s_modules.mesh.gateways.backends import HTTP2
 from minik8s_modules.mesh.gateways.filters import fraction_of, header_fields, redirect_of, rewrite_of
 from minik8s_modules.mesh.gateways.listeners import HTTPS, Listener
 from minik8s_modules.mesh.gateways.matching import ALL, Order, envoy_match, order_of
+from minik8s_modules.mesh.gateways.rules import Routed, Rule
 from minik8s_modules.mesh.policies import retry_policy
 from minik8s_modules.mesh.resources import (
     CLUSTER,
@@ -49,19 +50,11 @@ _SPOKEN: dict[bool, JsonObject] = {
 }
 
 
-class Rule(NamedTuple):
-    """A rule of a route, with what its references resolve to; None for one that leads nowhere."""
+class Place(NamedTuple):
+    """Where requests were made to, as far as redirects lead back there."""
 
-    declared: JsonObject
-    backends: tuple[Backend | None, ...]
-    mirrors: tuple[Backend | None, ...]
-
-
-class Routed(NamedTuple):
-    """A route, and its rules."""
-
-    route: JsonObject
-    rules: tuple[Rule, ...]
+    port: int
+    scheme: str
 
 
 def gateway_resources(
@@ -163,29 +156,34 @@ def _routes(
         for hostname in each.hostnames if listener is not None else ():
             if owner_of(hostname, listeners) == each.listener:
                 matched = by_hostname.setdefault(hostname, [])
-                matched += _matched(routes[each.route], listener or listeners[0])
-    hosts = [_host(hostname, matched) for hostname, matched in sorted(by_hostname.items())]
+                matched += matched_routes(routes[each.route], _place(listener or listeners[0]))
+    hosts = [host_of(hostname, matched) for hostname, matched in sorted(by_hostname.items())]
     return {"name": name, "virtual_hosts": hosts, "ignore_port_in_host_matching": True}
 
 
-def _host(hostname: str, matched: Sequence[tuple[Order, JsonObject]]) -> JsonObject:
+def _place(listener: Listener) -> Place:
+    return Place(listener.port, "https" if listener.protocol == HTTPS else "http")
+
+
+def host_of(hostname: str, matched: Iterable[tuple[Order, JsonObject]]) -> JsonObject:
+    """Return what answers requests to a hostname: routes in the order in which they are tried."""
     ordered = [route for _order, route in sorted(matched, key=lambda each: each[0])]
     domain = "*" if hostname == ANY else hostname
     return {"name": domain, "domains": [domain], "routes": ordered, "retry_policy": retry_policy({})}
 
 
-def _matched(routed: Routed, listener: Listener) -> Iterator[tuple[Order, JsonObject]]:
+def matched_routes(routed: Routed, place: Place) -> Iterator[tuple[Order, JsonObject]]:
+    """Yield a route of Envoy's for each match of an HTTPRoute, with its place among those of others."""
     for number, rule in enumerate(routed.rules):
-        for place, match in enumerate(rule.declared.get("matches") or [ALL]):
+        for turn, match in enumerate(rule.declared.get("matches") or [ALL]):
             name = str(objects.key(routed.route))
-            yield order_of(match, routed.route, number, place), {"name": name, **_route(rule, match, listener)}
+            yield order_of(match, routed.route, number, turn), {"name": name, **_route(rule, match, place)}
 
 
-def _route(rule: Rule, match: JsonObject, listener: Listener) -> JsonObject:
+def _route(rule: Rule, match: JsonObject, place: Place) -> JsonObject:
     filters = rule.declared.get("filters") or []
     route = {"match": envoy_match(match), **header_fields(filters)}
-    scheme = "https" if listener.protocol == HTTPS else "http"
-    redirect = redirect_of(filters, match, listener.port, scheme)
+    redirect = redirect_of(filters, match, *place)
     if redirect is not None:
         return {**route, "redirect": redirect}
     weights = _weights(rule)

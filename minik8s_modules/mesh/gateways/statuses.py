@@ -35,7 +35,7 @@ def gateway_status(obj: JsonObject, verdict: GatewayVerdict, now: datetime) -> J
         message = f"listeners that are not served: {', '.join(invalid)}"
         accepted = ("Accepted", bool(served), "ListenersNotValid", message)
     unreachable = verdict.unreachable or (None if served else ("Invalid", "no listener is served"))
-    status = _with(obj, old, [accepted, _unless("Programmed", unreachable)], now)
+    status = _with(obj, old, [accepted, _unless("Programmed", unreachable, verdict.remark)], now)
     old_listeners = {each["name"]: each for each in old.get("listeners") or []}
     status["listeners"] = [
         _listener(obj, each, verdict, old_listeners.get(each.name) or {}, now) for each in verdict.listeners
@@ -76,8 +76,8 @@ def _parent(
 ) -> JsonObject:
     before = next((each for each in old if each.get("parentRef") == parent.ref), {})
     conditions = [
-        _unless("Accepted", verdict.unsupported or parent.refused),
-        _unless("ResolvedRefs", verdict.unresolved),
+        _unless("Accepted", verdict.unsupported or parent.refused, parent.remark),
+        _unless("ResolvedRefs", parent.unresolved),
     ]
     return {
         "parentRef": parent.ref,
@@ -86,8 +86,8 @@ def _parent(
     }
 
 
-def _unless(kind: str, why: Why | None) -> _Condition:
-    return (kind, False, *why) if why else (kind, True, kind, "")
+def _unless(kind: str, why: Why | None, remark: str = "") -> _Condition:
+    return (kind, False, *why) if why else (kind, True, kind, remark)
 
 
 def _with(obj: JsonObject, status: JsonObject, conditions: Sequence[_Condition], now: datetime) -> JsonObject:

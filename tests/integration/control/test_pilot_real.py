@@ -77,9 +77,9 @@ class Pilot:
         virtual = {"apiVersion": "v1", "kind": "VirtualService", "metadata": meta, "spec": spec}
         self.cluster.server.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(virtual))
 
-    def token(self, pod: str = "") -> str:
+    def token(self, pod: str = "", namespace: str = "") -> str:
         """Return a token of the service account, of a Pod if it is named."""
-        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/robot/token"
+        path = f"/api/v1/namespaces/{namespace or self.namespace}/serviceaccounts/robot/token"
         bound = {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": pod}} if pod else {}
         answer = self.cluster.server.request("POST", path, {"spec": {"expirationSeconds": 900, **bound}})
         assert answer.code == 201, answer.body

@@ -284,14 +284,18 @@ class Mesh:
         """Return where a Pod answers."""
         return str(objects.status(self.cluster.admin.get(POD, pod, self.namespace))["podIP"])
 
-    def client(self, name: str = "client") -> Client:
+    def client(self, name: str = "client", namespace: str = "") -> Client:
         """Make a Pod with a sidecar, and its Envoy."""
+        meta = {"name": "robot", "namespace": namespace}
+        if namespace:
+            self.cluster.admin.create(SERVICE_ACCOUNT, {"metadata": meta})
         app = {"serviceAccountName": "robot", "containers": [{"name": "app", "image": "a"}]}
-        meta = {"name": name, "namespace": self.namespace}
+        meta = {"name": name, "namespace": namespace or self.namespace}
         self.cluster.admin.create(POD, {"metadata": meta, "spec": with_sidecar(app)})
         made = Client(self.folder, name)
         self.clients.append(made)
-        made.start(self.cluster.server.authority.ca.read_bytes(), self.pilot.token(name), self.pilot.port)
+        token = self.pilot.token(name, namespace)
+        made.start(self.cluster.server.authority.ca.read_bytes(), token, self.pilot.port)
         return made
 
     def subset(self, name: str, *pods: str) -> None:

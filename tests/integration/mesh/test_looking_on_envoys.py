@@ -13,7 +13,8 @@ from minik8s_modules.api.kinds import SERVICE, VIRTUAL_SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.cli.mesh.canary import Leading, Steps, Watching, follow
-from minik8s_modules.cli.mesh.looking import expected, rows
+from minik8s_modules.cli.mesh.expecting import expected
+from minik8s_modules.cli.mesh.looking import rows
 from minik8s_modules.cli.mesh.sidecars import with_sidecars
 from minik8s_modules.cli.mesh.tracing import by_sidecar
 from tests.integration.control.conftest import Daemon

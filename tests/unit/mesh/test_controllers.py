@@ -20,10 +20,11 @@ from minik8s_modules.api.kinds import (
     TOKEN_REVIEW,
     VIRTUAL_SERVICE,
 )
-from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.mesh.acknowledgements import Acknowledgements
+from minik8s_modules.mesh.gateways.following import RouteCopies
 from minik8s_modules.mesh.identity import Sidecar, sidecar_of
 from minik8s_modules.mesh.main import tell_refusal
 from minik8s_modules.mesh.mapping import Withholding
@@ -68,7 +69,9 @@ def context(api: FakeApi) -> Iterator[Context]:
 
 @pytest.fixture
 def statuses(context: Context) -> Iterator[StatusController]:
-    controller = StatusController(context)
+    routes = RouteCopies(context)
+    routes.start()
+    controller = StatusController(context, routes)
     controller.start()
     yield controller
     controller.stop()
@@ -96,6 +99,24 @@ def test_a_namespace_has_its_mapping_while_something_is_split_in_it(api: FakeApi
     until(lambda: mapping(api) == {PLACE: [entry]})
     api.delete(VIRTUAL_SERVICE, "x", "shop")
     until(lambda: mapping(api) is None)
+
+
+def test_a_mapping_of_that_name_that_is_somebodys_own_is_left_alone_and_told(api: FakeApi, context: Context):
+    api.create(SIDECAR_MAPPING, {"metadata": {"name": MAPPING, "namespace": "shop"}, "spec": {"mine": []}})
+    context.recorder.start()
+    routes = RouteCopies(context)
+    routes.start()
+    controller = StatusController(context, routes)
+    controller.start()
+    try:
+        until(lambda: any(each.get("reason") == "NameTaken" for each in api.list(EVENT, "shop").items))
+        api.delete(VIRTUAL_SERVICE, "x", "shop")
+        until(lambda: not api.list(VIRTUAL_SERVICE, "shop").items)
+        controller.sync(Key("shop", MAPPING))
+    finally:
+        controller.stop()
+        context.recorder.stop()
+    assert mapping(api) == {"mine": []}
 
 
 @pytest.mark.usefixtures("statuses")

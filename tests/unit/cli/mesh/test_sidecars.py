@@ -12,17 +12,18 @@ import pytest
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.cli import kubectl
-from minik8s_modules.cli.mesh.looking import Expected, judge, plain, rows, unwrapped
+from minik8s_modules.cli.mesh.leading import has_path, leading, matching, plain, unwrapped
+from minik8s_modules.cli.mesh.looking import judge, rows
 from minik8s_modules.cli.mesh.sidecars import (
     DUMP,
     Address,
+    Expected,
     Unanswered,
     asking,
     container_of,
     read_configuration,
     read_counts,
 )
-from minik8s_modules.cli.mesh.tracing import has_path
 
 NOTHING: JsonObject = {
     "configs": [{"@type": f"x.{kind}ConfigDump"} for kind in ("Clusters", "Listeners", "Routes", "Endpoints")]
@@ -120,3 +121,20 @@ def test_a_path_has_a_route_as_envoy_compares_them():
 def test_a_pattern_is_shown_as_it_was_declared():
     assert unwrapped("(?s:.*)(?:/1$)(?s:.*)") == "/1$"
     assert unwrapped("/whole") == "/whole"
+
+
+def test_routes_of_an_httproute_are_told_in_words():
+    match = {"path_separated_prefix": "/a", "headers": [{"name": ":method", "string_match": {"exact": "GET"}}],
+             "query_parameters": [{"name": "q", "string_match": {"exact": "1"}}]}  # fmt: skip
+    assert matching({"match": match}) == "path /a and below, method: GET, ?q=1"
+    assert matching({"match": {"path": "/a"}}) == "path /a"
+    assert has_path(match, "/a/b")
+    assert not has_path(match, "/ab")
+    assert not has_path({"path": "/a"}, "/a/b")
+    found = read_configuration(NOTHING)._replace(endpoints={"web/*": {Address("10.0.0.1", 80): 1}, "next/*": {}})
+    clusters = [{"name": "web/*", "weight": 2}, {"name": "next/*", "weight": 1}, {"name": "none", "weight": 1}]
+    told = leading({"route": {"weighted_clusters": {"clusters": clusters}}}, found, {"10.0.0.1": "a"})
+    assert [*told] == ["a 50%", "25% 503: no available endpoint", "25% 500: there is no such backend"]
+    assert [*leading({"redirect": {"host_redirect": "b.example"}}, found, {})] == [
+        "redirect (MOVED_PERMANENTLY) to host b.example"
+    ]

@@ -117,12 +117,7 @@ def test_a_route_of_the_same_namespace_is_attached_and_led_to_its_service():
     assert status["listeners"][0]["attachedRoutes"] == 1
     assert conditions(status["conditions"]) == {"Accepted": ("True", "Accepted"), "Programmed": ("True", "Programmed")}
     assert {each["observedGeneration"] for each in status["conditions"]} == {3}
-
-
-@pytest.mark.parametrize("gateways", [[], [gateway()]])
-def test_a_route_within_the_mesh_is_refused(gateways: list[JsonObject]):
-    found = of_route(route(parent={"group": "", "kind": "Service", "name": "web"}), gateways)
-    assert found["Accepted"] == ("False", "UnsupportedValue")
+    assert "gives Service minik8s-gateway-edge no address" in status["conditions"][1]["message"]
 
 
 @pytest.mark.parametrize(

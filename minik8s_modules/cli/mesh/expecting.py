@@ -1,0 +1,66 @@
+"""What sidecars are to have, decided as pilots decide it, from the same objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from minik8s_modules.api.errors import Forbidden, NotFound
+from minik8s_modules.api.kind import Kind
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, ROLLING_UPDATE, SERVICE, SUBSET, VIRTUAL_SERVICE
+from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli import output
+from minik8s_modules.cli.mesh.sidecars import Address, Expected
+from minik8s_modules.client.interface import Lister
+from minik8s_modules.mesh.gateways.meshing import decide_led, routes_of
+from minik8s_modules.mesh.mapping import Declared, decide_mapping
+from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource, resources, version_of
+
+_KINDS = {CLUSTER: "cluster", LISTENER: "listener", ROUTES: "route"}
+
+
+def declared_of(client: Lister, namespace: str) -> Declared:
+    """Return the objects of a namespace that the mesh is made of; raises as the API does."""
+    kinds = (SERVICE, ENDPOINT_SLICE, VIRTUAL_SERVICE, SUBSET, ROLLING_UPDATE)
+    return Declared(*(list(client.list(kind, namespace).items) for kind in kinds))
+
+
+def expected(client: Lister, namespace: str) -> Expected:
+    """Return what sidecars of a namespace are to have; raises as the API does."""
+    versions: dict[tuple[str, str], str] = {}
+    endpoints: dict[str, Mapping[Address, int]] = {}
+    for one in _resources(client, namespace):
+        if one.type_url == ENDPOINTS:
+            endpoints[one.name] = _weights(one.body)
+        else:
+            # of listeners, Envoy does not tell the version that it has (sidecars.py)
+            version = "" if one.type_url == LISTENER else version_of(one.body)
+            versions[_KINDS[one.type_url], one.name] = version
+    return Expected(versions, endpoints)
+
+
+def _resources(client: Lister, namespace: str) -> Iterator[Resource]:
+    routes = routes_of(*(_of_cluster(client, each, namespace) for each in (GATEWAY_KINDS.routes, GATEWAY_KINDS.grants)))
+    declared = {each: declared_of(client, each) for each in sorted(routes.namespaces(namespace))}
+    own = declared[namespace]._replace(led=routes.producers(declared[namespace], namespace))
+    for place, port in decide_mapping(own).ports.items():
+        yield from resources(namespace, place, port)
+    for led in decide_led(routes, namespace, [*declared.values()]):
+        yield from led.resources()
+
+
+def _of_cluster(client: Lister, kind: Kind, namespace: str) -> list[JsonObject]:
+    """Return the objects of all namespaces; of one alone for whom no more are shown to; none where there is no kind."""
+    try:
+        return list(client.list(kind).items)
+    except NotFound:
+        return []
+    except Forbidden:
+        output.warn(f"you may not list {kind.plural} of other namespaces: what they say of requests is not seen")
+        return list(client.list(kind, namespace).items)
+
+
+def _weights(assignment: JsonObject) -> dict[Address, int]:
+    found = [each for group in assignment["endpoints"] for each in group["lb_endpoints"]]
+    pairs = [(each["endpoint"]["address"]["socket_address"], each["load_balancing_weight"]) for each in found]
+    return {Address(at["address"], at["port_value"]): weight for at, weight in pairs}
