@@ -11,6 +11,7 @@ from typing import Any
 
 from minik8s_modules.apiserver.access.bootstrap_tokens import NewcomerAuthorizer, bootstrap_user
 from minik8s_modules.apiserver.access.carriers import CarrierAuthorizer
+from minik8s_modules.apiserver.access.gateway_secrets import GatewaySecrets
 from minik8s_modules.apiserver.access.node_access import NodeAuthorizer
 from minik8s_modules.apiserver.access.priority import Priority
 from minik8s_modules.apiserver.access.tokens import TokenAuthenticator, Tokens
@@ -112,7 +113,7 @@ class Application:
         access = Access(
             rbac,
             [NodeAuthorizer(self._cache), NewcomerAuthorizer(self._cache), CollectingAuthorizer()],
-            [CarrierAuthorizer(self._cache, rbac)],
+            [CarrierAuthorizer(self._cache, rbac), GatewaySecrets(self._cache, rbac)],
         )
         tokens = _tokens(self._backend, configured)
         own = Own(configured.advertise_address, configured.port, configured.kubelet_port, configured.service_cidr)

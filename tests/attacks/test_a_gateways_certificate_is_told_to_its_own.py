@@ -109,3 +109,30 @@ def test_an_account_of_the_same_name_in_another_namespace_is_not(town: Town):
 def test_a_gateway_of_another_namespace_has_no_certificate_without_a_grant(town: Town):
     town.gateway(town.attacker, namespace=town.victim)
     assert not any(KEY in each for each in heard(town.envoy(town.attacker, ACCOUNT), SOON_S))
+
+
+def test_the_pilots_own_identity_reads_only_what_gateways_name_and_may_use(town: Town):
+    server, admin = town.cluster.server, town.cluster.admin
+    pilot = server.identity("system:minik8s:pilot")
+    other = town.cluster.namespace()
+    for space, name in ((town.victim, "unnamed"), (other, "edge-tls")):
+        admin.create(SECRET, {"metadata": {"name": name, "namespace": space}, "data": {}})
+
+    def code(space: str, name: str, method: str = "GET") -> int:
+        return int(server.request(method, f"/api/v1/namespaces/{space}/secrets{name}", client=pilot).code)
+
+    # what was just made is known to the API server that was asked to make it
+    assert code(town.victim, "/edge-tls") == 200
+    assert code(town.victim, "/edge-tls", "DELETE") == 403
+    assert code(town.victim, "/unnamed") == code(town.victim, "/none") == code(town.victim, "") == 403
+    # a Gateway elsewhere names it, and nothing there grants it
+    town.gateway(town.attacker, namespace=other)
+    assert code(other, "/edge-tls") == 403
+    spec = {
+        "from": [{"group": GROUP, "kind": "Gateway", "namespace": town.attacker}],
+        "to": [{"group": "", "kind": "Secret"}],
+    }
+    meta = {"name": "yes", "namespace": other}
+    town.apply({"apiVersion": f"{GROUP}/v1beta1", "kind": "ReferenceGrant", "metadata": meta, "spec": spec})
+    assert code(other, "/edge-tls") == 200
+    assert code(other, "") == 403

@@ -2,7 +2,7 @@
 
 ``system:masters`` may do everything, whatever the roles say, so that nobody can lock himself out. After it come the
 authorizers, in order: nodes (node_access.py), the roles in the cluster (policy.py), then those who carry virtual nodes
-(carriers.py). There are no negative rules.
+(carriers.py) and pilots (gateway_secrets.py). There are no negative rules.
 """
 
 from __future__ import annotations

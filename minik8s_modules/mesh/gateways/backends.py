@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
+from minik8s_modules.api.network.references import Reference, permitted
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.mesh.gateways.listeners import Why
-from minik8s_modules.mesh.gateways.references import Reference, permitted
 from minik8s_modules.mesh.mapping import SERVICE_NAME, Branch, Declared, Endpoint, decide_mapping
 
 HTTP1, HTTP2 = "http1", "http2"

@@ -11,15 +11,15 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import Conflict, NotFound
+from minik8s_modules.api.errors import Conflict, Forbidden, NotFound
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, NAMESPACE, ROLLING_UPDATE, SECRET, SERVICE
 from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS, GatewayKinds, is_ours, name_of_parts
+from minik8s_modules.api.network.references import secrets_of
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.gateways.certificates import Certificate, certificate_of
 from minik8s_modules.mesh.gateways.deciding import Decision, Declared, decide_gateways
-from minik8s_modules.mesh.gateways.listeners import secrets_of
 from minik8s_modules.mesh.gateways.parents import is_within
 from minik8s_modules.mesh.gateways.statuses import class_status, gateway_status, route_status
 from minik8s_modules.mesh.messages import Message, Snapshot, message_of
@@ -163,13 +163,17 @@ class _Keeper:
 
     def _secrets(self, gateways: Iterable[JsonObject]) -> set[Key]:
         ours = {objects.name(each) for each in self._classes.list() if is_ours(each)}
-        return secrets_of(each for each in gateways if objects.spec(each)["gatewayClassName"] in ours)
+        found = (each for each in gateways if objects.spec(each)["gatewayClassName"] in ours)
+        return secrets_of(found, self._grants.list())
 
     def _certificate(self, key: Key) -> Certificate | str:
         try:
             return certificate_of(self._context.client.get(SECRET, key.name, key.namespace))
         except NotFound:
             return f"there is no Secret {key}"
+        except Forbidden:
+            # an API server that has not heard of the Gateway yet, or no more of the grant
+            return f"Secret {key} may not be read for it (yet)"
 
     def _tell(self, decision: Decision) -> None:
         scopes = {f"{key.namespace}/{name_of_parts(key.name)}": (key, told) for key, told in decision.told.items()}

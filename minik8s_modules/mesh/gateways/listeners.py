@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS, GROUP
+from minik8s_modules.api.network.references import Reference, permitted
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.selectors import from_label_selector
 from minik8s_modules.mesh.gateways.certificates import Certificate
-from minik8s_modules.mesh.gateways.references import Reference, permitted
 
 HTTP, HTTPS = "HTTP", "HTTPS"
 ROUTE_KIND = {"group": GROUP, "kind": GATEWAY_KINDS.routes.kind}
@@ -116,17 +116,6 @@ def _certificate(
         return "RefNotPermitted", f"no ReferenceGrant of namespace {key.namespace} lets Gateways of {space} use {key}"
     got = certificates.get(key, f"there is no Secret {key}")
     return got if isinstance(got, Certificate) else ("InvalidCertificateRef", got)
-
-
-def secrets_of(gateways: Iterable[JsonObject]) -> set[Key]:
-    """Return the Secrets that listeners name."""
-    return {
-        Key(ref.get("namespace") or objects.namespace(gateway), ref["name"])
-        for gateway in gateways
-        for each in objects.spec(gateway).get("listeners") or []
-        for ref in (each.get("tls") or {}).get("certificateRefs") or []
-        if (ref.get("group") or "", ref.get("kind") or "Secret") == ("", "Secret")
-    }
 
 
 def lets_in(listener: Listener, gateway: JsonObject, space: str, labels: Mapping[str, str]) -> bool:
