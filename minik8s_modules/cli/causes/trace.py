@@ -1,5 +1,7 @@
 """``trace HOST/PATH``: the way of a request as objects declare it: name → ingress → service → endpoints.
 
+A host that no Ingress declares may be a Gateway's: gateway → route → Pods.
+
 ``trace TYPE/NAME`` shows that of what the API server calls itself (calls.py).
 """
 
@@ -95,9 +97,12 @@ def way(client: ApiClient, host: str, path: str, namespace: str) -> Iterator[Lin
             yield Line("name", f"{host} → {address} (Service {objects.key(service)})")
             yield from _behind(client, service)
             return
-        if "." not in host and not declared:
+        found = _entering(client, host, path) if not declared else []
+        if "." not in host and not declared and not found:
             text = f"{host}: namespace {namespace} has no such Service, and its pods no such name"
-            yield Line("name", text, broken=True)
+            found = [Line("name", text, broken=True)]
+        if found:
+            yield from found
             return
     yield from _name(client, routes, host, declared, namespace)
     if not declared:
@@ -119,6 +124,12 @@ def way(client: ApiClient, host: str, path: str, namespace: str) -> Iterator[Lin
         return
     yield Line("service", f"{route.service}:{route.port} → {objects.spec(service).get('clusterIP')}")
     yield from _behind(client, service)
+
+
+def _entering(client: ApiClient, host: str, path: str) -> list[Line]:
+    from minik8s_modules.cli.mesh.entering import by_gateways  # noqa: PLC0415 - the mesh's decisions, for this alone
+
+    return by_gateways(client, host, path)
 
 
 def _name(client: ApiClient, routes: Routes, host: str, declared: str, namespace: str) -> Iterator[Line]:

@@ -55,7 +55,7 @@ def by_sidecar(
         subsets_by_pod(client.list(SUBSET, namespace).items),
     )
     lines = [Line("sidecar", f"{plain(listener)}, version {found.version}")]
-    return [*lines, *_routed(found, listener, path, pods, subsets)], False
+    return [*lines, *routed(found, listener, path, pods, subsets)], False
 
 
 def _names(client: ApiClient, own: str, other: str) -> dict[str, str]:
@@ -66,9 +66,10 @@ def _names(client: ApiClient, own: str, other: str) -> dict[str, str]:
     return {**found, **names_by_address(client, own)}
 
 
-def _routed(
+def routed(
     found: Configuration, listener: str, path: str, pods: Mapping[str, str], subsets: Mapping[str, Sequence[str]]
 ) -> Iterator[Line]:
+    """Yield the stations of a request to a listener: the routes for its path, and where they lead."""
     for route in found.routes.get(listener, ()):
         match = route.get("match") or {}
         if not has_path(match, path):
