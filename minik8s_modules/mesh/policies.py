@@ -49,8 +49,9 @@ def by_method(route: JsonObject, policy: JsonObject) -> list[JsonObject]:
 
 
 def is_for_get(route: JsonObject) -> bool:
-    """Return whether a route is the first of the two."""
-    return _SAFE in ((route.get("match") or {}).get("headers") or ())
+    """Return whether a route is the first of the two; one that an HTTPRoute has for GET alone is not."""
+    again = str(((route.get("route") or {}).get("retry_policy") or {}).get("retry_on", ""))
+    return _SAFE in ((route.get("match") or {}).get("headers") or ()) and "reset" in again.split(",")
 
 
 def route_timeout(policy: JsonObject) -> str:

@@ -21,8 +21,11 @@ _KINDS = {CLUSTER: "cluster", LISTENER: "listener", ROUTES: "route"}
 
 def declared_of(client: Lister, namespace: str) -> Declared:
     """Return the objects of a namespace that the mesh is made of; raises as the API does."""
-    kinds = (SERVICE, ENDPOINT_SLICE, VIRTUAL_SERVICE, SUBSET, ROLLING_UPDATE)
-    return Declared(*(list(client.list(kind, namespace).items) for kind in kinds))
+
+    def of(kind: Kind) -> list[JsonObject]:
+        return list(client.list(kind, namespace).items)
+
+    return Declared(of(SERVICE), of(ENDPOINT_SLICE), of(VIRTUAL_SERVICE), of(SUBSET), of(ROLLING_UPDATE))
 
 
 def expected(client: Lister, namespace: str) -> Expected:

@@ -67,10 +67,10 @@ def unwrapped(pattern: str) -> str:
 def has_path(match: JsonObject, path: str) -> bool:
     """Return whether a route is for a path, whatever it says of headers and the query."""
     if match.get("path") is not None:
-        return path == match["path"]
+        return path == str(match["path"])
     below = match.get("path_separated_prefix")
     if below is not None:
-        return path == below or path.startswith(f"{below}/")
+        return path == str(below) or path.startswith(f"{below}/")
     pattern = (match.get("safe_regex") or {}).get("regex")
     if pattern is None:
         return path.startswith(str(match.get("prefix", "/")))

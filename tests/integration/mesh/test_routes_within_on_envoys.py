@@ -41,7 +41,7 @@ def to(**weights: int) -> JsonObject:
 
 def reasons(mesh: Mesh, name: str, namespace: str = "") -> dict[str, str]:
     status = objects.status(mesh.cluster.admin.get(GATEWAY_KINDS.routes, name, namespace or mesh.namespace))
-    found = next(iter(status.get("parents") or []), {})
+    found: JsonObject = next(iter(status.get("parents") or []), {})
     return {each["type"]: each["reason"] for each in found.get("conditions") or []}
 
 
@@ -69,8 +69,7 @@ def shop(mesh: Mesh, elsewhere: str) -> tuple[str, Client, Client]:
     here = mesh.client()
     mesh.cluster.admin.create(NAMESPACE, {"metadata": {"name": elsewhere}})
     there = mesh.client("caller", elsewhere)
-    for each in (here, there):
-        serves(each, address)
+    serves(here, address)  # what nothing leads is passed on to the Service, which no node makes here
     return address, here, there
 
 

@@ -13,6 +13,7 @@ from minik8s_modules.mesh.gateways.meshing import Routes, decide_led, routes_of
 from minik8s_modules.mesh.gateways.statuses import route_status
 from minik8s_modules.mesh.mapping import Declared, decide_mapping
 from minik8s_modules.mesh.messages import Packer, message_of
+from minik8s_modules.mesh.policies import is_for_get
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES
 from tests.unit.mesh.gateways.test_deciding import NOW, conditions, decide, gateway, obj, route, service, slice_of
 
@@ -52,7 +53,7 @@ def led(routes: Sequence[JsonObject], client: str = "shop", **more: Any) -> dict
 
 def routes_in(told: dict[str, dict[str, Any]], name: str) -> list[JsonObject]:
     found: list[JsonObject] = told[ROUTES][name]["virtual_hosts"][0]["routes"]
-    return found
+    return [each for each in found if not is_for_get(each)]
 
 
 def said(one: JsonObject, **more: Any) -> list[JsonObject]:
@@ -158,6 +159,13 @@ def decide_one(one: JsonObject, web: JsonObject) -> Any:
     from minik8s_modules.mesh.gateways.deciding import decide_gateways  # noqa: PLC0415
 
     return decide_gateways(All(routes=[one], services=[web], slices=[slice_of()])).routes[objects.key(one)]
+
+
+def test_a_route_for_get_alone_is_there_once_for_who_looks():
+    found = routes_in(
+        led([within(rules=[{**TO_WEB[0], "matches": [{"method": "GET"}]}])])["web.shop:80"], "web.shop:80"
+    )
+    assert [each["match"]["headers"][0]["name"] for each in found] == [":method"]
 
 
 def test_hostnames_do_not_count_and_the_condition_says_so():
