@@ -38,7 +38,7 @@ SKIPPED = {
     "TLSRouteInvalidReferenceGrant", "TLSRouteSimpleSameNamespace",
     "MeshBasic", "MeshConsumerRoute", "MeshFrontend", "MeshFrontendHostname", "MeshPorts", "MeshTrafficSplit",
 }  # fmt: skip
-"""Of features that there are not here: other kinds of routes, addresses of one's own, routes within the mesh."""
+"""Other kinds of routes and addresses of one's own, which there are not here; the mesh, for want of its image."""
 RESULT = re.compile(r"^ {4}--- (PASS|FAIL|SKIP): TestConformance/(\w+) ", re.MULTILINE)
 
 
