@@ -25,18 +25,19 @@ def test_a_guest_of_qemu_boots_serves_and_obeys(guests: Guests):
     of["spec"]["volumes"][0] = {"name": "root", "cloudInitNoCloud": {"userData": "#cloud-config\nhostname: greta\n"}}
     of["spec"]["domain"]["devices"]["disks"][0] = {"name": "root", "cdrom": {"bus": "scsi"}}
     of["spec"]["domain"]["devices"]["disks"][1]["serial"] = "S-1"
+    of["spec"]["readinessProbe"] = {"guestAgentPing": {}, "periodSeconds": 2, "timeoutSeconds": 20}
     name = guests.boot(of)
+    assert json.loads(guests.ctl(name, "status").stdout)["agentConnected"], "the probe asks the agent"
     guests.cluster.until(lambda: guests.http(name) == "greta\n", BOOT_S)
     assert "S-1" in guests.type(name, "cat /sys/block/vda/serial")
 
-    guests.cluster.until(lambda: guests.ctl(name, "agent-ready", check=False).returncode == 0, BOOT_S)
-    assert json.loads(guests.ctl(name, "status").stdout)["agentConnected"]
     assert json.loads(guests.ctl(name, "guestosinfo").stdout)["hostname"] == "greta"
     addresses = [
         each for one in json.loads(guests.ctl(name, "interfaces").stdout) for each in one.get("ip-addresses", [])
     ]
     assert "10.0.2.2" in [each["ip-address"] for each in addresses]
 
+    freezes(guests, name)
     guests.ctl(name, "pause")
     assert guests.http(name) is None
     guests.ctl(name, "unpause")
@@ -58,5 +59,17 @@ def test_a_guest_of_qemu_boots_serves_and_obeys(guests: Guests):
     assert figures["resident_bytes"] > 64 << 20
     assert figures["cpu_seconds"] > 1
 
-    guests.type(name, "poweroff -f")
+    guests.type(name, "(sleep 3; poweroff -f) &")
     assert guests.phase(name, "Succeeded", "Failed")["message"] == "the guest powered itself off"
+
+
+def freezes(guests: Guests, name: str) -> None:
+    """See that a frozen file system takes no write, and goes on where it was."""
+    guests.type(name, "mke2fs /dev/vda >/dev/null; mkdir -p /mnt; mount -t ext4 /dev/vda /mnt")
+    assert "/mnt" in guests.type(name, "cat /proc/mounts")
+    guests.ctl(name, "freeze")
+    guests.type(name, "(echo written >/mnt/file; echo through >/www/through) &")
+    assert guests.http(name, "/through") is None
+    guests.ctl(name, "unfreeze")
+    guests.cluster.until(lambda: guests.http(name, "/through") == "through\n", BOOT_S)
+    assert json.loads(guests.ctl(name, "filesystemlist").stdout)["items"][0]["mountPoint"] == "/mnt"
