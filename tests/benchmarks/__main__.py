@@ -35,6 +35,7 @@ from tests.benchmarks.network import mesh, naming, overlay, policies, service_re
 from tests.benchmarks.nodes import (
     applying,
     executor,
+    guests,
     hundred_nodes,
     joining,
     lifecycle,
@@ -132,6 +133,7 @@ GROUPS: Mapping[str, Group] = {
     "asking": lambda _: rows(asking.measure, "asking: "),
     "remote": lambda _: rows(remote_start.measure),
     "slurm": lambda _: rows(slurm_jobs.measure),
+    "guests": lambda _: rows(guests.measure, "virtual machines: "),
     "hundred": lambda _: rows(hundred_nodes.measure),
     "peer": lambda _: rows(peer.measure, "API server: "),
     "scheduler-peer": lambda _: rows(scheduler_peer.measure, "scheduling: "),
