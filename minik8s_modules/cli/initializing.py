@@ -45,7 +45,7 @@ def declare(commands: Subparsers) -> None:
         commands, "init", run, "write a folder to install a cluster from: an inventory, playbooks, roles",
         usage="init [FOLDER] [--control-plane NAME=[USER@]HOST ...] [--node NAME=[USER@]HOST ...] ...",
         examples="""
-        minik8s init cluster                       this machine is to be the whole cluster
+        minik8s init cluster                       this machine becomes the whole cluster
         minik8s init cluster --control-plane control1=admin@192.0.2.10 --node worker1=admin@192.0.2.21
         minik8s init cluster --set minik8s_network_driver=vxlan --set minik8s_mesh=true
         minik8s init cluster --bundle minik8s-bundle-0.1.0-x86_64 --control-plane control1=root@192.0.2.10
@@ -55,7 +55,7 @@ def declare(commands: Subparsers) -> None:
     parser.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="default: this folder")
     parser.add_argument(
         "--control-plane", action="append", default=[], metavar="NAME=[USER@]HOST",
-        help="a machine of the control plane (repeatable: one or three); default: this very machine, and no other",
+        help="a machine of the control plane (repeatable: one or three); default: this machine alone",
     )  # fmt: skip
     parser.add_argument(
         "--node", action="append", default=[], metavar="NAME=[USER@]HOST",
@@ -69,7 +69,7 @@ def declare(commands: Subparsers) -> None:
         "--bundle",
         default="",
         metavar="FOLDER",
-        help="install without any network, from an unpacked bundle (make bundle)",
+        help="install without Internet access, from an unpacked bundle (make bundle)",
     )
 
 
@@ -117,7 +117,7 @@ def variables_of(bundle: Path) -> dict[str, Any]:
         about = json.loads((bundle / "bundle.json").read_text(encoding="utf-8"))
         version, architecture = str(about["version"]), str(about["architecture"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"--bundle {bundle} is no unpacked bundle of `make bundle`: {error}") from error
+        raise UsageError(f"--bundle {bundle} is not an unpacked bundle of `make bundle`: {error}") from error
     if version != __version__:
         raise UsageError(
             f"--bundle {bundle} is of minik8s {version}, and this is {__version__}: install the bundle's own"

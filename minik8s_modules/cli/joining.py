@@ -34,7 +34,7 @@ def declare(commands: Subparsers) -> None:
         minik8s token create --print-join-command             on the control plane: prints the line below
         minik8s reconciler --node node1 -j https://192.0.2.10:6443 --token ID.SECRET --ca-hash sha256:HEX -c node.yml
         minik8s reconciler --node node1 -j https://192.0.2.10:6443     a machine that has joined needs no token
-        minik8s reconciler --node node1 --once --manifests pods     no cluster: makes the Pods of a folder, and ends""",
+        minik8s reconciler --node node1 --once --manifests pods     without a cluster: starts the Pods of a folder""",
     )  # fmt: skip
     parser.set_defaults(offline=True)
     parser.add_argument("--node", default="", metavar="NAME", help="the node's name (default: that in the file)")
@@ -45,7 +45,7 @@ def declare(commands: Subparsers) -> None:
     parser.add_argument(
         "--once",
         action="store_true",
-        help="belong to no cluster: make the Pods of --manifests, wait until they run, end",
+        help="without a cluster: start the Pods of --manifests, wait until they run, and end",
     )
     parser.add_argument("--manifests", default="", metavar="FOLDER", help="with --once: files with a Pod each")
     parser.add_argument(

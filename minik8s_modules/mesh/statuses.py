@@ -22,7 +22,7 @@ MAPPING = "mesh"
 """The name of the SidecarMapping that the pilot keeps in a namespace."""
 MANAGED_BY, PILOT = "app.kubernetes.io/managed-by", "minik8s-pilot"
 """The label, and its value, of what the pilot keeps; one without it is somebody's own, and is left alone."""
-_TAKEN = f"it has no label {MANAGED_BY}: {PILOT}, so the pilot does not show here what VirtualServices come to"
+_TAKEN = f"it has no label {MANAGED_BY}: {PILOT}, so the pilot does not write shares of VirtualServices into it"
 _AGAIN_S = 0.1
 
 

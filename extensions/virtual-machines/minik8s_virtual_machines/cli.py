@@ -61,7 +61,7 @@ def _screenshot(name: str, output: Path, given: dict[str, str]) -> Path | None:
     at = f"/apis/{SUBRESOURCES}/{VERSION}/namespaces/{space}/{VMI.plural}/{quote(name, safe='')}/vnc/screenshot"
     screen = _ask(options, "get", "--raw", at)
     if not screen.startswith(PNG):
-        raise UsageError(f"the answer is no PNG, but begins with {screen[:40]!r}")
+        raise UsageError(f"the answer is not a PNG; it begins with {screen[:40]!r}")
     if output == Path("-"):
         sys.stdout.buffer.write(screen)
         return None

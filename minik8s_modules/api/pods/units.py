@@ -75,7 +75,7 @@ def declared_unit(pod: JsonObject, users: Sequence[str]) -> DeclaredUnit:
         raise NoUnit(f"spec.containers[0].command: set it (or the annotation {ROLE}, to have a role run)")
     limits = (container.get("resources") or {}).get("limits") or {}
     if unknown := sorted({*limits, *((container.get("resources") or {}).get("requests") or {})} - _RESOURCES):
-        raise NoUnit(f"resources {unknown[0]}: a unit may ask for cpu and memory")
+        raise NoUnit(f"resources {unknown[0]}: a unit may ask for cpu and memory only")
     grace_s = objects.metadata(pod).get("deletionGracePeriodSeconds")
     entry: JsonObject = {
         "name": f"{objects.namespace(pod)}/{objects.name(pod)}",

@@ -59,7 +59,7 @@ def _of_cluster(client: Lister, kind: Kind, namespace: str) -> list[JsonObject]:
     except NotFound:
         return []
     except Forbidden:
-        output.warn(f"you may not list {kind.plural} of other namespaces: what they say of requests is not seen")
+        output.warn(f"you may not list {kind.plural} of other namespaces: their routes are not shown")
         return list(client.list(kind, namespace).items)
 
 

@@ -69,7 +69,7 @@ def change_replicas(simulation: Simulation, change: Change) -> None:
     ]  # fmt: skip
     if not fitting:
         names = _some(sorted(str(objects.key(one)) for _, one in known))
-        raise UsageError(f"--replicas: no workload with replicas fits {change.target}; there is {names}")
+        raise UsageError(f"--replicas: no workload with replicas matches {change.target}; there is {names}")
     for kind, one in fitting:
         before = objects.spec(one).get("replicas")
         after = _bounded("--replicas", str(objects.key(one)), change.of(1 if before is None else int(before)))

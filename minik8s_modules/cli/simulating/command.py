@@ -28,7 +28,7 @@ def declare(commands: Subparsers) -> None:
         minik8s simulate cluster.json                          how full it is
         minik8s simulate cluster.json --nodes worker=-10       with ten nodes fewer
         minik8s simulate cluster.json --replicas 'shop/*=x2'   with twice the replicas in a namespace
-        minik8s simulate nodes.yml web.yml -f new.yml          with what a file declares besides""",
+        minik8s simulate nodes.yml web.yml -f new.yml          with another file applied""",
     )  # fmt: skip
     parser.set_defaults(offline=True)
     add_words(parser, "FILE", "descriptions: groups of nodes, and manifests; - is standard input")
@@ -106,8 +106,8 @@ def _simulate(options: argparse.Namespace) -> None:
 
 def _notes(left_out: Counter[str], strays: int, *, ended: bool) -> Iterator[str]:
     if strays:
-        yield f"not regarded: {strays} Pods on nodes that are not described"
+        yield f"left out: {strays} Pods on nodes that are not described"
     if left_out:
-        yield f"not regarded: {', '.join(f'{count} {kind}' for kind, count in sorted(left_out.items()))}"
+        yield f"left out: {', '.join(f'{count} {kind}' for kind, count in sorted(left_out.items()))}"
     if not ended:
         yield "it was not followed to its end: it has too many steps"

@@ -181,7 +181,7 @@ def _outcome(before: State, after: State | None) -> Iterator[str]:
     pending = [before.pending] if after is None else [before.pending, after.pending]
     yield f"without a node: {_arrow([str(count) for count in pending])} Pods"
     if after is not None:
-        yield f"Pods that end: {after.ended - before.ended}, that are made: {after.made - before.made}"
+        yield f"Pods deleted: {after.ended - before.ended}, created: {after.made - before.made}"
 
 
 def _reasons(found: State) -> Iterator[str]:
@@ -192,4 +192,4 @@ def _reasons(found: State) -> Iterator[str]:
 def _lost(lost: Sequence[objects.Key]) -> Iterator[str]:
     if lost:
         more = f" and {len(lost) - 5} more" if lost[5:] else ""
-        yield f"gone with their node, made again by nobody: {', '.join(map(str, lost[:5]))}{more}"
+        yield f"gone with their node, and not recreated: {', '.join(map(str, lost[:5]))}{more}"

@@ -76,7 +76,7 @@ def _listener(
     elif protocol == HTTPS and ((declared.get("tls") or {}).get("options")):
         refused = ("Invalid", "tls.options are not known here")
     elif port in OWN_PORTS:
-        refused = ("PortUnavailable", f"port {port} is Envoy's own: take another one, and a Service's port leads to it")
+        refused = ("PortUnavailable", f"port {port} is Envoy's own: use another port")
     if len(protocols[port]) > 1:
         conflict = ("ProtocolConflict", f"listeners of port {port} have several protocols")
     elif len(hosts[port, hostname]) > 1:

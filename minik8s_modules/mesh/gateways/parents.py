@@ -59,7 +59,7 @@ def _ports(ref: JsonObject, key: Key, service: JsonObject | None) -> list[int] |
         return "NoMatchingParent", f"there is no Service {key}"
     declared = objects.spec(service)
     if declared.get("type") == "ExternalName" or (declared.get("clusterIP") or "None") == "None":
-        return "UnsupportedValue", f"Service {key} has no address of its own by which its requests are known"
+        return "UnsupportedValue", f"Service {key} has no cluster address, by which sidecars recognise its requests"
     chosen = [
         each["port"]
         for each in declared.get("ports") or []

@@ -43,7 +43,7 @@ def _time_fault(rule: JsonObject) -> str:
         try:
             duration_ms(each)
         except ValueError:
-            return f"{each} is no time"
+            return f"{each} is not a duration"
     return ""
 
 

@@ -172,7 +172,7 @@ def test_a_disk_moves_with_its_guest(vm: LabCluster) -> None:
 def leave(cluster: LabCluster, node: str) -> None:
     """Wait until the cluster has given the pod of a silent node up, and see that no second one comes."""
     wait(cluster, lambda: ready(cluster).get("reason") == "PodTerminating", "its pod is to go")
-    assert f"where node {node} is off for good" in ready(cluster)["message"]
+    assert f"once node {node} is certainly off" in ready(cluster)["message"]
     assert node_of(cluster) == node
     assert pod(cluster)
 

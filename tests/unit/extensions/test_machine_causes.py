@@ -39,7 +39,7 @@ WAITING: JsonObject = {"waiting": {"reason": "PodInitializing"}}
     [
         (DONE, {"terminated": {"exitCode": 1, "message": "kernel panic"}}, "kernel panic (exit code 1)"),
         (DONE, {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
-         "container compute ended without a word (exit code 137)"),
+         "container compute ended without a message (exit code 137)"),
         ({"terminated": {"exitCode": 1, "message": "cp: can't stat '/disk/.'"}}, WAITING,
          "cp: can't stat '/disk/.' (exit code 1)"),
         (WAITING, WAITING, "nobody knows how its launcher ended"),

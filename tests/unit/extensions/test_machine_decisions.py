@@ -256,7 +256,7 @@ def test_a_guest_on_a_silent_node_says_what_frees_its_disk() -> None:
     going = pod(one, ready=False, deletionTimestamp=rfc3339(NOW))
     found = next(each for each in status(decide(one, going))["conditions"] if each["type"] == "Ready")
     assert found["reason"] == "PodTerminating"
-    assert "where node n1 is off for good" in found["message"]
+    assert "once node n1 is certainly off" in found["message"]
     assert "node.kubernetes.io/out-of-service" in found["message"]
 
 

@@ -35,7 +35,7 @@ def test_a_machine_that_will_do(machine: Machine) -> None:
     ("machine", "words"),
     [
         (GOOD._replace(user_id=1000), "as root"),
-        (GOOD._replace(distribution="ubuntu", version="24.04"), "ubuntu 24.04, which nobody has tried"),
+        (GOOD._replace(distribution="ubuntu", version="24.04"), "ubuntu 24.04, which has not been tried"),
         (GOOD._replace(distribution="ubuntu", version="22.04"), "ubuntu 22.04: install on Debian 12 or newer"),
         (GOOD._replace(version="11"), "debian 11"),
         (GOOD._replace(distribution="debian", version=""), "Debian 12"),

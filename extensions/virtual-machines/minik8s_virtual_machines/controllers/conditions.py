@@ -97,7 +97,7 @@ def _held_up(pod: JsonObject) -> tuple[str, str] | None:
 def _going(pod: JsonObject) -> str:
     node = objects.spec(pod).get("nodeName")
     text = f"pod {objects.name(pod)} is being deleted, and the guest starts again once it is gone"
-    off = f"where node {node} is off for good, say so by the taint node.kubernetes.io/out-of-service"
+    off = f"once node {node} is certainly off, declare it by the taint node.kubernetes.io/out-of-service"
     return f"{text}; {off}" if node else text
 
 
@@ -144,7 +144,7 @@ def ended(pod: JsonObject) -> tuple[str, str]:
     name, done = _failed(pod)
     code, text = done.get("exitCode"), str(done.get("message") or "").strip()
     if code:
-        text = f"{text or f'container {name} ended without a word'} (exit code {code})"
+        text = f"{text or f'container {name} ended without a message'} (exit code {code})"
     if objects.status(pod).get("phase") == "Succeeded":
         return "GuestPoweredOff", text or "the guest powered itself off"
     reason = str(objects.status(pod).get("reason") or done.get("reason") or "GuestCrashed")

@@ -104,7 +104,7 @@ def _system_problems(machine: Machine, needed: Needed) -> Iterator[str]:
         wanted = " or ".join(f"{name.capitalize()} {version} or newer" for name, version in known.items())
         yield f"the machine runs {seen}: install on {wanted}"
     elif not any(tried) and not needed.untried:
-        yield f"the machine runs {seen}, which nobody has tried: set minik8s_untried to true to be the first"
+        yield f"the machine runs {seen}, which has not been tried: set minik8s_untried to true to try it"
 
 
 def _shared_problems(machine: Machine, needed: Needed) -> Iterator[str]:

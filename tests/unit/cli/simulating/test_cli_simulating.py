@@ -292,7 +292,7 @@ def test_the_command_shows_what_is_and_what_would_be(tmp_path: Path, capsys: pyt
         "worker   3       9      75 %   38 %",
         "",
         "without a node: 0 Pods",
-        "not regarded: 1 Secret",
+        "left out: 1 Secret",
     ]
     more.write_text(yaml.safe_dump_all([workload("Deployment", "new", replicas=2), nodes("big-{index}", 1, "2")]))
     assert ask(str(file), "--nodes", "worker=-1", "-f", str(more)) == 0
@@ -303,14 +303,14 @@ def test_the_command_shows_what_is_and_what_would_be(tmp_path: Path, capsys: pyt
         "all      3       9 → 10   75 % → 100 %   38 % → 42 %",
         "",
         "without a node: 0 → 1 Pods",
-        "Pods that end: 3, that are made: 5",
+        "Pods deleted: 3, created: 5",
         "default deployment/new: 1: 0/3 nodes are available: 3 Insufficient cpu.",
-        "not regarded: 1 Secret",
+        "left out: 1 Secret",
     ]
     assert ask(str(file), "--replicas", "web=1", "-o", "json") == 0
     body = json.loads(capsys.readouterr().out)
     assert body["after"]["groups"][0]["resources"]["cpu"] == {"requested": "1", "allocatable": "12", "percent": 8}
-    assert (body["podsEnded"], body["podsMade"], body["notes"]) == (8, 0, ["not regarded: 1 Secret"])
+    assert (body["podsEnded"], body["podsMade"], body["notes"]) == (8, 0, ["left out: 1 Secret"])
 
 
 def test_the_command_says_what_is_wrong_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
