@@ -27,6 +27,7 @@ from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.core.docker import Docker
 from minik8s_modules.module_utils.minik8s.core.fencing import stored_token
+from minik8s_modules.module_utils.minik8s.core.files import write_atomically
 from minik8s_modules.module_utils.minik8s.core.observations import observation_from_inspect
 from minik8s_modules.reconcile.executor.runner import AnsibleRunner
 from minik8s_modules.reconcile.housekeeping.static_pods import parse_manifests
@@ -40,7 +41,6 @@ OWN = ("bridge", "cluster_cidr", "pause_image")
 """What --settings may say here."""
 SMALLEST = 29
 TURN_S = 1.0
-_ITEM_S = 600.0
 
 
 class Asked(NamedTuple):
@@ -152,7 +152,10 @@ def run(
             if item is not None:
                 number += 1
                 runner.submit(item)
-                turn.take(outcomes.get(timeout=_ITEM_S), clock)
+                outcome = _next(outcomes, stop)
+                if outcome is None:
+                    break
+                turn.take(outcome, clock)
                 continue
             said = _tell(turn.verdicts(), said)
             if all(one.over for one in said.values()):
@@ -164,6 +167,16 @@ def run(
     finally:
         runner.stop()
     return said
+
+
+def _next(outcomes: queue.SimpleQueue[Outcome], stop: threading.Event) -> Outcome | None:
+    """Return what became of an item, however slow the machine is; None once this is to stop."""
+    while not stop.is_set():
+        try:
+            return outcomes.get(timeout=TURN_S)
+        except queue.Empty:
+            continue
+    return None
 
 
 def _tell(now: dict[str, Verdict], before: Mapping[str, Verdict]) -> dict[str, Verdict]:
@@ -188,10 +201,8 @@ def settings_of(own: Mapping[str, Any]) -> Settings:
 
 def _key(path: Path) -> bytes:
     """Return the key of digests, which is made once: another one would make volumes again."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        path.touch(mode=0o600)
-        path.write_text(secrets.token_hex(32), encoding="ascii")
+        write_atomically(str(path), secrets.token_hex(32).encode("ascii"), sync=True)
     return path.read_bytes()
 
 
