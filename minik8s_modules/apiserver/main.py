@@ -65,6 +65,7 @@ from minik8s_modules.store.interface import Store
 from minik8s_modules.store.wire.connection import Tls
 
 log = logging.getLogger(__name__)
+LOADS_S = 5.0  # a cache of 50,000 Pods loads in half of that; longer, or without etcd, requests are told to try again
 
 
 class Application:
@@ -130,7 +131,7 @@ class Application:
         self._answering = KubeletHosts(app, self._cache, configured.kubelet_port)
 
     def start(self) -> None:
-        """Start the threads."""
+        """Start the threads, and give the cache time to load: until then, who connects waits and is not refused."""
         self._cache.start()
         self._hub.start()
         self._tunnels.start()
@@ -143,6 +144,7 @@ class Application:
         self._compaction.start()
         if self._audit is not None:
             self._audit.start()
+        self._cache.wait_ready(LOADS_S)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         """Answer a request."""

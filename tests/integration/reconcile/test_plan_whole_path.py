@@ -103,7 +103,9 @@ def test_what_cannot_be_realized_is_no_drift(cluster: Cluster, tmp_path: Path):
 
     def faults() -> dict[str, list[str]]:
         part = cluster.plan()["nodes"][cluster.node.name]
-        assert (part["steps"], part["diff"]) == ([], {})
+        if part["steps"]:  # asked before the node was told of the Pods
+            return {}
+        assert part["diff"] == {}
         found: dict[str, list[str]] = {}
         for fault in part.get("faults", []):
             found.setdefault(fault["about"][0]["name"], []).append(fault["reason"])
