@@ -21,6 +21,8 @@ _CODES = {
     308: "PERMANENT_REDIRECT",
 }
 _MILLION = 1_000_000
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""RFC 9110, 5.6.2. An Envoy refuses an empty name, and a pseudo-header such as :path, with all that comes beside it."""
 
 
 def filters_fault(rule: JsonObject) -> str:
@@ -39,7 +41,9 @@ def _wrong_fields(filters: Iterable[JsonObject]) -> Iterator[str]:
     for each in filters:
         for modifier in (each.get("requestHeaderModifier") or {}, each.get("responseHeaderModifier") or {}):
             names = [one["name"] for field in ("set", "add") for one in modifier.get(field) or []]
-            if any(name.lower() == "host" for name in [*names, *(modifier.get("remove") or [])]):
+            names += modifier.get("remove") or []
+            yield from (f"{name!r:.80} is not a valid header name" for name in names if not _TOKEN.fullmatch(name))
+            if any(name.lower() == "host" for name in names):
                 yield "the header Host is changed by the filter URLRewrite, not by a header modifier"
         redirect = each.get("requestRedirect") or {}
         if redirect and redirect.get("statusCode", 302) not in _CODES:

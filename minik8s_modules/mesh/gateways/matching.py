@@ -6,6 +6,8 @@ query parameters; then the oldest route, then the first by name, then the first 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,6 +17,8 @@ from minik8s_modules.api.objects import JsonObject
 
 EXACT, PREFIX, PATTERN = "Exact", "PathPrefix", "RegularExpression"
 ALL: JsonObject = {"path": {"type": PREFIX, "value": "/"}}
+_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+"""No field of HTTP has these; half a surrogate pair is no text that could be sent."""
 
 
 class Order(NamedTuple):
@@ -60,8 +64,10 @@ def envoy_match(match: JsonObject) -> JsonObject:
 
 
 def match_fault(match: JsonObject) -> str:
-    """Return which pattern of a match is none, "" if all are."""
+    """Return what of a match an Envoy would refuse: a pattern that is none, or a prefix with a query."""
     path = _path(match)
+    if path["type"] == PREFIX and set(path["value"]) & set("?#"):
+        return f"the path {path['value']!r:.80} has ? or #, which no path of a request has"
     patterns = [path["value"]] if path["type"] == PATTERN else []
     for each in (*(match.get("headers") or []), *(match.get("queryParams") or [])):
         patterns += [each["value"]] if each.get("type") == PATTERN else []
@@ -69,6 +75,23 @@ def match_fault(match: JsonObject) -> str:
 
 
 _fault = lru_cache(4096)(pattern_fault)  # up to 10 ms each, and asked at every change of the cluster
+
+
+def text_fault(declared: object) -> str:
+    """Return which text, however deep in what is declared, has characters that no field of HTTP may have."""
+    found = next((each for each in _texts(declared) if _CONTROL.search(each)), None)
+    return "" if found is None else f"{found!r:.80} has a control character, such as a line's end"
+
+
+def _texts(declared: object) -> Iterator[str]:
+    if isinstance(declared, str):
+        yield declared
+    elif isinstance(declared, dict):
+        for each in declared.values():
+            yield from _texts(each)
+    elif isinstance(declared, list):
+        for each in declared:
+            yield from _texts(each)
 
 
 def _path(match: JsonObject) -> JsonObject:

@@ -10,7 +10,7 @@ from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.mesh.gateways.backends import Backend, Backends
 from minik8s_modules.mesh.gateways.filters import filters_fault
 from minik8s_modules.mesh.gateways.listeners import Why
-from minik8s_modules.mesh.gateways.matching import ALL, match_fault
+from minik8s_modules.mesh.gateways.matching import ALL, match_fault, text_fault
 
 
 class Rule(NamedTuple):
@@ -29,9 +29,19 @@ class Routed(NamedTuple):
 
 
 def unsupported(route: JsonObject) -> Why | None:
-    """Return what of a route Envoys cannot be told."""
+    """Return what of a route Envoys cannot be told.
+
+    An Envoy refuses a whole answer for a single text of it: nothing that it would refuse may pass here.
+    """
+    if fault := text_fault(objects.spec(route).get("hostnames")):
+        return "UnsupportedValue", f"hostnames: {fault}"
     for number, rule in enumerate(objects.spec(route).get("rules") or []):
-        faults = [filters_fault(rule), *(match_fault(each) for each in rule.get("matches") or [ALL]), _time_fault(rule)]
+        faults = [
+            text_fault(rule),
+            filters_fault(rule),
+            *(match_fault(each) for each in rule.get("matches") or [ALL]),
+            _time_fault(rule),
+        ]
         faults += [f"{field} is not known here" for field in ("sessionPersistence", "retry") if rule.get(field)]
         if fault := next(filter(None, faults), ""):
             return "UnsupportedValue", f"rule {number + 1}: {fault}"
