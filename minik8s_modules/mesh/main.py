@@ -94,18 +94,19 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
 
 
 def tell_refusal(recorder: EventRecorder, sidecar: Sidecar, behind: set[str], message: str) -> None:
-    """Record that an Envoy refused what came of VirtualServices and HTTPRoutes, or of its Gateway, on each of them."""
+    """Record that an Envoy refused what came of VirtualServices and HTTPRoutes, or of its Gateway, on each of them.
+
+    Who reads the Events of a namespace is told no name of a Pod of another one.
+    """
     own = VIRTUAL_SERVICE if sidecar.scope == sidecar.namespace else GATEWAY_KINDS.gateways
     for each in sorted({name for names in behind for name in names.split(",")}):
         namespace, is_route, name = each.rpartition("/")
         kind = GATEWAY_KINDS.routes if is_route else own
-        about = {
-            "apiVersion": kind.api_version,
-            "kind": kind.kind,
-            "name": name,
-            "namespace": namespace or sidecar.namespace,
-        }
-        recorder.event(about, "Warning", "RefusedBySidecar", f"the sidecar of Pod {sidecar.pod} refused it: {message}")
+        namespace = namespace or sidecar.namespace
+        about = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "namespace": namespace}
+        is_own = namespace == sidecar.namespace
+        who = f"the sidecar of Pod {sidecar.pod}" if is_own else "a sidecar of another namespace"
+        recorder.event(about, "Warning", "RefusedBySidecar", f"{who} refused it: {message}")
 
 
 def _lead(context: Context, serving: ServingController, _token: Token, lost: threading.Event) -> None:

@@ -75,6 +75,10 @@ class Subscription:
         """Return whether all of ``names`` were asked for."""
         return self._everything or names <= self._names
 
+    def has(self, name: str, version: str | None) -> bool:
+        """Return whether a resource was sent in this version, and is still wanted."""
+        return version is not None and self._known.get(name) == version
+
     def sent(self, versions: Mapping[str, str], difference: Difference) -> None:
         """Note that ``difference`` was sent."""
         self._known.update({name: versions[name] for name in difference.changed})

@@ -4,8 +4,9 @@
     catalogue ─wake────┴▶ ``_Stream``: ask, compare, answer what differs; nothing is sent while nothing changes
 
 What is new is sent in the order of ``TYPES``, and what is gone in the opposite one and last: no route leads to a
-cluster that a sidecar does not have. A sidecar that refuses something keeps what it had; it is told again when that
-changes. One that has taken all that it was sent has settled: RollingUpdates wait for that.
+cluster that a sidecar does not have. A sidecar that refuses a response keeps what it had of all that is in it, so it is
+sent both halves again, until what is wrong is alone; that is told again when it changes. A sidecar that has taken all
+that it was sent has settled: RollingUpdates wait for that.
 """
 
 from __future__ import annotations
@@ -121,7 +122,8 @@ class _Sent(NamedTuple):
 
     names: frozenset[tuple[str, str]]
     """Of resources, each with its type."""
-    places: frozenset[str]
+    place: str
+    """What the first of them is about."""
     known_since_s: float
     """When it was decided, or asked for, by the loop's clock."""
 
@@ -139,6 +141,7 @@ class _Stream:
         self._settled = settled
         self._configuration: Configuration | None = None
         self._lost: frozenset[tuple[str, str]] = frozenset()
+        self._halves: list[tuple[str, list[str]]] = []
         self._subscriptions: dict[str, Subscription] = {}
         self._nonces = itertools.count(1)
         self._pending: dict[str, _Sent] = {}
@@ -199,7 +202,7 @@ class _Stream:
         sent = self._pending.pop(request.response_nonce, None)
         if sent is not None and request.HasField("error_detail"):
             self._lost |= sent.names
-            self._nack(kind, sent.places, request.error_detail.message[:_MESSAGE_LIMIT])
+            self._nack(kind, sent, request.error_detail.message[:_MESSAGE_LIMIT])
         elif sent is not None:
             self._lost -= sent.names
             self._figures.answers.labels(_short(kind), "ack").inc()
@@ -221,19 +224,21 @@ class _Stream:
         if endpoints.covers(names) and not any(kind == ENDPOINTS and name in names for kind, name in self._lost):
             self._settled(self._sidecar, self._configuration.withholdings)
 
-    def _nack(self, kind: str, places: frozenset[str], message: str) -> None:
+    def _nack(self, kind: str, sent: _Sent, message: str) -> None:
         log.warning("sidecar of Pod %s/%s refused %s: %s", *self._sidecar[:2], _short(kind), message)
         self._figures.answers.labels(_short(kind), "nack").inc()
+        if len(sent.names) > 1:
+            names = sorted(name for _kind, name in sent.names)
+            middle = len(names) // 2
+            self._halves += [(kind, names[:middle]), (kind, names[middle:])]
+            return
         configuration = self._catalogue.get(self._sidecar.scope)
-        behind = (
-            {configuration.split_by[place] for place in places if place in configuration.split_by}
-            if configuration is not None
-            else set()
-        )
-        self._refused(self._sidecar, behind, message)
+        behind = configuration.split_by.get(sent.place) if configuration is not None else None
+        self._refused(self._sidecar, set() if behind is None else {behind}, message)
 
     def _lacking(self, configuration: Configuration) -> list[Any]:
         first, last = [], []
+        halves, self._halves = self._halves, []
         for kind in TYPES:
             subscription = self._subscriptions.get(kind)
             if subscription is None:
@@ -241,6 +246,10 @@ class _Stream:
             messages = configuration.snapshot.get(kind, {})
             versions = {name: each.version for name, each in messages.items()}
             difference = subscription.difference(versions)
+            for names in (names for of, names in halves if of == kind):
+                again = [messages[name] for name in names if subscription.has(name, versions.get(name))]
+                if again:
+                    first.append(self._response(kind, again, Difference([], [])))
             subscription.sent(versions, difference)
             if difference.changed:
                 changed = [messages[name] for name in difference.changed]
@@ -253,7 +262,7 @@ class _Stream:
         nonce = str(next(self._nonces))
         names = frozenset((kind, each.name) for each in changed)
         since = self._loop.time() if self._known_since_s is None else self._known_since_s
-        self._pending[nonce] = _Sent(names, frozenset(each.place for each in changed), since)
+        self._pending[nonce] = _Sent(names, next((each.place for each in changed), ""), since)
         self._figures.pushes.labels(_short(kind)).inc()
         if len(self._pending) > _MOST_PENDING:
             self._lost |= self._pending.pop(next(iter(self._pending))).names

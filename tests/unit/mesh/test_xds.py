@@ -184,6 +184,41 @@ def test_a_refusal_names_the_virtual_service_that_caused_it_and_is_not_repeated(
     assert float(measured) == sum(map(float, acknowledged))
 
 
+@pytest.mark.parametrize("number", [0, 4])
+def test_what_came_beside_something_that_is_refused_is_sent_again_without_it(number: int):
+    """Envoy keeps nothing of a response of which it refuses a part."""
+    ports = [9080 + each for each in range(7)]
+    case = {**CASE, "services": [{"name": "reviews", "ports": ports}], "virtual": []}
+    case["virtual"] = [{**BY_WEIGHT, "name": f"of-{each}", "port": each} for each in ports]
+    bad = f"reviews.shop:{ports[number]}"
+    taken: set[str] = set()
+
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        await envoy.ask(CLUSTER)
+        while not pilot.asked:
+            await asyncio.sleep(0.01)
+        mapped = decide_mapping(declared(case))
+        pilot.catalogue.put("shop", Configuration(pilot.packer.pack(mapped), mapped.split_by, mapped.withholdings))
+        while len(taken) < len(ports) - 1 or not pilot.refusals:
+            response = await asyncio.wait_for(envoy.call.read(), LONG_S)
+            answer = discovery_pb2.DeltaDiscoveryRequest(type_url=response.type_url, response_nonce=response.nonce)
+            told = {each.name for each in response.resources}
+            if bad in told:
+                answer.error_detail.message = "no"
+            else:
+                taken.update(told)
+            await envoy.call.write(answer)
+            while bad in told and len(told) == 1 and not pilot.refusals:
+                await asyncio.sleep(0.01)
+        await envoy.ask(LISTENER, "nothing")  # what was refused alone does not come again
+        assert names(await envoy.told())[0] == LISTENER
+
+    pilot = run(journey)
+    assert taken == {f"reviews.shop:{each}" for each in ports} - {bad}
+    assert pilot.refusals == [(Sidecar("shop", "client"), {f"of-{ports[number]}"}, "no")]
+
+
 def test_a_sidecar_that_has_taken_that_pods_are_withheld_is_told_of():
     async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
         envoy = Envoy(channel)
