@@ -295,6 +295,14 @@ def test_tokens_of_newcomers_are_claimed_by_the_signer_and_settings_shared_by_th
     assert not access.allowed(nobody, info._replace(name="kube-root-ca.crt"))
 
 
+def test_reconciling_takes_back_that_a_pilot_reads_every_secret():
+    default = next(each for each in bootstrap.defaults() if each.name == "system:minik8s:pilot" and "rules" in each.obj)
+    withdrawn = {"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}
+    upgraded = bootstrap.reconciled({**default.obj, "rules": [withdrawn, *default.obj["rules"]]}, default)
+    assert upgraded["rules"] == default.obj["rules"]
+    assert not any("secrets" in rule["resources"] for rule in upgraded["rules"])
+
+
 def test_reconciling_puts_back_what_is_missing_and_keeps_what_was_added():
     default = next(each for each in bootstrap.defaults() if each.name == "system:basic-user" and "rules" in each.obj)
     added = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
