@@ -1,7 +1,8 @@
-"""Which Secrets a pilot may read: those that a Gateway names as certificates and may use, and no others.
+"""Which Secrets a pilot may read: those that a Gateway of its classes names and may use, and no others.
 
-Its role gives it the verb ``serve`` on gateways, and nothing on secrets. What counts is what is stored: a Secret of
-another namespace needs a ReferenceGrant there (api/network/references.py). Asked after the roles.
+Its role gives it the verb ``serve`` on gateways, and nothing on secrets. Who has all verbs on gateways is no pilot: he
+could name any Secret himself. What counts is what is stored: a Secret of another namespace needs a ReferenceGrant there
+(api/network/references.py). Asked after the roles.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from minik8s_modules.api import objects
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import SECRET
-from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
+from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS, is_ours
 from minik8s_modules.api.network.references import secrets_of
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.apiserver.authorization.attributes import Attributes
@@ -17,6 +18,7 @@ from minik8s_modules.apiserver.authorization.identity import User
 from minik8s_modules.apiserver.authorization.policy import Rbac
 from minik8s_modules.store.cache import WatchCache
 
+PILOT = "system:minik8s:pilot"
 SERVE = Attributes("serve", GATEWAY_KINDS.gateways.group, GATEWAY_KINDS.gateways.plural)
 
 
@@ -32,12 +34,13 @@ class GatewaySecrets:
             return ""
         if (asked.verb, asked.group, asked.resource) != ("get", SECRET.group, SECRET.plural):
             return ""
-        if not self._rbac.why(user, SERVE):
+        if user.name != PILOT or not self._rbac.why(user, SERVE):
             return ""
         key = Key(asked.namespace, asked.name)
         grants = self._list(GATEWAY_KINDS.grants)
+        ours = {objects.name(each) for each in self._list(GATEWAY_KINDS.classes) if is_ours(each)}
         for gateway in self._list(GATEWAY_KINDS.gateways):
-            if key in secrets_of([gateway], grants):
+            if objects.spec(gateway).get("gatewayClassName") in ours and key in secrets_of([gateway], grants):
                 return f"Gateway {objects.key(gateway)} names it"
         return ""
 
