@@ -87,11 +87,13 @@ class StatusController(Looping):
 
     def _keep(self, namespace: str, mapped: Mapped | None) -> None:
         old, client = self._mappings.get(namespace, MAPPING), self._context.client
-        if old is not None and objects.labels(old).get(MANAGED_BY) != PILOT:
-            if mapped is not None:
-                self._context.recorder.event(old, "Warning", "NameTaken", _TAKEN)
-            return
         try:
+            if old is not None and objects.labels(old).get(MANAGED_BY) != PILOT:
+                old = client.get(SIDECAR_MAPPING, MAPPING, namespace)  # our copy does not say who wrote it
+                if not _is_ours(old):
+                    if mapped is not None:
+                        self._context.recorder.event(old, "Warning", "NameTaken", _TAKEN)
+                    return
             if mapped is None:
                 if old is not None:
                     client.delete(SIDECAR_MAPPING, MAPPING, namespace)
@@ -100,8 +102,9 @@ class StatusController(Looping):
             if old is None:
                 meta = {"name": MAPPING, "namespace": namespace, "labels": {MANAGED_BY: PILOT}}
                 client.create(SIDECAR_MAPPING, {"metadata": meta, "spec": spec})
-            elif objects.spec(old) != spec:
-                client.update(SIDECAR_MAPPING, {**old, "spec": spec})
+            elif objects.spec(old) != spec or objects.labels(old).get(MANAGED_BY) != PILOT:
+                meta = {**objects.metadata(old), "labels": {**objects.labels(old), MANAGED_BY: PILOT}}
+                client.update(SIDECAR_MAPPING, {**old, "metadata": meta, "spec": spec})
         except (AlreadyExists, Conflict, NotFound):
             return  # our copy is older than the object; its change brings the key back
 
@@ -120,6 +123,12 @@ class StatusController(Looping):
     def _of_split(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         """Queue a namespace that has VirtualServices: what else changes in others is written nowhere."""
         return [key for key in _own(old, new) if self._copies.virtual_services(key.namespace)]
+
+
+def _is_ours(mapping: JsonObject) -> bool:
+    """Return whether a mapping is the pilot's: by its label, or, of a release that set none, by who alone wrote it."""
+    writers = {each.get("manager") for each in objects.metadata(mapping).get("managedFields") or []}
+    return objects.labels(mapping).get(MANAGED_BY) == PILOT or writers == {PILOT}
 
 
 def _own(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:

@@ -119,6 +119,31 @@ def test_a_mapping_of_that_name_that_is_somebodys_own_is_left_alone_and_told(api
     assert mapping(api) == {"mine": []}
 
 
+def unlabelled(*writers: str) -> JsonObject:
+    """Return a mapping as the pilot made it before it set a label, with those that have written it."""
+    fields = [{"manager": each, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {}}
+              for each in writers]  # fmt: skip
+    return {"metadata": {"name": MAPPING, "namespace": "shop", "managedFields": fields}, "spec": {"mine": []}}
+
+
+def test_a_mapping_that_an_earlier_pilot_made_without_a_label_is_kept_up(api: FakeApi, request: pytest.FixtureRequest):
+    api.create(SIDECAR_MAPPING, unlabelled("minik8s-pilot"))
+    request.getfixturevalue("statuses")
+    until(lambda: PLACE in (mapping(api) or {}))
+    made = api.get(SIDECAR_MAPPING, MAPPING, "shop")
+    assert objects.labels(made) == {"app.kubernetes.io/managed-by": "minik8s-pilot"}
+    api.delete(VIRTUAL_SERVICE, "x", "shop")
+    until(lambda: mapping(api) is None)
+
+
+def test_one_that_somebody_has_written_to_besides_is_his(api: FakeApi, request: pytest.FixtureRequest):
+    api.create(SIDECAR_MAPPING, unlabelled("minik8s-pilot", "kubectl-edit"))
+    statuses = request.getfixturevalue("statuses")
+    until(lambda: reason(api, "Accepted") == "Accepted")
+    statuses.sync(Key("shop", MAPPING))
+    assert mapping(api) == {"mine": []}
+
+
 @pytest.mark.usefixtures("statuses")
 def test_a_virtual_service_says_what_it_lacks_until_it_is_there(api: FakeApi):
     until(lambda: (reason(api, "Accepted"), reason(api, "ResolvedRefs")) == ("Accepted", "ResolvedRefs"))
