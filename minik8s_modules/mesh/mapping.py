@@ -220,7 +220,8 @@ class _Namespace:
                 NO_SUBSET,
                 f"there is no Subset {', '.join(missing)} in this namespace; the others share its requests",
             )
-        port = next(one for one in objects.spec(service)["ports"] if one["port"] == declared["port"])
+        ports = objects.spec(service)["ports"]
+        port = next(one for one in ports if one["port"] == declared["port"] and _is_tcp(one))
         ready = {each.pod for each in self._endpoints(service, port)}
         empty = [name for name in names if not ready & set(self._subsets[name])]
         if empty:
@@ -318,8 +319,11 @@ def _numbers(one: JsonObject, name: str) -> list[int]:
 
 
 def _tcp_ports(service: JsonObject) -> set[int]:
-    ports = objects.spec(service).get("ports") or []
-    return {port["port"] for port in ports if (port.get("protocol") or "TCP") == "TCP"}
+    return {port["port"] for port in objects.spec(service).get("ports") or [] if _is_tcp(port)}
+
+
+def _is_tcp(port: JsonObject) -> bool:
+    return (port.get("protocol") or "TCP") == "TCP"
 
 
 def _has_address(service: JsonObject) -> bool:

@@ -87,7 +87,7 @@ class Backends:
         declared = objects.spec(service)
         if declared.get("type") == "ExternalName":
             return "InvalidKind", f"Service {key} is a name (ExternalName), which has no endpoints"
-        ports = [each for each in declared.get("ports") or [] if each["port"] == number and _is_tcp(each)]
+        ports = [each for each in declared.get("ports") or [] if each["port"] == number and is_tcp(each)]
         if not ports:
             return "BackendNotFound", f"Service {key} has no TCP port {number}"
         protocol = _PROTOCOLS.get(ports[0].get("appProtocol"))
@@ -108,5 +108,6 @@ class Backends:
         return (each for found in mapped.ports.values() for each in found.branches[0].endpoints)
 
 
-def _is_tcp(port: Mapping[str, str]) -> bool:
+def is_tcp(port: Mapping[str, str]) -> bool:
+    """Return whether a port of a Service is one of TCP; one of UDP may have the same number."""
     return (port.get("protocol") or "TCP") == "TCP"

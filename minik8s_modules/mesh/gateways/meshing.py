@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.mesh.gateways.backends import HTTP2, Backend, Backends
+from minik8s_modules.mesh.gateways.backends import HTTP2, Backend, Backends, is_tcp
 from minik8s_modules.mesh.gateways.parents import Led, is_within, led_ports, namespaces_of
 from minik8s_modules.mesh.gateways.resources import Place, host_of, matched_routes
 from minik8s_modules.mesh.gateways.rules import Routed, Rule, rules_of
@@ -111,7 +111,7 @@ def decide_led(found: Routes, namespace: str, declared: Sequence[Declared]) -> l
 def _led(led: Led, routes: Iterable[JsonObject], backends: Backends) -> LedPort:
     key = led.service
     declared = objects.spec(backends.service(key) or {})
-    port = next(each for each in declared["ports"] if each["port"] == led.port)
+    port = next(each for each in declared["ports"] if each["port"] == led.port and is_tcp(each))
     plain = Port(key.name, declared["clusterIP"], led.port, (backends.branch(key, port),))
     routed = tuple(Routed(route, tuple(map(_within, rules_of(route, backends, key)[0]))) for route in routes)
     return LedPort(f"{key.name}.{key.namespace}:{led.port}", plain, routed)

@@ -62,6 +62,17 @@ def test_names_and_addresses_of_the_other_family_are_nobody_to_send_requests_to(
     assert decide_mapping(found._replace(slices=[*others, pods])) == decide_mapping(found)
 
 
+def test_pods_of_a_port_that_is_udp_as_well_are_those_of_tcp() -> None:
+    split = {"name": "x", "serviceRef": "dns", "port": 53, "subsets": [{"name": "v1", "weight": 1}]}
+    case = {"services": [{"name": "dns", "ports": [53]}], "pods": {"dns": ["a"]}, "subsets": {"v1": ["a"]}}
+    found = declared({**case, "virtual": [split]})
+    ports = [{"name": "udp", "port": 53, "protocol": "UDP"}, {"port": 53}]
+    both = {**found.services[0], "spec": {**found.services[0]["spec"], "ports": ports}}
+    mapped = decide_mapping(found._replace(services=[both]))
+    assert mapped.verdicts["x"].broken is None
+    assert mapped.ports["100.0.0.1:53"].branches[0].endpoints
+
+
 @pytest.mark.parametrize(
     ("weights", "sizes"),
     [([1, 2], [2, 1]), ([5, 1, 3], [1, 4, 2]), ([10**9, 10**9], [3, 50]), ([2**31 - 1, 1], [1, 1])],

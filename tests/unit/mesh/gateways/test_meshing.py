@@ -228,6 +228,18 @@ def test_only_what_changes_is_packed_again_and_statuses_change_nothing():
     assert first is second
 
 
+def test_a_port_that_is_udp_as_well_leads_by_tcp():
+    declared = objects_of("shop")
+    declared.services[0]["spec"]["ports"] = [
+        {"name": "dns", "port": 80, "protocol": "UDP"},
+        {"name": "http", "port": 80},
+    ]
+    (port,) = decide_led(Routes([within()]), "shop", [declared])
+    for each in port.resources():
+        if each.type_url == ENDPOINTS:
+            assert len(each.body["endpoints"][0]["lb_endpoints"]) == 2
+
+
 def test_pods_that_an_update_withholds_are_left_out():
     update = {
         "metadata": {"name": "next", "namespace": "shop"},
