@@ -24,6 +24,9 @@ HOST_PORTS = PREFIX + "host-ports"
 NETWORK = PREFIX + "network"
 """The driver cni or weave that a pause container was made for; none: our own bridge."""
 SANDBOX = "sandbox"
+OF_SOME = (SECRET_ENV, SECURITY, DEVICES, SERVICE_LINKS, MESSAGE, IP)
+"""Labels that say something of some containers only: the others have them empty, since Docker takes from the image each
+label that a container is not made with."""
 
 
 def pod_labels(node: str, pod: Mapping[str, Any], kind: str, container: str, attempt: int) -> dict[str, str]:

@@ -138,13 +138,13 @@ def body_of(
     node: str, entry: ContainerEntry, sandbox: str, mounts: list[Mount], secrets: Mapping[str, str], node_key: bytes
 ) -> dict[str, Any]:
     """Return Docker's create request; ``entry`` is normalized, ``sandbox`` the id of its pause container."""
-    marks = labels.pod_labels(node, entry["pod"], entry["type"], entry["name"], entry["attempt"])
+    own = labels.pod_labels(node, entry["pod"], entry["type"], entry["name"], entry["attempt"])
+    marks = {**dict.fromkeys(labels.OF_SOME, ""), **own}
     if entry["secret_env"]:
         marks[labels.SECRET_ENV] = secret_label(entry["secret_env"], secrets, node_key)
     if entry["links"]:
         marks[labels.SERVICE_LINKS] = "true"
-    if counted := counted_paths(entry):
-        marks[labels.DEVICES] = " ".join(counted)
+    marks[labels.DEVICES] = " ".join(counted_paths(entry))
     env = {**dict(entry["links"]), **dict(entry["env"]), **secrets}
     body: dict[str, Any] = {
         "Image": entry["image"],

@@ -26,7 +26,7 @@ def is_link(name: str) -> bool:
 
 def with_links_of(entry: Mapping[str, Any], config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the entry with the links of the container that it replaces; ``config`` is that one's Config."""
-    if labels.SERVICE_LINKS not in config["Labels"]:
+    if not config["Labels"].get(labels.SERVICE_LINKS):
         return entry
     pairs = (each.partition("=")[::2] for each in config.get("Env") or [])
     return {**entry, "links": [[name, value] for name, value in pairs if is_link(name)]}
@@ -34,7 +34,7 @@ def with_links_of(entry: Mapping[str, Any], config: Mapping[str, Any]) -> Mappin
 
 def forget_links(entry: Mapping[str, Any], config: Mapping[str, Any], facets: tuple[Facets, Facets]) -> None:
     """Take links that the entry does not declare as variables out of both sides of a comparison."""
-    if labels.SERVICE_LINKS not in config["Labels"]:
+    if not config["Labels"].get(labels.SERVICE_LINKS):
         return
     declared = {row[0] for row in (*entry["env"], *entry["secret_env"])}
     for side in facets:
