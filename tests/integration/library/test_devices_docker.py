@@ -57,6 +57,10 @@ def test_two_containers_never_have_one_device(node: TestNode, zeros: list[str]) 
     had = [devices(node, result["status"][f"{uid}/{name}"]) for name in ("one", "two")]
     assert had == [[f"{zeros[0]} rw"], [f"{zeros[1]} rw"]]
     del entries[f"{uid}/one"]
+    leaving = node.run("containers", entries)
+    # the removal may fail, or come after the start: until the next pass the device is not given
+    assert ([step["action"] for step in leaving["steps"]], leaving["errors"]) == (["remove"], {})
+    assert [(each["key"], each["reason"]) for each in leaving["due"]] == [(late, "DeviceInUse")]
     again = node.run("containers", entries)
     assert not again["errors"]
     assert devices(node, again["status"][late]) == [f"{zeros[0]} rw"]

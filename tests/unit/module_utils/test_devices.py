@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
+from minik8s_modules.module_utils.minik8s.core.section import Scope
+from minik8s_modules.module_utils.minik8s.pods.container_plan import Sandbox
+from minik8s_modules.module_utils.minik8s.pods.container_spec import normalized
+from minik8s_modules.module_utils.minik8s.pods.containers import Containers, ObservedContainers
 from minik8s_modules.module_utils.minik8s.pods.devices import Device, Held, Pool, held, parse, problems
 
 KVM = {"resource": "devices.kubevirt.io/kvm", "path": "/dev/kvm", "count": 110}
@@ -172,3 +177,30 @@ def test_labels_tell_who_has_what() -> None:
     marks = {"minik8s.io/pod-uid": "u1", "minik8s.io/container": "app", "minik8s.io/devices": "/dev/a /dev/b"}
     listed = [{"Labels": marks, "State": "exited"}, {"Labels": {}, "State": "running"}]
     assert held(listed) == [Held("u1/app", frozenset({"/dev/a", "/dev/b"}), alive=False)]
+
+
+@pytest.mark.parametrize(
+    ("holder", "errors", "due"),
+    [
+        (has("u0/app", "a"), [], ["u1/app"]),
+        (has("u0/app", "a", alive=False), [], []),
+        (has("u2/app", "a"), ["u1/app"], []),
+    ],
+)
+def test_a_device_is_given_once_its_holder_is_gone(holder: Held, errors: list[str], due: list[str]) -> None:
+    """``u0/app`` is removed by this very pass, beside which others are made; ``u2/app`` is outside of it."""
+    uid = "u1"
+    entry: Any = {
+        "pod": {"uid": uid, "name": "web", "namespace": "default"}, "name": "app", "type": "app", "attempt": 0,
+        "sandbox_attempt": 0, "state": "running", "image": "i:1", **wanted(paths=["/dev/a"]),
+    }  # fmt: skip
+    key = f"{uid}/app"
+    full = normalized(key, entry)
+    observed = ObservedContainers(
+        {key: full}, {}, {uid: [Sandbox("pause", 0, running=True)]}, {}, {key: []}, {}, 0.0, b"", {}, frozenset(), {},
+        [holder], {"/dev/a": True},
+    )  # fmt: skip
+    context: Any = SimpleNamespace(check=False, unattended=False)
+    plan = Containers().plan(context, {key: entry}, observed, Scope(frozenset({"u0/app", key})))
+    assert ([*plan.errors], [one.key for one in plan.due]) == (errors, due)
+    assert [step.action for step in plan.steps] == ([] if errors or due else ["create", "start"])

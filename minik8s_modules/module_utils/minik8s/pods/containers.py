@@ -20,7 +20,7 @@ from ..core.messages import add_message, remove_message
 from ..core.observations import observation_from_inspect
 from ..core.paths import CSI_KIND, secret_dir, stopping_path
 from ..core.sealing import known_key, node_key
-from ..core.section import Context, Plan, Scope, Step
+from ..core.section import Context, Due, Plan, Scope, Step
 from ..entries.containers import ContainerEntry, MountEntry
 from ..network.sidecars import check_rules
 from ..volumes import hostpath, nfs
@@ -107,14 +107,17 @@ class Containers:
         for key in sorted(set(observed.containers) - set(entries)):
             if scope.covers(key):
                 plan_removed(plan, key, observed.containers[key])
-        stay = [one for one in observed.held if one.key in entries or not scope.covers(one.key)]
-        pool = devices.Pool(stay, observed.present)
+        leaving = [one for one in observed.held if one.key not in entries and scope.covers(one.key)]
+        pool = devices.Pool(observed.held, observed.present)
         for key, entry in observed.declared.items():
             seen = _seen(context, key, entry, observed)
             try:
                 given = pool.give(key, entry) if wants_devices(entry, seen) else entry
             except KeyFault as fault:
-                plan.errors[key] = fault
+                if devices.are_freed_by(leaving, entry):
+                    plan.due.append(Due(key, devices.AGAIN_S, "DeviceInUse"))
+                else:
+                    plan.errors[key] = fault
             else:
                 plan_container(plan, key, given, seen)
         return plan

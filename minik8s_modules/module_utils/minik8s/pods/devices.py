@@ -26,6 +26,8 @@ _PERMISSIONS = ("r", "w", "rw", "m", "rm", "wm", "rwm")
 _FIELDS = ("resource", "path", "count", "paths", "beside", "permissions")
 MOST = 10_000
 """Of one device; a typing error beyond it."""
+AGAIN_S = 0.5
+"""After a pass that removes a container whose device another one is to get."""
 _ENDED = frozenset({"exited", "dead"})
 
 
@@ -173,6 +175,15 @@ def held(listed: Iterable[Mapping[str, Any]]) -> list[Held]:
             key = f"{marks.get(labels.POD_UID, '')}/{marks.get(labels.CONTAINER, '')}"
             found.append(Held(key, frozenset(paths), each["State"] not in _ENDED))
     return found
+
+
+def are_freed_by(leaving: Iterable[Held], entry: ContainerEntry) -> bool:
+    """Return whether containers that the pass removes have devices that the entry may get, so that it waits for them.
+
+    Keys are dealt with side by side, and a removal may fail: until they are gone the devices are theirs.
+    """
+    wanted = {path for one in entry["devices"] if not one["shared"] for path in one["paths"]}
+    return any(one.alive and not wanted.isdisjoint(one.paths) for one in leaving)
 
 
 class Pool:
