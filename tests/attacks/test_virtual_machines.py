@@ -103,6 +103,13 @@ def test_nobody_passes_a_pod_off_as_a_guest(world: World) -> None:
     ):
         answer = world.server.request("PATCH", f"{pods}/{name}", {"metadata": meta}, client=user, headers=merge)
         assert (answer.code, b"made by virtual machines alone" in answer.body) == (403, True), (meta, answer.body)
+    for containers in ("containers", "initContainers"):
+        changed = {containers: [{"name": objects.spec(real)[containers][0]["name"], "image": "trap:1"}]}
+        strategic = {"Content-Type": "application/strategic-merge-patch+json"}
+        answer = world.server.request(
+            "PATCH", f"{pods}/{objects.name(real)}", {"spec": changed}, client=user, headers=strategic
+        )
+        assert (answer.code, b"labels, owner and images" in answer.body) == (403, True), (containers, answer.body)
     noted = {"metadata": {"annotations": {"example.com/note": "seen"}}}
     path = f"{pods}/{objects.name(real)}"
     assert world.server.request("PATCH", path, noted, client=user, headers=merge).code == 200

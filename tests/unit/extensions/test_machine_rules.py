@@ -11,6 +11,8 @@ import yaml
 
 from minik8s_modules.api.merging.patch import json_patch
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.policies.compiled import compiled
+from minik8s_modules.apiserver.policies.evaluating import evaluate
 from minik8s_virtual_machines import installation
 from minik8s_virtual_machines.api.defaults import patch, with_defaults
 from minik8s_virtual_machines.api.definitions import definitions, table, warnings
@@ -200,3 +202,47 @@ def test_what_no_launcher_can_run_is_refused_by_its_field() -> None:
     answer = webhooks.validated(review(changed("domain.cpu.cores", 100)), Policy())["response"]
     assert not answer["allowed"]
     assert answer["status"]["message"].startswith(f"{SPEC}.domain.cpu: 100 CPUs")
+
+
+DAEMON, COLLECTOR = "system:minik8s:virtual-machines", "system:kube-controller-manager"
+
+
+def launcher(image: str = "launcher:1", init: str = "setup:1", **meta: Any) -> JsonObject:
+    labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": "uid-1", "vm.kubevirt.io/name": "one"}
+    return {
+        "metadata": {"name": "p", "labels": labels, "ownerReferences": [{"uid": "uid-1"}], **meta},
+        "spec": {
+            "containers": [{"name": "compute", "image": image}],
+            "initContainers": [{"name": "guest-setup", "image": init}],
+        },
+    }
+
+
+def without_init(pod: JsonObject) -> JsonObject:
+    return {**pod, "spec": {"containers": pod["spec"]["containers"]}}
+
+
+@pytest.mark.parametrize(("user", "new", "allowed"), [
+    ("somebody", launcher(annotations={"a": "b"}), True),
+    ("somebody", launcher("trap:1"), False),
+    ("somebody", launcher(init="trap:1"), False),
+    ("somebody", without_init(launcher()), False),
+    ("somebody", launcher(ownerReferences=[]), False),
+    (COLLECTOR, launcher(ownerReferences=[]), True),
+    (COLLECTOR, launcher("trap:1"), False),
+    (DAEMON, launcher("other:1"), True),
+])  # fmt: skip
+def test_a_launcher_keeps_its_marks_and_images(user: str, new: JsonObject, allowed: bool) -> None:  # noqa: FBT001
+    (policy,) = compiled(installation.policies()[:1], installation.policies()[1:])
+    request = {"operation": "UPDATE", "userInfo": {"username": user}}
+    found = evaluate(policy, {"object": new, "oldObject": launcher(), "request": request, "namespaceObject": None})
+    assert [denial.reason for denial in found.denials] == ([] if allowed else ["Forbidden"])
+
+
+def test_a_launcher_without_containers_that_set_it_up_keeps_its_image() -> None:
+    (policy,) = compiled(installation.policies()[:1], installation.policies()[1:])
+    request = {"operation": "UPDATE", "userInfo": {"username": "somebody"}}
+    old = without_init(launcher())
+    for new, denied in ((old, 0), (without_init(launcher("trap:1")), 1)):
+        found = evaluate(policy, {"object": new, "oldObject": old, "request": request, "namespaceObject": None})
+        assert len(found.denials) == denied
