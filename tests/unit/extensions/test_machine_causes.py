@@ -122,6 +122,8 @@ def test_what_a_launcher_says_is_taken_for_numbers_only() -> None:
     figures = {"cpu_seconds": 1.5, "resident_bytes": 7, "evil": "x", "less": -1, "yes": True}
     assert report_of({"figures": figures}).figures == {"cpu_seconds": 1.5, "resident_bytes": 7}
     assert report_of({"figures": [1]}).figures == {}
+    endless = {"a": 10**400, "b": float("inf"), "c": float("nan"), "d": 1 << 63, "e": 1e19, "f": (1 << 63) - 1}
+    assert report_of({"figures": endless}).figures == {"f": (1 << 63) - 1}
 
 
 def test_pods_that_only_name_an_instance_as_their_owner_are_not_its_launchers() -> None:

@@ -18,6 +18,7 @@ ACCELERATED = "minik8s.io/Accelerated"
 _UNSCHEDULABLE = "Unschedulable"
 _PULLING = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
 _STUCK = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_MOST = 1 << 63
 
 
 Figures = Mapping[str, float]
@@ -50,7 +51,8 @@ def report_of(answer: Mapping[str, Any]) -> Report:
 
 def _figures(found: Any) -> Figures:
     known = found if isinstance(found, dict) else {}
-    numbers = {name: each for name, each in known.items() if type(each) in {int, float} and each >= 0}
+    # an int may have any number of digits, which no metric can show; neither NaN nor infinity is below
+    numbers = {name: each for name, each in known.items() if type(each) in {int, float} and 0 <= each < _MOST}
     return dict([*numbers.items()][:16])
 
 
