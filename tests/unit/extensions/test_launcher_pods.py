@@ -122,6 +122,14 @@ def test_a_pc_gets_the_processors_virtualization_where_a_node_counts_it():
     placed = vmi()
     placed["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "none"}
     assert not asks(Settings(), placed, none, has), "it may not run where the device is"
+    for spec in ({"unschedulable": True}, {"taints": [{"key": "lab", "effect": "NoSchedule"}]},
+                 {"taints": [{"key": "lab", "effect": "NoExecute"}]}):  # fmt: skip
+        shut, tolerant = {**has, "spec": spec}, vmi()
+        assert not asks(Settings(), vmi(), none, shut), "it would wait for a node that does not take it"
+        assert asks(Settings(), vmi(), shut, has)
+        tolerant["spec"]["tolerations"] = [{"operator": "Exists"}]
+        assert asks(Settings(), tolerant, none, shut)
+    assert asks(Settings(), vmi(), {**has, "spec": {"taints": [{"key": "lab", "effect": "PreferNoSchedule"}]}})
     strict = Settings.from_mapping({"useEmulation": False})
     assert asks(strict, vmi(), none), "it waits for a node that has it"
     with pytest.raises(ConfigurationError, match=r"launcher\.useEmulation must be true or false, not 'no'"):

@@ -7,11 +7,14 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects, quantities
 from minik8s_modules.api.nodes.node_affinity import matches_node
+from minik8s_modules.api.nodes.taints import tolerates, untolerated
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError
 
 TUN, KVM = "devices.kubevirt.io/tun", "devices.kubevirt.io/kvm"
 KNOWN_DEVICES = (TUN, KVM)
+_CORDONED = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+_KEEPING_AWAY = frozenset({"NoSchedule", "NoExecute"})
 
 
 class Settings(NamedTuple):
@@ -58,4 +61,11 @@ class Settings(NamedTuple):
 def _has_kvm(vmi: JsonObject, node: JsonObject) -> bool:
     """Return whether a node counts the processor's virtualization, and is one that the machine may be placed on."""
     amount = (objects.status(node).get("allocatable") or {}).get(KVM) or 0
-    return quantities.parse(amount) > 0 and matches_node({"spec": objects.spec(vmi)}, node)
+    pod = {"spec": objects.spec(vmi)}
+    return quantities.parse(amount) > 0 and matches_node(pod, node) and _is_open(pod, node)
+
+
+def _is_open(pod: JsonObject, node: JsonObject) -> bool:
+    """Return whether neither a cordon nor a taint keeps the pod away: it would wait for what it can do without."""
+    is_cordoned = bool(objects.spec(node).get("unschedulable")) and not tolerates(pod, _CORDONED)
+    return not is_cordoned and not untolerated(pod, node, _KEEPING_AWAY)
