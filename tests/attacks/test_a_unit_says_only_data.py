@@ -1,4 +1,7 @@
-"""A Pod that becomes a unit of systemd on a host: its words are no directives, no shell, and no other user's rights."""
+"""A Pod that becomes a unit of systemd on a host: its words are no directives, no shell, and no other user's rights.
+
+What no program can be given (a NUL, bytes of a Secret that are no UTF-8) ends nothing but its own Pod.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from minik8s_modules.module_utils.minik8s.core.schema import with_defaults
 from minik8s_modules.module_utils.minik8s.units.declared import SCHEMA, Units
 from minik8s_modules.module_utils.minik8s.units.systemd import Systemd
 from minik8s_modules.module_utils.minik8s.units.texts import environment_text, unit_text
-from minik8s_modules.virtual.contract import new_pod
+from minik8s_modules.virtual.contract import NoResources, new_pod
+from minik8s_modules.virtual.errors import InvalidInput
+from minik8s_modules.virtual.providers.slurm.entries import asked as asked_job
 
 HOSTILE = [
     "+/bin/sh",
@@ -90,6 +95,19 @@ def read_back(text: str) -> dict[str, str]:
         assert rest[index + 1] == "\n"
         at += len(name) + 2 + index + 2
     return found
+
+
+@pytest.mark.parametrize("form", ["a\0b", b"\xff".decode("utf-8", "surrogateescape")])
+@pytest.mark.parametrize("where", ["env", "command", "args"])
+def test_what_no_program_can_be_given_is_refused_before_a_machine_hears_of_it(form: str, where: str) -> None:
+    said: Any = [{"name": "WORD", "value": form}] if where == "env" else ["true", form]
+    made = pod(container={where: said})
+    with pytest.raises(NoUnit, match=f"{where}.* NUL|{where}.*UTF-8") as refused:
+        declared_unit(made, ["app"])
+    assert form not in str(refused.value)
+    made["spec"]["restartPolicy"] = "Never"
+    with pytest.raises(InvalidInput, match=f"{where}.* NUL|{where}.*UTF-8"):
+        asked_job(made, "batch", NoResources())
 
 
 @pytest.mark.parametrize("form", HOSTILE)

@@ -11,6 +11,17 @@ from minik8s_modules.api.objects import JsonObject
 _VARIABLE = re.compile(r"\$(?:\$|\(([A-Za-z_][A-Za-z0-9_]*)\))")
 
 
+def unfit(text: str) -> str:
+    """Return why no program can be given ``text`` as a word or a variable, "" where one can."""
+    if "\0" in text:
+        return "it has a NUL character, which no program can be given"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "it is no text in UTF-8"
+    return ""
+
+
 def script_of(container: JsonObject, variables: Container[str], enter: str = "", before: Sequence[str] = ()) -> str:
     """Return a shell's script that becomes ``command`` and ``args``.
 

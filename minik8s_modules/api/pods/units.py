@@ -15,7 +15,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import PREFIX
-from minik8s_modules.api.pods.scripts import script_of
+from minik8s_modules.api.pods.scripts import script_of, unfit
 from minik8s_modules.api.pods.slurm import IMAGE
 from minik8s_modules.api.quantities import to_bytes, to_milli
 
@@ -73,6 +73,9 @@ def declared_unit(pod: JsonObject, users: Sequence[str]) -> DeclaredUnit:
     environment = _environment(container)
     if not container.get("command"):
         raise NoUnit(f"spec.containers[0].command: set it (or the annotation {ROLE}, to have a role run)")
+    script = script_of(container, environment)
+    if why := unfit(script):
+        raise NoUnit(f"spec.containers[0].command, args: {why}")
     limits = (container.get("resources") or {}).get("limits") or {}
     if unknown := sorted({*limits, *((container.get("resources") or {}).get("requests") or {})} - _RESOURCES):
         raise NoUnit(f"resources {unknown[0]}: a unit may ask for cpu and memory only")
@@ -80,7 +83,7 @@ def declared_unit(pod: JsonObject, users: Sequence[str]) -> DeclaredUnit:
     entry: JsonObject = {
         "name": f"{objects.namespace(pod)}/{objects.name(pod)}",
         "user": _user(said, users),
-        "script": script_of(container, environment),
+        "script": script,
         "restart": _RESTART[objects.spec(pod).get("restartPolicy", "Always")],
         "directory": _directory(container),
         "grace_s": int(objects.spec(pod).get("terminationGracePeriodSeconds", GRACE_S) if grace_s is None else grace_s),
@@ -145,5 +148,8 @@ def _environment(container: JsonObject) -> dict[str, str]:
             raise NoUnit(f"env {variable['name']}: its valueFrom is not known to this provider")
         if not _NAME.match(variable["name"]):
             raise NoUnit(f"env {variable['name']!r:.80}: systemd knows no variable of such a name")
-        found[variable["name"]] = str(variable.get("value") or "")
+        value = str(variable.get("value") or "")
+        if why := unfit(value):
+            raise NoUnit(f"env {variable['name']}: {why}; correct what its value comes from")
+        found[variable["name"]] = value
     return found

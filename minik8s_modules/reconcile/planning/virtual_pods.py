@@ -112,8 +112,9 @@ def _shown(pod: JsonObject, node: JsonObject, *, known: bool) -> Shown | NoUnit:
 
 
 def _with_names(pod: JsonObject) -> JsonObject:
-    """Return the Pod with its variables' names alone: their values are no part of a unit."""
+    """Return the Pod with its variables' names, and the values that it says itself: others are not looked up."""
     containers = [
-        {**one, "env": [{"name": each["name"]} for each in one.get("env") or []]} for one in objects.containers(pod)
+        {**one, "env": [{"name": each["name"], "value": each.get("value")} for each in one.get("env") or []]}
+        for one in objects.containers(pod)
     ]
     return {**pod, "spec": {**objects.spec(pod), "containers": containers}}

@@ -152,12 +152,23 @@ def test_a_shell_reads_values_back_as_they_are() -> None:
     assert done.stdout == f"{values['A']}|"
 
 
-@pytest.mark.parametrize(
-    "blob", ["?", "e30", base64.b64encode(b"[1]").decode(), base64.b64encode(b'{"a": 1}').decode()]
-)
+@pytest.mark.parametrize("blob", ["?", "e30", base64.b64encode(b"[1]").decode(), base64.b64encode(b"\xff").decode()])
 def test_a_blob_that_is_none_is_refused(blob: str) -> None:
     with pytest.raises(KeyFault, match="blob is not base64"):
         jobs.values_of(blob)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [1, {"environment": {"A": "a\0b"}}, {"environment": {"A": "a\udcff"}}, {"files": {"a": "?"}}, {"files": {"a": 1}}],
+)
+def test_values_that_cannot_be_used_are_a_fault_of_their_own_job(values: Any) -> None:
+    blob = base64.b64encode(json.dumps({UID: values, "other": {"environment": {"A": "x"}}}).encode()).decode()
+    found = jobs.values_of(blob)
+    fault = jobs.fault_in(found[UID])
+    assert fault is not None
+    assert fault.reason == "InvalidEntry"
+    assert jobs.fault_in(found["other"]) is None
 
 
 @pytest.mark.parametrize(

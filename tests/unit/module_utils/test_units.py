@@ -136,6 +136,28 @@ def test_values_are_asked_for_and_never_told(machines: Machines) -> None:
     assert converge(machines, entry(values="x"))["errors"][UID]["reason"] == "ValuesMissing"
 
 
+BAD_VALUES = [{"environment": {"WORD": "a\0b"}}, {"environment": {"WORD": "a\udcff"}}, {"environment": ["x"]}, 1]
+
+
+@pytest.mark.parametrize("bad", BAD_VALUES)
+def test_values_that_cannot_be_used_stop_no_other_unit(machines: Machines, bad: Any) -> None:
+    """As a former release let them through: its records still stand."""
+    other = UID.replace("4ab1", "5ab1")
+    blob = base64.b64encode(json.dumps({UID: bad, other: {"environment": {"WORD": "x"}}}).encode()).decode()
+    entries = {UID: {**ENTRY, "values": "x"}, other: {**ENTRY, "values": "y"}}
+    result = machines.call(HOST, {"node": "web", "entries": entries, "blob": blob})
+    assert {uid: error["reason"] for uid, error in result["errors"].items()} == {UID: "InvalidEntry"}
+    assert machines.on(HOST).starts == [texts.unit_name(other)]
+    assert (result["status"][UID], result["status"][other]["state"]) == (None, "running")
+
+
+def test_a_text_that_cannot_be_written_is_a_fault_of_its_unit(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machines.on(HOST), "start", lambda _unit, at_boot: f"{at_boot}\udcff".encode())
+    assert converge(machines, entry())["errors"][UID]["reason"] == "NodeError"
+
+
 def test_a_user_that_the_machine_does_not_have_is_named(machines: Machines) -> None:
     error = converge(machines, entry(user="minik8s-nobody-here"))["errors"][UID]
     assert error["reason"] == "NoSuchUser"
@@ -146,6 +168,8 @@ def test_a_user_that_the_machine_does_not_have_is_named(machines: Machines) -> N
     ("change", "says"),
     [
         ({"script": "echo"}, "must begin with #!"),
+        ({"script": "#!/bin/sh\necho \0"}, "no NUL"),
+        ({"script": "#!/bin/sh\necho \udcff"}, "UTF-8"),
         ({"user": "root\nExecStartPre=/bin/id"}, "user"),
         ({"name": "a\n[Service]"}, "name"),
         ({"directory": "/a\nUser=root"}, "directory"),

@@ -20,6 +20,7 @@ from minik8s_modules.virtual.errors import InvalidInput, NotFound, ProviderError
 from minik8s_modules.virtual.provider import AttachIO, ContainerLogOptions, InitConfig, Provider
 from minik8s_modules.virtual.providers.ansible_runs.provider import AnsibleProvider
 from minik8s_modules.virtual.providers.ansible_units.machines import journal_script
+from minik8s_modules.virtual.providers.ansible_units.records import Record, Records
 from minik8s_modules.virtual.providers.slurm.login import private_folder
 from tests.support.waiting import until
 from tests.unit.virtual import systemd_stand_in
@@ -151,6 +152,22 @@ def test_a_restarted_provider_starts_nothing_again_and_tells_nothing_wrong(machi
 
     until(lambda: ready() == "HostUnreachable")
     assert "running" in state(provider)
+    provider.close()
+
+
+def test_a_record_that_can_be_no_unit_goes_with_its_pod_and_holds_up_no_other(
+    machines: Machines, tmp_path: Path
+) -> None:
+    """A former release let a NUL through; deleted, such a Pod was waited for without end."""
+    bad, kept = pod("bad"), Records(tmp_path / "state" / "units")
+    entry = {"name": "default/bad", "user": systemd_stand_in.USER, "script": "#!/bin/sh\nexec echo '\0'\n"}
+    kept.keep(Record(bad, "web1", entry, {"WORD": "a\0b"}))
+    provider = made(machines, tmp_path)
+    provider.create_pod(pod("good", annotations={HOSTS: "web1"}))
+    until(lambda: "running" in state(provider, "good"))
+    until(lambda: state(provider, "bad")["waiting"]["reason"] == "InvalidEntry")
+    provider.delete_pod(bad)
+    until(lambda: _names(provider) == {"good"})
     provider.close()
 
 

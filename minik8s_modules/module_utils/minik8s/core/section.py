@@ -173,7 +173,7 @@ class Section(Protocol):
         """Return the steps from ``observed`` to ``entries``."""
 
     def apply(self, context: Context, step: Step) -> None:
-        """Carry out one step; raise KeyFault, DockerError or OSError when it fails."""
+        """Carry out one step; raise KeyFault, DockerError, OSError or UnicodeError when it fails."""
 
     def status(self, context: Context, entries: Entries, observed: Any, touched: frozenset[str]) -> dict[str, Any]:
         """Return ``{key: observation or None}`` for ``entries`` after the steps; only ``touched`` keys changed."""
@@ -344,7 +344,7 @@ class Applier:
             return fault
         except DockerError as error:
             return KeyFault("DockerError" if error.status else "DockerUnavailable", f"{step.action}: {error}")
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             return KeyFault("NodeError", f"{step.action}: {error}")
         return None
 

@@ -9,7 +9,6 @@ pass.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import os
@@ -91,8 +90,8 @@ class SlurmJobs:
         ):  # fmt: skip
             if not form.match(text):
                 raise KeyFault("InvalidEntry", f"{key}: {what} {text!r:.80} must match {form.pattern}")
-        if not entry["script"].startswith("#!") or "\0" in entry["script"]:
-            raise KeyFault("InvalidEntry", f"{key}.script must begin with #! and have no NUL")
+        if not entry["script"].startswith("#!") or not is_plain(entry["script"]):
+            raise KeyFault("InvalidEntry", f"{key}.script must begin with #!, be UTF-8 and have no NUL")
         for field, least in _LEAST.items():
             number = entry.get(field)
             if number is not None and number < least:
@@ -182,29 +181,45 @@ class SlurmJobs:
         }
 
 
+def is_plain(text: str) -> bool:
+    """Return whether ``text`` can be written to a file and be given to a program."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
 def values_of(blob: str | None) -> dict[str, Any]:
-    """Return environment and secret files by uid.
+    """Return environment and secret files by uid, each of them to be looked at by ``fault_in``.
 
     Raises:
         KeyFault: InvalidBlob.
     """
     try:
-        found: dict[str, Any] = json.loads(base64.b64decode(blob, validate=True)) if blob else {}
-        good = all(_are_values(one) for one in found.values())
-    except (ValueError, AttributeError, TypeError, binascii.Error):
-        good, found = False, {}
-    if not good:
+        found: Any = json.loads(base64.b64decode(blob, validate=True)) if blob else {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
         why = "blob is not base64 of JSON {uid: {environment: {name: text}, files: {path: base64}}}"
         raise KeyFault("InvalidBlob", why)
     return found
 
 
-def _are_values(one: Mapping[str, Any]) -> bool:
-    files = one.get("files") or {}
-    for data in files.values():
-        base64.b64decode(data, validate=True)
-    texts = (one.get("environment") or {}).values()
-    return all(isinstance(text, str) and "\0" not in text for text in [*texts, *files.values()])
+def fault_in(values: Any) -> KeyFault | None:
+    """Return why the values of one uid cannot be used: a fault of its own, which stops no other."""
+    try:
+        files = values.get("files") or {}
+        for data in files.values():
+            base64.b64decode(data, validate=True)
+        texts = (values.get("environment") or {}).values()
+        good = all(isinstance(text, str) and is_plain(text) for text in [*texts, *files.values()])
+    except (ValueError, AttributeError, TypeError):
+        good = False
+    if good:
+        return None
+    why = "its values in blob must be {environment: {name: text}, files: {path: base64}}, in UTF-8 and without NUL"
+    return KeyFault("InvalidEntry", why)
 
 
 def _recorded(state_dir: str, uid: str, jobs: tuple[Job, ...], folder: bool) -> ObservedJob:  # noqa: FBT001
@@ -263,6 +278,9 @@ def _plan_submission(
         return
     if entry["values"] is not None and values is None:
         plan.errors[uid] = KeyFault("ValuesMissing", "the job's environment is not in blob; send it again")
+        return
+    if unusable := fault_in(values or {}):
+        plan.errors[uid] = unusable
         return
     wrong = next((name for name in (values or {}).get("environment") or {} if not _VARIABLE.match(name)), None)
     wrong_path = next((path for path in (values or {}).get("files") or {} if not _is_relative(path)), None)

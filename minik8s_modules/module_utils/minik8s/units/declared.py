@@ -19,7 +19,7 @@ from ..core.files import read_bytes, remove_file, write_atomically
 from ..core.schema import Schema, check_fields, schema_of, with_defaults
 from ..core.section import Context, Due, Facets, Plan, Scope, Step
 from ..entries.units import UnitEntry
-from ..slurm.jobs import values_of
+from ..slurm.jobs import fault_in, is_plain, values_of
 from . import folders
 from .systemd import Shown
 from .texts import UNIT_DIR, unit_name, unit_text
@@ -86,8 +86,8 @@ class Units:
                 raise KeyFault("InvalidEntry", f"{key}.{field} {entry[field]!r:.80} must match {form.pattern}")
         if not _UID.match(key):
             raise KeyFault("InvalidEntry", f"the key {key!r:.80} must match {_UID.pattern}")
-        if not entry["script"].startswith("#!") or "\0" in entry["script"]:
-            raise KeyFault("InvalidEntry", f"{key}.script must begin with #! and have no NUL")
+        if not entry["script"].startswith("#!") or not is_plain(entry["script"]):
+            raise KeyFault("InvalidEntry", f"{key}.script must begin with #!, be UTF-8 and have no NUL")
         for field, least in _LEAST.items():
             number = entry.get(field)
             if number is not None and number < least:
@@ -239,6 +239,8 @@ def _plan_present(
 def _fault_of(entry: Mapping[str, Any], values: Mapping[str, Any] | None) -> KeyFault | None:
     if entry["values"] is not None and values is None:
         return KeyFault("ValuesMissing", "the program's environment is not in blob; send it again")
+    if fault := fault_in(values or {}):
+        return fault
     wrong = next((name for name in (values or {}).get("environment") or {} if not _VARIABLE.match(name)), None)
     if wrong is not None:
         return KeyFault("InvalidEntry", f"{wrong!r:.80} is no variable's name")

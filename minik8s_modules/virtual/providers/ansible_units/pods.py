@@ -171,12 +171,12 @@ class UnitPods:
         return {uid: one.entry for uid, one in records.items()}, {uid: one.environment for uid, one in records.items()}
 
     def _let_go_of_ended(self, host: str) -> None:
-        """Forget Pods that were deleted and whose units have ended: their host removes them then."""
+        """Forget Pods that were deleted and whose units have ended, or never were: their host removes what there is."""
         follower = self._followers[host]
         with self._lock:
             for uid, record in self._records.all().items():
                 told = follower.told(uid)
-                ended = told.state is not None and told.state["state"] == "ended"
+                ended = told.state["state"] == "ended" if told.state is not None else told.error is not None
                 if record.host == host and record.ends and ended and not told.trouble:
                     self._records.drop(uid)
                     follower.wake()

@@ -19,7 +19,7 @@ import orjson
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import PREFIX
-from minik8s_modules.api.pods.scripts import script_of
+from minik8s_modules.api.pods.scripts import script_of, unfit
 from minik8s_modules.api.pods.slurm import DEPENDENCY, GPU, IMAGE, SOURCES, TASKS, TASKS_PER_NODE
 from minik8s_modules.api.quantities import to_bytes, to_milli
 from minik8s_modules.module_utils.minik8s.slurm.depending import KINDS
@@ -118,7 +118,10 @@ def _script(container: JsonObject, environment: Mapping[str, str], before: Seque
     folder = container.get("workingDir") or ""
     if folder and not folder.startswith("/"):
         raise InvalidInput(f"spec.containers[0].workingDir {folder!r}: give an absolute path, or leave it out")
-    return script_of(container, environment, f"cd {shlex.quote(folder)} || exit 72\n" if folder else "", before)
+    script = script_of(container, environment, f"cd {shlex.quote(folder)} || exit 72\n" if folder else "", before)
+    if why := unfit(script):
+        raise InvalidInput(f"spec.containers[0].command, args, workingDir: {why}")
+    return script
 
 
 def _environment(container: JsonObject) -> dict[str, str]:
@@ -128,7 +131,10 @@ def _environment(container: JsonObject) -> dict[str, str]:
             raise InvalidInput(f"env {variable['name']}: its valueFrom is not known to this provider")
         if not _NAME.match(variable["name"]):
             raise InvalidInput(f"env {variable['name']}: a job's shell knows no variable of such a name")
-        found[variable["name"]] = str(variable.get("value") or "")
+        value = str(variable.get("value") or "")
+        if why := unfit(value):
+            raise InvalidInput(f"env {variable['name']}: {why}; correct what its value comes from")
+        found[variable["name"]] = value
     return found
 
 

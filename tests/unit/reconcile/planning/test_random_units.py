@@ -37,6 +37,8 @@ def pod(dice: random.Random) -> JsonObject:
         container["command"] = ["printf", *dice.choices(WORDS, k=dice.randint(0, 4))]
     container["args"] = dice.choices(WORDS, k=dice.randint(0, 3))
     container["env"] = [{"name": name, "value": dice.choice(WORDS)} for name in dice.sample(["A", "B", "C_1"], 2)]
+    if dice.random() < 0.1:
+        dice.choice(container["env"])["value"] = "a\0b"
     limits = {"cpu": dice.choice(["1m", "150m", "2"]), "memory": dice.choice(["1Mi", "1G"])}
     container["resources"] = {"limits": dict(dice.sample([*limits.items()], dice.randint(0, 2)))}
     if dice.random() < 0.3:
