@@ -124,6 +124,14 @@ def test_one_that_is_to_stop_has_its_own_grace_and_keeps_its_status(machines: Ma
     assert (told["state"], told["result"]) == ("ended", "stopped")
 
 
+def test_one_without_a_grace_is_killed_soon_and_not_waited_for_without_end(machines: Machines) -> None:
+    """systemd.service(5): 0 is infinity."""
+    converge(machines, entry(restart="always", grace_s=0))
+    assert "TimeoutStopSec=1\n" in (machines.folder / HOST / "units" / UNIT).read_text()
+    converge(machines, entry(restart="always", grace_s=0, stopping=True))
+    assert "TimeoutStopSec=1\n" in (machines.folder / HOST / "units" / UNIT).read_text()
+
+
 def test_values_are_asked_for_and_never_told(machines: Machines) -> None:
     result = converge(machines, entry(values="x"))
     assert result["errors"][UID]["reason"] == "ValuesMissing"

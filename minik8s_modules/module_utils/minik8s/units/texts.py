@@ -64,7 +64,7 @@ def unit_text(entry: Mapping[str, Any], folder: str) -> str:
         user=entry["user"],
         directory=entry["directory"].replace("%", "%%"),
         restart=_RESTART[entry["restart"]],
-        grace_s=entry["grace_s"],
+        grace_s=max(1, entry["grace_s"]),  # systemd takes 0 for ever, and would never kill
         limits=limits,
     )
 
