@@ -97,6 +97,12 @@ def declared_unit(pod: JsonObject, users: Sequence[str]) -> DeclaredUnit:
     return DeclaredUnit(entry, environment, _host(said))
 
 
+def without_variables(pod: JsonObject) -> JsonObject:
+    """Return ``pod`` as it declares itself: what its variables resolve to changes with Secrets and Services."""
+    containers = [{**one, "env": []} for one in objects.containers(pod)]
+    return {**pod, "spec": {**objects.spec(pod), "containers": containers}}
+
+
 def _container(pod: JsonObject) -> JsonObject:
     _refuse(objects.spec(pod), _OF_THE_POD, "spec")
     if len(objects.containers(pod)) != 1:

@@ -231,6 +231,24 @@ def test_a_unit_is_not_changed_and_nothing_enters_it(machines: Machines, tmp_pat
     provider.close()
 
 
+def test_a_label_is_taken_over_whatever_its_variables_resolve_to_by_now(machines: Machines, tmp_path: Path) -> None:
+    """A Service that came meanwhile is a variable more; the unit runs on, and must not be told as failed."""
+    provider = made(machines, tmp_path)
+    one = pod(restartPolicy="Never", container={"args": ["$(WEB_PORT)"], "env": [{"name": "A", "value": "1"}]})
+    provider.create_pod(one)
+    until(lambda: "running" in state(provider))
+    env = [{"name": "A", "value": "a\0b"}, {"name": "WEB_PORT", "value": "80"}]
+    container = {**one["spec"]["containers"][0], "env": env}
+    labelled = {**one["metadata"], "labels": {"a": "b"}}
+    provider.update_pod({**one, "metadata": labelled, "spec": {**one["spec"], "containers": [container]}})
+    assert provider.get_pod("default", "one")["metadata"]["labels"] == {"a": "b"}
+    with pytest.raises(InvalidInput, match="is not changed"):
+        provider.update_pod({**one, "spec": {**one["spec"], "containers": [{**container, "args": ["1"]}]}})
+    until(lambda: machines.passes[-1]["mode"] == "delta")
+    assert sum(len(machines.on(host).starts) for host in ("web1", "web2")) == 1
+    provider.close()
+
+
 @pytest.mark.parametrize("name", ["state", "a-folder-whose-name-is-long-for-a-socket-below-it"])
 def test_the_sockets_of_ssh_fit_into_their_paths(tmp_path: Path, name: str) -> None:
     folder = private_folder(f"/tmp/{name}")

@@ -15,6 +15,7 @@ from minik8s_modules.api.pods.slurm import IMAGE
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.reconcile.values.items import Outcome, WorkItem
 from minik8s_modules.virtual.contract import NoResources, new_pod
+from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.provider import InitConfig
 from minik8s_modules.virtual.providers.slurm import login as logins
 from minik8s_modules.virtual.providers.slurm import provider as module
@@ -111,6 +112,25 @@ def test_figures_tell_of_jobs_passes_and_silence(tmp_path: Path):
     assert 'minik8s_slurm_pass_duration_seconds_count{node="gpu"}' in registry.text()
     provider.close()
     assert 'minik8s_slurm_jobs{node="gpu"' not in registry.text()
+
+
+def test_a_label_is_taken_over_whatever_variables_resolve_to_by_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A Service that came meanwhile is a variable more; the job runs on, and must not be told as failed."""
+    monkeypatch.setattr(module, "LAST_PASS_S", 0.0)
+    login = Answers()
+    provider = made(login, tmp_path)
+    login.may_answer.set()
+    container = {"name": "app", "image": IMAGE, "command": ["echo", "$(WEB_PORT)"], "env": []}
+    pod = new_pod("one", restartPolicy="Never", containers=[container])
+    provider.create_pod(pod)
+    resolved = {**container, "env": [{"name": "WEB_PORT", "value": "80"}]}
+    labelled = {**pod["metadata"], "labels": {"a": "b"}}
+    provider.update_pod({**pod, "metadata": labelled, "spec": {**pod["spec"], "containers": [resolved]}})
+    assert provider.get_pod("default", "one")["metadata"]["labels"] == {"a": "b"}
+    for change in ({"command": ["echo"]}, {"workingDir": "/srv"}, {"resources": {"limits": {"cpu": "2"}}}):
+        with pytest.raises(InvalidInput, match="cannot be changed"):
+            provider.update_pod({**pod, "spec": {**pod["spec"], "containers": [{**resolved, **change}]}})
+    provider.close()
 
 
 class Hanging:

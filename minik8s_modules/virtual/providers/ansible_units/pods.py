@@ -10,7 +10,7 @@ from pathlib import Path
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.api.pods.units import DeclaredUnit, NoUnit, declared_unit
+from minik8s_modules.api.pods.units import DeclaredUnit, NoUnit, declared_unit, without_variables
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
 from minik8s_modules.virtual.errors import InvalidInput, NotFound, ProviderError, Unsupported
 from minik8s_modules.virtual.provider import ContainerLogOptions, InitConfig
@@ -73,10 +73,11 @@ class UnitPods:
         Raises:
             InvalidInput: it would be another one.
         """
-        asked = self._asked(pod)
+        asked = self._asked(without_variables(pod))
         with self._lock:
             record = self._found(objects.key(pod))
-            if {**record.entry, **_LEAVING} != {**asked.entry, **_LEAVING} or asked.host not in {"", record.host}:
+            before = self._asked(without_variables(record.pod))
+            if {**before.entry, **_LEAVING} != {**asked.entry, **_LEAVING} or asked.host not in {"", record.host}:
                 raise InvalidInput("a unit is not changed: delete the Pod and create it again")
             self._records.keep(record._replace(pod=copy.deepcopy(pod)))
 

@@ -43,6 +43,9 @@ _OF_THE_CONTAINER = frozenset({
 })  # fmt: skip
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESOURCES = frozenset({"cpu", "memory", GPU})
+_OF_OTHERS = frozenset({"values", "sources", "script", "after"})
+"""Fields of an entry that other objects have a part in."""
+_WORDS = ("image", "command", "args", "workingDir")
 
 
 class JobRequest(NamedTuple):
@@ -81,6 +84,21 @@ def asked(pod: JsonObject, partition: str, resources: Resources, image_command: 
     if values:
         entry["values"] = hashlib.sha256(orjson.dumps(values, option=orjson.OPT_SORT_KEYS)).hexdigest()
     return JobRequest(entry, values)
+
+
+def is_another(before: tuple[JsonObject, JsonObject], now: tuple[JsonObject, JsonObject]) -> bool:
+    """Return whether a Pod declares another job than before; each comes with its entry.
+
+    What it takes from Secrets, ConfigMaps, Services and other Pods may change; its job has what it began with.
+    """
+    (pod, entry), (new_pod, new_entry) = before, now
+    differs = any(entry.get(name) != new_entry.get(name) for name in {*entry, *new_entry} - _OF_OTHERS)
+    return differs or _words(pod) != _words(new_pod)
+
+
+def _words(pod: JsonObject) -> list[object]:
+    words = [one.get(name) or None for one in objects.containers(pod) for name in _WORDS]
+    return [*words, objects.annotations(pod).get(SOURCES)]
 
 
 def _container(pod: JsonObject) -> JsonObject:

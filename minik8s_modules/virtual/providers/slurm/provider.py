@@ -116,7 +116,7 @@ class SlurmProvider(Provider):
             elif wanted is None or wanted.entry is None:  # found after a restart: now it is known what it was made of
                 self._lacking.pop(uid, None)
                 self._desk.want(uid, asked.entry, asked.values)
-            elif {**wanted.entry, "after": None} != {**asked.entry, "after": None}:  # those may be other Pods by now
+            elif entries.is_another((known, wanted.entry), (pod, asked.entry)):
                 raise InvalidInput("a job that was submitted cannot be changed: delete the Pod and create it again")
             self._pods[uid] = {**copy.deepcopy(pod), "status": known["status"]}
             if was_found := not objects.containers(known):  # what its job did meanwhile was heard by nobody
