@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import threading
 from collections import Counter
@@ -109,17 +110,34 @@ class UnitPods:
         """
         with self._lock:
             record = self._found(key)
-        follower = self._followers[record.host]
+        follower, uid = self._followers[record.host], objects.uid(record.pod)
         follower.looked.wait(FIRST_LOOK_S)
-        told = follower.told(objects.uid(record.pod))
-        is_known = told.state is not None or (follower.looked.is_set() and not told.trouble)
-        if not is_known and objects.status(record.pod).get("phase") not in {None, "Pending"}:
-            why = told.trouble or "it was not asked yet"
-            raise ProviderError(f"host {record.host} tells nothing of this Pod: {why}")
         with self._lock:
-            return self._with_status(record)
+            record = self._records.get(uid) or record
+            if not self._is_known(record):
+                why = follower.told(uid).trouble or "it was not asked yet"
+                raise ProviderError(f"host {record.host} tells nothing of this Pod: {why}")
+            pod = self._with_status(record)
+            self._keep_status(pod)
+            return pod
+
+    def _keep_status(self, pod: JsonObject) -> None:
+        """Keep what is about to be told: after a restart, a host that is away tells nothing of it."""
+        record = self._records.get(objects.uid(pod))
+        if record is not None and objects.status(record.pod).get("phase") != objects.status(pod)["phase"]:
+            with contextlib.suppress(OSError):  # a full disk: it is told all the same
+                self._records.keep(record._replace(pod=copy.deepcopy(pod)))
+
+    def _is_known(self, record: Record) -> bool:
+        """Return whether a status can be told; until its host was asked, a Pod that runs would be Pending again."""
+        follower = self._followers[record.host]
+        told = follower.told(objects.uid(record.pod))
+        is_new = objects.status(record.pod).get("phase") in {None, "Pending"}
+        return is_new or told.state is not None or (follower.looked.is_set() and not told.trouble)
 
     def _with_status(self, record: Record) -> JsonObject:
+        if not self._is_known(record):
+            return copy.deepcopy(record.pod)
         told = self._followers[record.host].told(objects.uid(record.pod))
         status = pod_status(record.pod, record.host, told, rfc3339(self._clock.now()))
         return copy.deepcopy({**record.pod, "status": status})
