@@ -14,10 +14,10 @@ oversubscription: 1       # how often CPUs, memory and GPUs are given to Pods: w
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from minik8s_modules.base import release
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.virtual.provider import InitConfig
@@ -76,9 +76,11 @@ def read(config: InitConfig) -> Settings:
 
 
 def project_dir(playbook: str = PLAYBOOK) -> Path:
-    """Return where playbooks and modules are: of a checkout its top, of an installation its share."""
-    places = (Path(__file__).resolve().parents[4], Path(sys.prefix).parent / "share")
-    for place in places:
-        if (place / playbook).is_file() and (place / "library").is_dir():
-            return place
-    raise ConfigurationError(f"no {playbook} at {' or '.join(map(str, places))}; install minik8s by its playbooks")
+    """Return where playbooks and modules are (``release.project``). Raises ConfigurationError."""
+    try:
+        found = release.project()
+    except OSError as error:
+        raise ConfigurationError(f"playbooks cannot be laid out for Ansible: {error}") from error
+    if found is None or not (found / playbook).is_file():
+        raise ConfigurationError(f"no {playbook} beside this program; install minik8s by its wheel or playbooks")
+    return found
