@@ -177,6 +177,8 @@ class Definitions(Rounds):
                     self._delete(kind, each)
 
     def _left(self, item: _Definition) -> list[CachedObject]:
+        if not conditions.is_served(item.object):
+            return []  # what stands below its plural is a built-in kind's, whose name it never got
         declared = objects.spec(item.object)
         plural = (declared.get("names") or {}).get("plural")
         return self._backend.cache.list(f"/registry/{declared.get('group')}/{plural}/").items

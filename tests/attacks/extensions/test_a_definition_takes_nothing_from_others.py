@@ -57,6 +57,21 @@ def test_names_of_what_is_built_in_are_not_accepted(server: ApiServerProcess, pl
         until(lambda: server.request("GET", path).code == 404)
 
 
+def test_a_definition_without_its_name_ends_and_takes_no_built_in_object_along(
+    server: ApiServerProcess, namespace: Namespace
+):
+    group, path = "networking.k8s.io", f"{DEFINITIONS}/ingresses.networking.k8s.io"
+    ingresses = f"/apis/{group}/v1/namespaces/{namespace.name}/ingresses"
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    ingress = {"metadata": {"name": "stays"}, "spec": {"defaultBackend": backend}}
+    assert server.request("POST", ingresses, ingress).code == 201
+    assert server.request("POST", DEFINITIONS, definition(group, "ingresses", "Mine")).code == 201
+    until(lambda: server.request("GET", path).json["status"].get("conditions"))
+    server.request("DELETE", path)
+    until(lambda: server.request("GET", path).code == 404)
+    assert "deletionTimestamp" not in server.request("GET", f"{ingresses}/stays").json["metadata"]
+
+
 @pytest.mark.parametrize(
     ("group", "plural"),
     [
