@@ -20,6 +20,7 @@ from minik8s_modules.cli.mesh.tracing import routed
 from minik8s_modules.client.interface import Lister
 from minik8s_modules.mesh.gateways.certificates import Certificate
 from minik8s_modules.mesh.gateways.deciding import Declared, GatewayVerdict, decide_gateways
+from minik8s_modules.mesh.policies import is_for_get
 from minik8s_modules.mesh.resources import ENDPOINTS, ROUTES, Resource
 
 
@@ -71,7 +72,8 @@ def _through(
         why = f": {verdict.unreachable[1]}" if verdict.unreachable else ""
         text = f"{key} at {where}, port {listener}{why} (minik8s why -n {key.namespace} gateway/{key.name})"
         yield Line("gateway", text, broken=bool(verdict.unreachable))
-        named = [{**one, "metadata": _owner(one["name"])} for one in found["routes"]]
+        once = [one for one in found["routes"] if not is_for_get(one)]
+        named = [{**one, "metadata": _owner(one["name"])} for one in once]
         yield from routed(Configuration({}, [], {each.name: named}, endpoints, "", ""), each.name, path, pods, {})
 
 

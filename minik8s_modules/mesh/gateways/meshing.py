@@ -17,7 +17,6 @@ from minik8s_modules.mesh.gateways.parents import Led, is_within, led_ports, nam
 from minik8s_modules.mesh.gateways.resources import Place, host_of, matched_routes
 from minik8s_modules.mesh.gateways.rules import Routed, Rule, rules_of
 from minik8s_modules.mesh.mapping import Declared, Port
-from minik8s_modules.mesh.policies import by_method
 from minik8s_modules.mesh.resources import (
     AS_ASKED,
     CLUSTER,
@@ -135,17 +134,10 @@ def _bodies(led: LedPort) -> Iterator[tuple[str, str, JsonObject]]:
         yield ENDPOINTS, name, assignment(name, backend.branch)
     yield LISTENER, led.name, service_listener(led.name, led.port, led.name)
     place = Place(led.port.port, "http")
-    matched = [(order, one) for each in led.routes for order, route in matched_routes(each, place)
-               for one in _tried_again(_named(route, led.name))]  # fmt: skip
+    matched = [(order, _named(route, led.name)) for each in led.routes for order, route in matched_routes(each, place)]
     yield ROUTES, led.name, {"name": led.name, "virtual_hosts": [host_of("", matched)]}
 
 
 def _named(route: JsonObject, name: str) -> JsonObject:
     """Return a route by which the log names the Service, as of requests that no route leads; `trace` reads the rest."""
     return {**route, "name": name, "metadata": {"filter_metadata": {"minik8s.io": {"httproute": route["name"]}}}}
-
-
-def _tried_again(route: JsonObject) -> list[JsonObject]:
-    """Return a route as those of a Service's own, once more for requests that may be sent twice."""
-    action = route.get("route")
-    return by_method(route, {}) if action and "retry_policy" not in action else [route]

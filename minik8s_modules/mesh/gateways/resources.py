@@ -22,7 +22,7 @@ from minik8s_modules.mesh.gateways.filters import fraction_of, header_fields, re
 from minik8s_modules.mesh.gateways.listeners import HTTPS, Listener
 from minik8s_modules.mesh.gateways.matching import ALL, Order, envoy_match, order_of
 from minik8s_modules.mesh.gateways.rules import Routed, Rule
-from minik8s_modules.mesh.policies import retry_policy
+from minik8s_modules.mesh.policies import by_method, retry_policy
 from minik8s_modules.mesh.resources import (
     CLUSTER,
     ENDPOINTS,
@@ -173,11 +173,18 @@ def host_of(hostname: str, matched: Iterable[tuple[Order, JsonObject]]) -> JsonO
 
 
 def matched_routes(routed: Routed, place: Place) -> Iterator[tuple[Order, JsonObject]]:
-    """Yield a route of Envoy's for each match of an HTTPRoute, with its place among those of others."""
+    """Yield Envoy's routes for each match of an HTTPRoute, with their place among those of others."""
     for number, rule in enumerate(routed.rules):
         for turn, match in enumerate(rule.declared.get("matches") or [ALL]):
             name = str(objects.key(routed.route))
-            yield order_of(match, routed.route, number, turn), {"name": name, **_route(rule, match, place)}
+            for route in _tried_again({"name": name, **_route(rule, match, place)}):
+                yield order_of(match, routed.route, number, turn), route
+
+
+def _tried_again(route: JsonObject) -> list[JsonObject]:
+    """Return a route, and before it the same one for requests that may be sent twice, where both lead to Pods."""
+    action = route.get("route")
+    return by_method(route, {}) if action and "retry_policy" not in action else [route]
 
 
 def _route(rule: Rule, match: JsonObject, place: Place) -> JsonObject:

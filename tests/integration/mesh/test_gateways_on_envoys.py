@@ -183,3 +183,15 @@ def test_routes_stay_while_the_pilot_is_killed_and_change_when_another_is_there(
     edge.route(to("next"))
     edge.mesh.pilot.daemon.start()
     becomes((OK, "next v1"), edge.get)
+
+
+def test_a_get_outlives_a_connection_that_ends_before_the_answer(edge: Edge):
+    """Two Pods answer, one of which closes every connection: a GET goes on to the other, a POST may not."""
+    edge.mesh.node.breaking.add("broken")
+    edge.mesh.pod("broken", app="web")
+    edge.route(to("web"))
+    until(lambda: {edge.get("/", "-X", "POST")[0] for _ in range(10)} == {OK, 503}, LONG_S)
+    broken = len(edge.mesh.node.requests["broken"])
+    assert {edge.get() for _ in range(20)} == {(OK, "web v1")}
+    assert len(edge.mesh.node.requests["broken"]) > broken, "the one that closes has been asked, too"
+    assert {edge.get("/", "-X", "PUT")[0] for _ in range(20)} == {OK, 503}

@@ -15,6 +15,7 @@ from minik8s_modules.mesh.gateways.certificates import Certificate
 from minik8s_modules.mesh.gateways.deciding import Decision, Declared, decide_gateways
 from minik8s_modules.mesh.gateways.statuses import class_status, gateway_status, route_status
 from minik8s_modules.mesh.messages import message_of
+from minik8s_modules.mesh.policies import is_for_get
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -91,9 +92,12 @@ def of_gateway(one: JsonObject, **more: Any) -> dict[str, tuple[str, str]]:
 
 
 def hosts(decision: Decision) -> dict[str, dict[str, list[JsonObject]]]:
-    """Return the routes by name of configuration and host."""
+    """Return the routes by name of configuration and host, without those that are for GET alone once more."""
     return {
-        each.name: {one["name"]: one["routes"] for one in each.body["virtual_hosts"]}
+        each.name: {
+            one["name"]: [route for route in one["routes"] if not is_for_get(route)]
+            for one in each.body["virtual_hosts"]
+        }
         for each in decision.told[EDGE]
         if each.type_url == ROUTES
     }
@@ -106,7 +110,9 @@ def test_a_route_of_the_same_namespace_is_attached_and_led_to_its_service():
     decision = decide([gateway()], [route()])
     told = {each.type_url: each for each in decision.told[EDGE]}
     assert set(told) == {CLUSTER, ENDPOINTS, LISTENER, ROUTES}
-    (one,) = told[ROUTES].body["virtual_hosts"][0]["routes"]
+    again, one = told[ROUTES].body["virtual_hosts"][0]["routes"]
+    assert again["match"]["headers"] == [{"name": ":method", "string_match": {"exact": "GET"}}]
+    assert "reset" in again["route"]["retry_policy"]["retry_on"].split(",")
     assert one["match"] == {"prefix": "/"}
     assert one["route"]["weighted_clusters"] == {"clusters": [{"name": "web.shop:80", "weight": 1}]}
     (at,) = told[ENDPOINTS].body["endpoints"][0]["lb_endpoints"]
