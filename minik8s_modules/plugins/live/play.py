@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+import functools
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from ansible.template import Templar
 
 from minik8s_modules.base.files import stamp_if_there
 from minik8s_modules.plugins.live.items import Item
+from minik8s_modules.plugins.live.process import die_with_parent
 
 # Keywords that need what this strategy leaves out: one fork an item, results that go to callbacks and nowhere else.
 UNSUPPORTED = (
@@ -99,6 +102,13 @@ def preload(tasks: Iterable[Any], connections: Iterable[str], loader: Any) -> No
     for direction in (Direction.CONTROLLER_TO_MODULE, Direction.MODULE_TO_CONTROLLER):
         get_module_encoder("legacy", direction)
         get_module_decoder("legacy", direction)
+    pack = functools.partial(_pack, list(tasks), loader)
+    in_child(pack)
+    pack()
+
+
+def _pack(tasks: Iterable[Any], loader: Any) -> None:
+    """Build the payload of each task's module, or read it from the run's folder, where it stays."""
     variables = {"ansible_python_interpreter": "/usr/bin/python3"}  # any: it is no part of what is kept
     compression = constants.config.get_config_value("DEFAULT_MODULE_COMPRESSION", variables=variables)
     for task in tasks:
@@ -111,6 +121,24 @@ def preload(tasks: Iterable[Any], connections: Iterable[str], loader: Any) -> No
             module_compression=compression,  # part of the name under which a worker looks for it
             task_vars=variables,
         )
+
+
+def in_child(work: Callable[[], None]) -> None:
+    """Do ``work`` in a process that ends with it, so that this one never has the memory it takes.
+
+    Payloads are built from the syntax trees of a hundred files: memory that Python would keep for as long as it runs.
+    What fails there, the caller finds out by doing the same.
+    """
+    parent = os.getpid()
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        if die_with_parent(parent):
+            work()
+    finally:
+        os._exit(0)
 
 
 def fingerprint(sources: Iterable[str]) -> tuple[object, ...]:
