@@ -1,8 +1,9 @@
 """gunicorn as a library: one worker process with an intake and threads, TLS with optional client certificates.
 
 One process holds one watch cache and one watch hub (hub.py); the store's client, which has threads of its
-own, is made in the worker, after the fork. Of gunicorn there is the arbiter, which replaces a worker that dies;
-connections are the intake's (intake.py), which hands over whole requests, and what is answered is kept and sent by it.
+own, is made in the worker, after the fork. Of gunicorn there is the arbiter, which replaces a worker that dies, and
+imports nothing of the application (main.py): so nothing here does, either. Connections are the intake's (intake.py),
+which hands over whole requests to what exchanges.py has, and keeps and sends what is answered.
 The TLS context is shared by all connections and read again when one of its files changes (gunicorn alone would read the
 files for each connection).
 """
@@ -12,31 +13,24 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import resource
 import ssl
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.sock import ssl_context
 from gunicorn.workers.base import Worker
 
-from minik8s_modules.api.errors import StatusError
-from minik8s_modules.apiserver.audit.auditing import ORIGINAL
-from minik8s_modules.apiserver.authorization.identity import CERTIFIED
 from minik8s_modules.apiserver.http.settings import Settings, TlsFiles
-from minik8s_modules.apiserver.intake.connections import Answer, Connection, status_answer
-from minik8s_modules.apiserver.intake.exchange import Exchange
-from minik8s_modules.apiserver.intake.framing import Whole
-from minik8s_modules.apiserver.intake.heads import environ_of
-from minik8s_modules.apiserver.intake.intake import Intake
-from minik8s_modules.apiserver.intake.limits import Admission, account_of
-from minik8s_modules.apiserver.reads.watchers import TAKE, Taken
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.files import Stamp, stamp
 from minik8s_modules.base.tls import server_context
+
+if TYPE_CHECKING:
+    from minik8s_modules.apiserver.intake.intake import Intake
+    from minik8s_modules.apiserver.intake.limits import Admission
 
 log = logging.getLogger(__name__)
 
@@ -96,12 +90,6 @@ def make_context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
-def raise_file_limit() -> None:
-    """Allow as many open files as the system lets this user have: each watch is one, and the default is 1,024."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
     """A gunicorn worker whose requests come from an intake; see the module's docstring."""
 
@@ -112,13 +100,14 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
 
     def run(self) -> None:
         """Serve until told to stop; gunicorn's arbiter wants to hear every minute that this goes on."""
+        from minik8s_modules.apiserver.serving.exchanges import Exchanges  # noqa: PLC0415 - the arbiter needs none
+
         sys.setswitchinterval(SWITCH_S)
         gc.collect()
         gc.freeze()  # what was imported is here to stay: looking through it again would stop all threads for 50 ms
         listeners = [each.sock for each in self.sockets]
-        self._intake = Intake(
-            listeners, lambda: ssl_context(self.cfg), self.wsgi.admission, self.cfg.threads, self._answer
-        )
+        exchanges = Exchanges(self.wsgi, lambda: not self.alive)
+        self._intake = exchanges.intake(listeners, lambda: ssl_context(self.cfg), self.cfg.threads)
         while self.alive and self.ppid == os.getppid():
             self.notify()
             self._intake.turn()
@@ -130,35 +119,6 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
         super().handle_exit(sig, frame)
         if self._intake is not None:
             self._intake.wake()
-
-    def _answer(self, connection: Connection, whole: Whole) -> Answer:
-        """Answer one request, in a thread, without touching its connection."""
-        try:
-            environ = environ_of(whole, connection.peer, connection.server)
-        except StatusError as error:
-            return Answer(status_answer(error), keep=False)
-        hand_over = _HandOver(connection)
-        environ.update({CERTIFIED: connection.user, TAKE: hand_over})
-        exchange = Exchange(environ, close=not self.alive)
-        try:
-            parts = exchange.run(self.wsgi)
-        except StopIteration:
-            return Answer([], keep=False, taken=hand_over.done)
-        user = environ.get(ORIGINAL)
-        account = account_of(user) if user is not None else None
-        return Answer(parts, keep=not exchange.close, account=account)
-
-
-class _HandOver:
-    """Gives a request's connection away, to the watch hub or the tunnels."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.done = False
-
-    def __call__(self) -> Taken:
-        self.done = True
-        return Taken(self._connection.take(), self._connection.reader.leftover())
 
 
 class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no types

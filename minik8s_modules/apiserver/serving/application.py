@@ -1,0 +1,208 @@
+"""The WSGI application: puts the rooms together, and has what runs beside the requests; made in gunicorn's worker."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from minik8s_modules.apiserver.access.bootstrap_tokens import NewcomerAuthorizer, bootstrap_user
+from minik8s_modules.apiserver.access.carriers import CarrierAuthorizer
+from minik8s_modules.apiserver.access.gateway_secrets import GatewaySecrets
+from minik8s_modules.apiserver.access.node_access import NodeAuthorizer
+from minik8s_modules.apiserver.access.priority import Priority
+from minik8s_modules.apiserver.access.tokens import TokenAuthenticator, Tokens
+from minik8s_modules.apiserver.aggregation.directory import Directory
+from minik8s_modules.apiserver.aggregation.extensions import Extensions
+from minik8s_modules.apiserver.aggregation.forwarding import Aggregation
+from minik8s_modules.apiserver.aggregation.keeping import Keeping
+from minik8s_modules.apiserver.audit.audit_files import LogFile
+from minik8s_modules.apiserver.audit.audit_log import AuditLog
+from minik8s_modules.apiserver.audit.auditing import recording
+from minik8s_modules.apiserver.authorization.authorization import Access
+from minik8s_modules.apiserver.authorization.identity import certificate_user
+from minik8s_modules.apiserver.authorization.policy import Rbac
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.keyfiles import KeyFiles
+from minik8s_modules.apiserver.http.settings import Settings
+from minik8s_modules.apiserver.intake.limits import Admission
+from minik8s_modules.apiserver.nodes.gateways import TlsGateways
+from minik8s_modules.apiserver.nodes.kubelet_hosts import KubeletHosts
+from minik8s_modules.apiserver.nodes.kubelets import Own, TlsKubelets
+from minik8s_modules.apiserver.nodes.reconcilers import HttpsReconcilers
+from minik8s_modules.apiserver.nodes.streams import Streams
+from minik8s_modules.apiserver.nodes.tunnels import Tunnels
+from minik8s_modules.apiserver.nodes.webhook_routes import Routes
+from minik8s_modules.apiserver.policies.calls import Policies
+from minik8s_modules.apiserver.reads.hub import Hub
+from minik8s_modules.apiserver.serving.app import make_app
+from minik8s_modules.apiserver.serving.definitions import Definitions
+from minik8s_modules.apiserver.serving.health import Check
+from minik8s_modules.apiserver.serving.metered import MeteredStore
+from minik8s_modules.apiserver.serving.policy_status import PolicyStatus
+from minik8s_modules.apiserver.serving.presence import Presence
+from minik8s_modules.apiserver.serving.resources import Services
+from minik8s_modules.apiserver.serving.startup import Startup
+from minik8s_modules.apiserver.verbs.collecting_access import CollectingAuthorizer
+from minik8s_modules.apiserver.webhooks.calls import Webhooks
+from minik8s_modules.apiserver.webhooks.transport import Transport
+from minik8s_modules.base.clock import Clock, SystemClock
+from minik8s_modules.base.metrics import Registry
+from minik8s_modules.store.at_rest.encryption import EncryptedStore
+from minik8s_modules.store.at_rest.keyring import KeyRing
+from minik8s_modules.store.cache import HISTORY, WatchCache
+from minik8s_modules.store.compaction import Compactor
+from minik8s_modules.store.errors import StoreUnavailable
+from minik8s_modules.store.etcd import EtcdStore
+from minik8s_modules.store.interface import Store
+from minik8s_modules.store.wire.connection import Tls
+
+log = logging.getLogger(__name__)
+LOADS_S = 5.0  # a cache of 50,000 Pods loads in half of that; longer, or without etcd, requests are told to try again
+
+
+class Application:
+    """The WSGI application with everything that lives beside it in the worker; ``close`` ends it."""
+
+    def __init__(self, configured: Settings) -> None:
+        metrics = Registry().of_process()
+        self.admission = Admission(configured.limits, metrics)
+        files = configured.etcd_tls
+        tls = Tls(files.ca, files.cert, files.key) if files else None
+        self._store = MeteredStore(_encrypted(EtcdStore(configured.etcd_endpoints, tls), configured), metrics)
+        self._cache = WatchCache(self._store, history=HISTORY)
+        clock = SystemClock()
+        gateways = TlsGateways(configured.reconciler_client) if configured.reconciler_client else None
+        routes = Routes(self._cache, gateways)
+        self._backend = Backend(
+            self._store,
+            self._cache,
+            clock,
+            metrics,
+            configured.service_cidr,
+            mesh=configured.mesh,
+            external_ips=configured.external_ips,
+            refuse_taken_hosts=configured.refuse_taken_hosts,
+            policies=Policies(metrics),
+            webhooks=Webhooks(metrics, Transport(routes.connect)),
+        )
+        self._hub = Hub(clock, self._cache, self.admission)
+        self._tunnels = Tunnels(clock, self.admission)
+        self._startup = Startup(self._backend, configured)
+        self._presence = Presence(self._backend, configured)
+        self._definitions = Definitions(self._backend, self._hub, configured.advertise_address)
+        directory = Directory(self._cache)
+        self._extensions = Extensions(self._cache, routes.connect, configured.front_proxy)
+        self._keeping = Keeping(self._backend, directory, self._extensions, configured.advertise_address)
+        aggregation = Aggregation(directory, self._keeping, self._extensions, self._tunnels)
+        self._policies = PolicyStatus(self._backend)
+        self._stop = threading.Event()
+        self._compaction = threading.Thread(
+            target=Compactor(self._store).run, args=(self._stop,), name="compaction", daemon=True
+        )
+        metrics.gauge("apiserver_watches", "Open watches.", ("resource",), self._watches)
+        metrics.gauge("apiserver_streams", "Open streams.", (), lambda: {(): float(self._tunnels.count())})
+        reconcilers = HttpsReconcilers(configured.reconciler_client) if configured.reconciler_client else None
+        rbac = Rbac(self._cache)
+        access = Access(
+            rbac,
+            [NodeAuthorizer(self._cache), NewcomerAuthorizer(self._cache), CollectingAuthorizer()],
+            [CarrierAuthorizer(self._cache, rbac), GatewaySecrets(self._cache, rbac)],
+        )
+        tokens = _tokens(self._backend, configured)
+        own = Own(configured.advertise_address, configured.port, configured.kubelet_port, configured.service_cidr)
+        kubelets = TlsKubelets(configured.reconciler_client, own) if configured.reconciler_client else None
+        streams = Streams(self._tunnels, gateways, kubelets)
+        priority = Priority(configured.threads, metrics)
+        services = Services(self._backend, self._hub, access, reconcilers, tokens, streams, priority, aggregation)
+        newcomer = partial(bootstrap_user, self._backend)
+        authenticate = TokenAuthenticator(certificate_user, tokens, newcomer)
+        address = f"https://{configured.advertise_address}:{configured.port}"
+        self._audit = _audit_log(configured, metrics, clock)
+        record = recording(self._audit, clock, self._backend.kinds) if self._audit is not None else None
+        app = make_app(services, authenticate, self._checks(), address, record)
+        self._answering = KubeletHosts(app, self._cache, configured.kubelet_port)
+
+    def start(self) -> None:
+        """Start the threads, and give the cache time to load: until then, who connects waits and is not refused."""
+        self._cache.start()
+        self._hub.start()
+        self._tunnels.start()
+        self._startup.start()
+        self._presence.start()
+        self._definitions.start()
+        self._extensions.start()
+        self._keeping.start()
+        self._policies.start()
+        self._compaction.start()
+        if self._audit is not None:
+            self._audit.start()
+        self._cache.wait_ready(LOADS_S)
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        """Answer a request."""
+        return self._answering(environ, start_response)
+
+    def close(self) -> None:
+        """End all watches and threads."""
+        self._stop.set()
+        self._keeping.stop()
+        self._extensions.stop()
+        self._policies.stop()
+        self._definitions.stop()
+        self._presence.stop()
+        self._hub.stop()
+        self._tunnels.stop()
+        self._startup.stop()
+        self._backend.webhooks.close()
+        self._cache.stop()
+        self._store.close()
+        if self._audit is not None:
+            self._audit.stop()
+
+    def _watches(self) -> dict[tuple[str, ...], float]:
+        return {(resource,): float(count) for resource, count in self._hub.counts().items()}
+
+    def _checks(self) -> dict[str, dict[str, Check]]:
+        ping: Check = lambda: ""  # noqa: E731 - a check that holds whenever somebody answers
+        live: dict[str, Check] = {"ping": ping, "watch-hub": self._hub.failure, "streams": self._tunnels.failure}
+        live["extensions"] = self._extensions.failure
+        ready: dict[str, Check] = {
+            **live,
+            "etcd": self._etcd_failure,
+            "watch-cache": lambda: "" if self._cache.ready() else "not loaded from etcd yet",
+            "startup-objects": lambda: "" if self._startup.done and self._presence.done else "not all made yet",
+            "autoregister-completion": lambda: "" if self._keeping.done else "not all made yet",
+            "custom-kinds": lambda: "" if self._definitions.done else "not taken over yet",
+        }
+        return {"livez": live, "readyz": ready, "remarks": {"etcd": self._store.slowness}}
+
+    def _etcd_failure(self) -> str:
+        try:
+            self._store.revision()
+        except StoreUnavailable as error:
+            return str(error)
+        return ""
+
+
+def _tokens(backend: Backend, configured: Settings) -> Tokens | None:
+    accounts = configured.service_accounts
+    if accounts is None:
+        return None
+    keys = KeyFiles(accounts.signing_key, accounts.verification_keys)
+    return Tokens(backend, keys, accounts.issuer, accounts.max_token_s)
+
+
+def _encrypted(store: Store, configured: Settings) -> Store:
+    return EncryptedStore(store, KeyRing(configured.key_ring)) if configured.key_ring else store
+
+
+def _audit_log(configured: Settings, metrics: Registry, clock: Clock) -> AuditLog | None:
+    audit = configured.audit
+    if audit is None:
+        return None
+    return AuditLog(
+        lambda: LogFile(audit.path, audit.max_bytes, audit.backups, audit.max_age_days, clock), metrics, clock
+    )

@@ -1,0 +1,32 @@
+"""Daemons import what they need: modules that are imported are most of what the memory of an idle cluster holds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+NEEDLESS = {
+    "minik8s_modules.apiserver.main": (
+        "cryptography",
+        "flask",
+        "grpc",
+        "jinja2",
+        "minik8s_modules.api",
+        "minik8s_modules.store",
+        "orjson",
+        "prometheus_client",
+    ),
+}
+"""By what a process imports: what it must not have then, each with what is below it."""
+
+
+@pytest.mark.parametrize("module", sorted(NEEDLESS))
+def test_a_daemon_imports_nothing_that_it_does_not_need(module: str) -> None:
+    told = f"import sys, {module}; print(*sorted(sys.modules), sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    found = done.stdout.split()
+    assert module in found
+    needless = tuple(NEEDLESS[module])
+    assert [name for name in found if name.startswith(tuple(f"{one}." for one in needless)) or name in needless] == []
