@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from minik8s_modules.api import quantities
-from minik8s_modules.api.objects import JsonObject, every_container
+from minik8s_modules.api.objects import JsonObject, all_containers, every_container
+from minik8s_modules.api.pods.resources import with_default_requests
 
 DEFAULT_MODE = 420  # 0644, of files of configMap and secret volumes
 TOKEN_S = 3600  # of projected service-account tokens
@@ -29,6 +33,7 @@ def pod(pod: JsonObject) -> None:
     spec = pod["spec"]
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = account
+    _own_resources(pod)
 
 
 def pod_template(pod: JsonObject) -> None:
@@ -38,6 +43,8 @@ def pod_template(pod: JsonObject) -> None:
     set_missing(spec, terminationGracePeriodSeconds=30, securityContext={})
     if spec.get("serviceAccountName"):
         spec["serviceAccount"] = spec["serviceAccountName"]
+    for side in ("limits", "requests"):
+        canonical_amounts((spec.get("resources") or {}).get(side))
     for _, _, container in every_container(pod):
         _container(container, host_network=bool(spec.get("hostNetwork")))
     for volume in spec.get("volumes") or []:
@@ -105,6 +112,20 @@ def _resources(resources: JsonObject) -> None:
         canonical_amounts(resources.get(side))
     for resource, amount in (resources.get("limits") or {}).items():
         resources.setdefault("requests", {}).setdefault(resource, amount)
+
+
+def _own_resources(pod: JsonObject) -> None:
+    """Fill in the pod's own requests; of a template they stay open, as they follow from its containers."""
+    declared = pod["spec"].get("resources") or {}
+    if all(quantities.is_quantity(amount) for amount in _compute_amounts(pod)) and declared.get("limits"):
+        pod["spec"]["resources"] = with_default_requests(pod)
+
+
+def _compute_amounts(pod: JsonObject) -> Iterator[Any]:
+    """Yield what must be quantities to be added up; what is none is refused by validation afterwards."""
+    for each in (pod["spec"], *(container for _, _, container in all_containers(pod))):
+        for side in ("limits", "requests"):
+            yield from ((each.get("resources") or {}).get(side) or {}).values()
 
 
 def claim_spec(spec: JsonObject) -> None:

@@ -157,7 +157,12 @@ def _crosses_namespaces(pod: JsonObject) -> bool:
 
 
 def unsaid(limited: Iterable[str], pod: JsonObject) -> str:
-    """Return which of the ``limited`` amounts the pod's containers do not say; "" when none is missing."""
+    """Return which of the ``limited`` amounts the pod's containers do not say; "" when none is missing.
+
+    A pod that says something for all of them together is not asked (``PodValidateLimitFunc``).
+    """
+    if resources.has_own(pod):
+        return ""
     missing: dict[str, list[str]] = {}
     for resource in sorted(_REQUIRED.intersection(limited)):
         side, _, name = resource.rpartition(".")

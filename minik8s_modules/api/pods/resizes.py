@@ -12,10 +12,11 @@ from typing import Any
 
 from minik8s_modules.api import quantities
 from minik8s_modules.api.objects import JsonObject, condition, lasting_containers, spec, status
+from minik8s_modules.api.pods import resources
 
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 INFEASIBLE, DEFERRED, ERROR = "Infeasible", "Deferred", "Error"
-COMPUTE = ("cpu", "memory")
+COMPUTE = resources.COMPUTE
 RESTART = "RestartContainer"
 
 

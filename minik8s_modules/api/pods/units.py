@@ -34,7 +34,7 @@ _RESOURCES = frozenset({"cpu", "memory"})
 _OF_THE_POD = frozenset({
     "initContainers", "ephemeralContainers", "hostPID", "hostIPC", "hostUsers", "hostAliases", "dnsConfig",
     "runtimeClassName", "imagePullSecrets", "shareProcessNamespace", "readinessGates", "resourceClaims", "overhead",
-    "hostname", "subdomain", "setHostnameAsFQDN", "activeDeadlineSeconds",
+    "hostname", "subdomain", "setHostnameAsFQDN", "activeDeadlineSeconds", "resources",
 })  # fmt: skip
 _OF_THE_CONTAINER = frozenset({
     "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports", "stdin", "stdinOnce", "tty",

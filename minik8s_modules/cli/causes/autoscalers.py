@@ -65,7 +65,10 @@ def _lacks_requests(autoscaler: JsonObject, target: JsonObject) -> bool:
     """Return whether a container of the target requests nothing of a resource that is measured by its requests."""
     sources = [each.get("resource") or {} for each in objects.spec(autoscaler).get("metrics") or []]
     names = [one.get("name") for one in sources if (one.get("target") or {}).get("averageUtilization") is not None]
-    containers = objects.dig(target, "spec", "template", "spec", "containers") or []
+    declared = objects.dig(target, "spec", "template", "spec") or {}
+    own = declared.get("resources") or {}
+    names = [name for name in names if not any(name in (own.get(side) or {}) for side in ("requests", "limits"))]
+    containers = declared.get("containers") or []
     requests = [(each.get("resources") or {}).get("requests") or {} for each in containers]
     return any(name not in each for name in names for each in requests)
 

@@ -35,6 +35,7 @@ _META = ("name", "namespace", "uid", "labels", "ownerReferences", "creationTimes
 _POD = (
     "nodeName", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "overhead", "priority",
     "priorityClassName", "preemptionPolicy", "schedulerName", "restartPolicy", "hostNetwork", "schedulingGates",
+    "resources",
 )  # fmt: skip
 _CONTAINER = ("name", "resources", "restartPolicy")
 _PORT = ("containerPort", "hostPort", "hostIP", "protocol")

@@ -97,12 +97,18 @@ def _is_starting(pod: JsonObject, sample: Sample, now: datetime, tuning: Tuning)
 def requests_of(pods: Sequence[JsonObject], resource: str, container: str = "") -> dict[str, int]:
     """Return what pods request in thousandths, by name; of one ``container`` if it is given.
 
+    What a pod requests for all of its containers together goes before what each of them does.
+
     Raises:
         Uncountable: a container that counts requests none.
     """
     found = {}
     for pod in pods:
         total = 0
+        own = objects.dig(pod, "spec", "resources", "requests", resource)
+        if own is not None and not container:
+            found[objects.name(pod)] = quantities.to_milli(str(own))
+            continue
         for each in objects.lasting_containers(pod):
             if container in {"", each["name"]}:
                 amount = ((each.get("resources") or {}).get("requests") or {}).get(resource)

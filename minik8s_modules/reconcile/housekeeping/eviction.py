@@ -72,6 +72,9 @@ def _total(used: Used, resource: str) -> int:
 
 
 def _requested(pod: JsonObject, resource: str) -> int:
+    own = objects.dig(pod, "spec", "resources", "requests", resource)
+    if own is not None:
+        return to_bytes(str(own))
     amounts = (objects.dig(one, "resources", "requests", resource) for one in objects.containers(pod))
     return sum(to_bytes(str(amount)) for amount in amounts if amount is not None)
 

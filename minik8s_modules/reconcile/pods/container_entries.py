@@ -111,6 +111,7 @@ def kept(context: PodContext, container: JsonObject, kind: str) -> ContainerEntr
 
 def _entry(context: PodContext, container: JsonObject, kind: str, attempt: int) -> ContainerEntry:
     original = (objects.dig(context.pod, "metadata", "annotations") or {}).get(DIALECT) == "original"
+    limited = resources.as_limited(context.pod, container)
     entry: ContainerEntry = {
         "pod": pod_identity(context.pod),
         "name": container["name"],
@@ -132,9 +133,9 @@ def _entry(context: PodContext, container: JsonObject, kind: str, attempt: int) 
         "tty": (original and kind == "app") or bool(container.get("tty")),
         "stdin": bool(container.get("stdin")),
         "stdin_once": bool(container.get("stdinOnce")),
-        "cpu_shares": resources.cpu_shares(container),
-        "cpu_quota_us": resources.cpu_quota_us(container),
-        "memory_bytes": resources.memory_bytes(container),
+        "cpu_shares": resources.cpu_shares(limited),
+        "cpu_quota_us": resources.cpu_quota_us(limited),
+        "memory_bytes": resources.memory_bytes(limited),
         "oom_score_adj": resources.oom_score_adj(context.pod, container, context.inputs.node),
         "mounts": [],
         "restart_policy": _policy(context.pod, kind),

@@ -105,7 +105,8 @@ def _is_made(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, name: str, g
     known = resizes.recorded(pod)[name]
     if resizes.same(dict(known.get("resources") or {}), given):
         return True
-    entry, container = inputs.confirmed.get(f"{objects.uid(pod)}/{name}"), {"resources": given}
+    entry = inputs.confirmed.get(f"{objects.uid(pod)}/{name}")
+    container = resources.as_limited(pod, {"resources": given})
     return entry is not None and (entry["cpu_shares"], entry["cpu_quota_us"], entry["memory_bytes"]) == (
         resources.cpu_shares(container),
         resources.cpu_quota_us(container),

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.resources import qos_class
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.reconcile.pods.containers import exit_code_of
 from minik8s_modules.reconcile.pods.desired import INITIALIZING, TERMINAL
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.pods.pod_context import CREATING, recorded_status
 from minik8s_modules.reconcile.status.conditions import CUT_OFF, UNADDRESSED, any_started, conditions, with_resizes
-from minik8s_modules.reconcile.values.resources import qos_class
 from minik8s_modules.reconcile.values.values import Health, PodDecision, Waiting
 
 _KILLED = 137

@@ -109,6 +109,8 @@ def _empty_dir(pod: JsonObject, volume: JsonObject, _inputs: PodInputs) -> _Made
 
 def _memory_limit(pod: JsonObject) -> int:
     """Return the memory the pod's containers may use together, 0 where one has no limit."""
+    if own := objects.dig(pod, "spec", "resources", "limits", "memory"):
+        return to_bytes(str(own))
     limits = [resources.memory_bytes(container) for container in objects.containers(pod)]
     return sum(limits) if all(limits) else 0
 

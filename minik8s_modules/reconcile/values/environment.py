@@ -256,7 +256,9 @@ def _resource(pod: JsonObject, container: JsonObject, wanted: JsonObject, inputs
 
 
 def resource_value(pod: JsonObject, wanted: JsonObject, inputs: PodInputs, container: str) -> str:
-    """Return a container's limit or request as resourceFieldRef names it; a missing limit is what the node has.
+    """Return a container's limit or request as resourceFieldRef names it.
+
+    A missing limit is the pod's, and without one what the node has.
 
     Raises:
         ConfigurationMissing: the pod has no such container.
@@ -265,7 +267,7 @@ def resource_value(pod: JsonObject, wanted: JsonObject, inputs: PodInputs, conta
     if target is None:
         raise ConfigurationMissing(f"resourceFieldRef: container {container} not found")
     kind, _, resource = str(wanted.get("resource") or "").partition(".")
-    amount = objects.dig(target, "resources", kind, resource)
+    amount = objects.dig(resources.as_limited(pod, target), "resources", kind, resource)
     if amount is None and kind == "limits":
         amount = objects.dig(inputs.node, "status", "allocatable", resource)
     return str(resources.divided(parse(amount or 0), wanted.get("divisor")))

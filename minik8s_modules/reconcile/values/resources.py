@@ -5,23 +5,35 @@ Source: pkg/kubelet/cm/helpers_linux.go (shares, quota), pkg/apis/core/v1/helper
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Decimal
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.pods.resources import pod_amounts, pod_requests
+from minik8s_modules.api.pods.resources import COMPUTE, pod_amounts, pod_level, pod_requests, qos_class
 from minik8s_modules.api.quantities import parse, to_bytes, to_milli
 from minik8s_modules.module_utils.minik8s.entries.sandboxes import HostPort, PodCgroup
 
 _MIN_SHARES, _MAX_SHARES, _SHARES_PER_CPU = 2, 262144, 1024
 _QUOTA_PERIOD_US, _MIN_QUOTA_US = 100_000, 1_000
-_COMPUTE = ("cpu", "memory")
 
 
 def _amount(container: JsonObject, kind: str, resource: str) -> str:
     return str(objects.dig(container, "resources", kind, resource) or "0")
+
+
+def as_limited(pod: JsonObject, container: JsonObject) -> JsonObject:
+    """Return the container with the pod's own limits where it has none itself (kubelet's ``getMemoryLimit``)."""
+    limits = pod_level(pod).get("limits") or {}
+    own = container.get("resources") or {}
+    missing = {
+        name: limits[name] for name in COMPUTE if name in limits and not to_milli(_amount(container, "limits", name))
+    }
+    return (
+        {**container, "resources": {**own, "limits": {**(own.get("limits") or {}), **missing}}}
+        if missing
+        else container
+    )
 
 
 def cpu_shares(container: JsonObject) -> int:
@@ -44,8 +56,8 @@ def memory_bytes(container: JsonObject) -> int:
 def pod_cgroup(pod: JsonObject, pids: int) -> PodCgroup:
     """Return the limits of the pod's own cgroup (kubelet's ResourceConfigForPod); 0 is none.
 
-    The shares are of all requests; a limit is there only where every container has one. An init container counts where
-    it asks for more than all containers that run later, and the overhead of the runtime is the pod's.
+    The shares are of all requests; a limit is there only where the pod or every container has one. An init container
+    counts where it asks for more than all containers that run later, and the overhead of the runtime is the pod's.
     """
     total = pod_requests(pod)
     best_effort = qos_class(pod) == "BestEffort"
@@ -63,7 +75,8 @@ def _pod_limit(pod: JsonObject, resource: str, amount: Callable[[str], int]) -> 
     def limit(container: JsonObject) -> dict[str, int]:
         return {resource: amount(_amount(container, "limits", resource))}
 
-    if not all(limit(one)[resource] for _, _, one in objects.all_containers(pod)):
+    own = resource in (pod_level(pod).get("limits") or {})
+    if not own and not all(limit(one)[resource] for _, _, one in objects.all_containers(pod)):
         return 0
     return pod_amounts(pod, limit)[resource]
 
@@ -84,9 +97,18 @@ def oom_score_adj(pod: JsonObject, container: JsonObject, node: JsonObject) -> i
         return _WORST_SCORE
     status = objects.status(node)
     has = to_bytes(str((status.get("capacity") or status.get("allocatable") or {}).get("memory") or "0"))
-    request = to_bytes(_amount(container, "requests", "memory"))
+    request = to_bytes(_amount(container, "requests", "memory")) + _share_of_rest(pod)
     score = _WORST_SCORE - (_WORST_SCORE * request // has if has else 0)
     return max(_WORST_SCORE + _GUARANTEED_SCORE, min(score, _WORST_SCORE - 1))
+
+
+def _share_of_rest(pod: JsonObject) -> int:
+    """Return what of the pod's own request for memory no container requests, in equal parts."""
+    asked = objects.dig(pod_level(pod), "requests", "memory")
+    if asked is None:
+        return 0
+    each = [to_bytes(_amount(one, "requests", "memory")) for one in objects.lasting_containers(pod)]
+    return max(0, to_bytes(str(asked)) - sum(each)) // len(each)
 
 
 def host_ports(pod: JsonObject) -> list[HostPort]:
@@ -108,33 +130,6 @@ def divided(amount: Decimal, divisor: str | None) -> int:
     """Return ``amount / divisor`` rounded up, as resourceFieldRef has it; the divisor is 1 by default."""
     by = parse(divisor or "1") or Decimal(1)
     return int((amount / by).to_integral_value(rounding=ROUND_CEILING))
-
-
-def qos_class(pod: JsonObject) -> str:
-    """Return Guaranteed, Burstable or BestEffort."""
-    containers = [container for _, _, container in objects.all_containers(pod)]
-    given = [
-        (kind, name)
-        for container in containers
-        for kind in ("requests", "limits")
-        for name in _COMPUTE
-        if not math.isclose(float(parse(_amount(container, kind, name))), 0.0)
-    ]
-    if not given:
-        return "BestEffort"
-    return "Guaranteed" if all(_guaranteed(container) for container in containers) else "Burstable"
-
-
-def _guaranteed(container: JsonObject) -> bool:
-    return all(
-        parse(limit := _amount(container, "limits", name)) > 0
-        and parse(_amount(container, "requests", name) if _has_request(container, name) else limit) == parse(limit)
-        for name in _COMPUTE
-    )
-
-
-def _has_request(container: JsonObject, name: str) -> bool:
-    return objects.dig(container, "resources", "requests", name) is not None
 
 
 def host_ip(node: JsonObject) -> str:

@@ -24,7 +24,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 _OVER = frozenset({"Succeeded", "Failed"})
 _SPEC = (
     "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "overhead", "priority", "preemptionPolicy",
-    "schedulerName",
+    "schedulerName", "resources",
 )  # fmt: skip
 _CONTAINER = ("resources", "ports", "restartPolicy", "image")
 # pkg/scheduler/util/pod_resources.go: what a container without requests counts for when nodes are compared

@@ -13,6 +13,8 @@ from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import NAMESPACE, NODE, POD
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.entries.sandboxes import PodCgroup
+from minik8s_modules.module_utils.minik8s.pods import pod_cgroup
 from tests.integration.reconcile.conftest import IMAGE, Cluster
 from tests.support.node import command
 
@@ -168,6 +170,28 @@ def test_a_pod_is_resized_while_it_runs(cluster: Cluster) -> None:
     assert (status("told")["containerID"], status("told")["restartCount"]) == (before["told"]["containerID"], 0)
     cluster.delete("sized", 0)
     cluster.until(lambda: cluster.gone("sized"))
+
+
+def test_containers_share_what_their_pod_declares(cluster: Cluster) -> None:
+    source = {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}
+    told = one("app", env=[{"name": "MINE", "valueFrom": source}])
+    small = one("small", resources={"limits": {"memory": "16Mi"}})
+    cluster.create("shared", containers=[told, small], resources={"limits": {"cpu": "200m", "memory": "48Mi"}})
+    cluster.until(lambda: cluster.ready("shared"))
+    pod = cluster.pod("shared")
+    assert pod["spec"]["resources"]["requests"] == {"cpu": "200m", "memory": "16Mi"}
+    assert pod["status"]["qosClass"] == "Burstable"
+    of = {each["name"]: _limits(cluster, each) for each in pod["status"]["containerStatuses"]}
+    assert of == {"app": (20000, 48 << 20), "small": (20000, 16 << 20)}
+    assert "MINE=48\n" in inside(cluster, "shared", "env")
+    pause = cluster.node.docker.inspect(cluster.node.ids(labels.SANDBOX)[-1])
+    assert pause
+    declared: PodCgroup = {"cpu_shares": 204, "cpu_quota_us": 20000, "memory_bytes": 48 << 20, "pids": 0}
+    found = pod_cgroup.found(cluster.node.name, pod["metadata"]["uid"], pause["State"]["Pid"], declared)
+    assert found is not None
+    assert (found["cpu_quota_us"], found["memory_bytes"]) == (20000, 48 << 20)
+    cluster.delete("shared", 0)
+    cluster.until(lambda: cluster.gone("shared"))
 
 
 def _ask(address: str, port: int) -> str:

@@ -19,6 +19,7 @@ from minik8s_modules.api.validation.pods.containers import validate_containers
 from minik8s_modules.api.validation.pods.ephemeral_claims import made_claims
 from minik8s_modules.api.validation.pods.probes import validate_probes
 from minik8s_modules.api.validation.pods.resizes import validate_policies
+from minik8s_modules.api.validation.pods.resources import validate_pod_resources
 from minik8s_modules.api.validation.pods.volumes import validate_volumes
 
 _LARGEST = 2**31 - 1
@@ -41,6 +42,7 @@ def validate_pod(pod: JsonObject) -> list[Cause]:
     causes += validate_containers(
         "spec.initContainers", init_containers(pod), volumes, host_network=host_network, init=True
     )
+    causes += validate_pod_resources(pod)
     causes += validate_probes(pod) + validate_policies(pod)
     causes += _container_names(declared)
     if not pod.get("metadata", {}).get("resourceVersion") and declared.get("ephemeralContainers"):

@@ -14,6 +14,7 @@ from minik8s_modules.api.pods import resizes
 from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.api.pods.resources import qos_class
 from minik8s_modules.api.validation.pods.containers import validate_resources
+from minik8s_modules.api.validation.pods.resources import validate_pod_resources
 
 _POLICIES = ("NotRequired", "RestartContainer")
 
@@ -24,7 +25,7 @@ def validate_resize(new: JsonObject, old: JsonObject) -> list[Cause]:
         return [cause.forbidden("", "static pods cannot be resized")]
     if _unsized(new) != _unsized(old):  # a client's is kept out before; a webhook's is not
         return [cause.forbidden("spec", "only cpu and memory resources are mutable")]
-    causes = []
+    causes = validate_pod_resources(new)
     if qos_class(new) != qos_class(old):
         causes.append(cause.invalid("spec", qos_class(new), "Pod QOS Class may not change as a result of resizing"))
     for (field, index, after), (_, _, before) in zip(all_containers(new), all_containers(old), strict=True):

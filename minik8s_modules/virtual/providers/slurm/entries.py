@@ -35,7 +35,7 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}\Z")
 _OF_THE_POD = frozenset({
     "initContainers", "ephemeralContainers", "hostNetwork", "hostPID", "hostIPC", "hostUsers", "hostAliases",
     "dnsConfig", "runtimeClassName", "imagePullSecrets", "shareProcessNamespace", "securityContext", "readinessGates",
-    "resourceClaims", "overhead", "hostname", "subdomain", "setHostnameAsFQDN",
+    "resourceClaims", "overhead", "hostname", "subdomain", "setHostnameAsFQDN", "resources",
 })  # fmt: skip
 _OF_THE_CONTAINER = frozenset({
     "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports", "securityContext", "stdin", "stdinOnce",

@@ -132,6 +132,7 @@ class Dice:
         """A row of numbers of its own: what else a seed makes is as it was before there were policies."""
         self._of_balancers = random.Random(seed)
         self._of_makers = random.Random(seed)
+        self._of_resources = random.Random(seed)
 
     def _row(self, kind: Kind) -> random.Random:
         return self._of_policies if kind is NETWORK_POLICY else self._dice
@@ -171,7 +172,9 @@ class Dice:
             spec["containers"] = [app, {"name": "envoy", "image": SIDECAR_IMAGE}]
         left_out = pick([{}, {"annotations": {OUTBOUND_PORTS: pick(["22", "443,22"])}}])
         labels = {"labels": {"app": pick(["web", "api", "none"])}, **left_out}
-        return {"metadata": labels, "spec": spec | {"terminationGracePeriodSeconds": 0}}
+        amounts = {"cpu": "10m", "memory": self._of_resources.choice(["8Mi", "9Mi"])}
+        own = self._of_resources.choice([{}, {}, {"resources": {"limits": amounts, "requests": amounts}}])
+        return {"metadata": labels, "spec": spec | own | {"terminationGracePeriodSeconds": 0}}
 
     def _service(self, name: str) -> JsonObject:
         pick = self._dice.choice
