@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 from minik8s_modules.mesh.mapping import Withholding
 from minik8s_modules.mesh.messages import Snapshot
 
 
-class Configuration(NamedTuple):
+@dataclass(frozen=True)
+class Configuration:
     """What sidecars of one namespace, or Gateways, get."""
 
     snapshot: Snapshot
@@ -24,6 +26,11 @@ class Configuration(NamedTuple):
     """
     withholdings: frozenset[Withholding] = frozenset()
     """The batches of RollingUpdates whose Pods get no requests by it."""
+
+    @cached_property
+    def versions(self) -> Mapping[str, Mapping[str, str]]:
+        """The versions of what there is, by type and name: compared by each sidecar's stream, made once."""
+        return {kind: {name: each.version for name, each in of.items()} for kind, of in self.snapshot.items()}
 
 
 class Catalogue:

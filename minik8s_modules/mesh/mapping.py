@@ -13,6 +13,7 @@ VirtualService splits them: a sidecar passes on what is no key here.
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -22,6 +23,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.network.subsets import pods_of
 from minik8s_modules.api.network.url_patterns import pattern_fault
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.mesh.endpoints import Endpoint, endpoints_of, pods_of_slices
 from minik8s_modules.mesh.shares import pod_weights
 
 SERVICE_NAME = "kubernetes.io/service-name"
@@ -42,18 +44,6 @@ class Declared(NamedTuple):
     rolling_updates: Sequence[JsonObject] = ()
     led: Mapping[tuple[str, int], str] = MappingProxyType({})
     """The HTTPRoutes that lead a Service's port, which is then theirs to decide on (mesh/gateways)."""
-
-
-class Endpoint(NamedTuple):
-    """A Pod that answers; ``pod`` is empty for what is no Pod."""
-
-    pod: str
-    ip: str
-    port: int
-    weight: int = 1
-
-
-_Found = dict[tuple[str, int], Endpoint]
 
 
 class Branch(NamedTuple):
@@ -108,9 +98,36 @@ class Mapped(NamedTuple):
     """Whose Pods get no requests."""
 
 
-def decide_mapping(declared: Declared) -> Mapped:
-    """Return where requests to each TCP port of the namespace's Services go."""
-    return _Namespace(declared).decide()
+class Placed(NamedTuple):
+    """A port at its ADDRESS:PORT, and the VirtualService that splits it, "" for none."""
+
+    place: str
+    port: Port
+    split_by: str
+
+
+class _Kept(NamedTuple):
+    """What came of a Service's objects: they themselves, and the Pods among its endpoints that were withheld."""
+
+    came_of: tuple[JsonObject | None, ...]
+    pods: frozenset[str]
+    withheld: frozenset[str]
+    ports: tuple[Placed, ...]
+
+
+class Memory:
+    """What came of each Service of one namespace the last time: a change costs as much as what it touches.
+
+    Objects are never changed in place, so the same object means the same.
+    """
+
+    def __init__(self) -> None:
+        self.last: Mapping[str, _Kept] = {}
+
+
+def decide_mapping(declared: Declared, memory: Memory | None = None) -> Mapped:
+    """Return where requests to each TCP port of the namespace's Services go; ``memory`` changes the cost alone."""
+    return _Namespace(declared).decide(memory or Memory())
 
 
 def mapping_spec(mapped: Mapped) -> JsonObject:
@@ -136,7 +153,8 @@ class _Namespace:
     def __init__(self, declared: Declared) -> None:
         self._declared = declared
         self._services = {objects.name(each): each for each in declared.services if _has_address(each)}
-        self._subsets = {objects.name(each): pods_of(each) for each in declared.subsets}
+        self._subset_objects = {objects.name(each): each for each in declared.subsets}
+        self._subsets = {name: pods_of(each) for name, each in self._subset_objects.items()}
         self._slices: dict[str, list[JsonObject]] = defaultdict(list)
         for each in declared.slices:
             self._slices[objects.labels(each).get(SERVICE_NAME, "")].append(each)
@@ -144,25 +162,50 @@ class _Namespace:
         self._verdicts: dict[str, Verdict] = {}
         self._withheld: set[str] = set()
 
-    def decide(self) -> Mapped:
+    def decide(self, memory: Memory) -> Mapped:
         withholdings = frozenset(self._withhold())
         for each in sorted(self._declared.virtual_services, key=_age):
             self._verdicts[objects.name(each)] = self._judge(each)
-        ports, split_by = {}, {}
-        for service in self._services.values():
-            for port in objects.spec(service).get("ports") or []:
-                place = (objects.name(service), port["port"])
-                split = self._splits.get(place)
-                if place in self._declared.led:
-                    continue
-                if (port.get("protocol") or "TCP") != "TCP" or (split is None and _kept_by_nodes(service)):
-                    continue
-                found = self._port(service, port, split)
-                address = f"{found.address}:{found.port}"
-                ports[address] = found
-                if split is not None:
-                    split_by[address] = objects.name(split)
+        splits: dict[str, list[JsonObject]] = defaultdict(list)
+        for (service, _port), split in sorted(self._splits.items()):
+            splits[service].append(split)
+        last = memory.last
+        memory.last = kept = {
+            name: self._of_service(name, service, splits.get(name, ()), last.get(name))
+            for name, service in self._services.items()
+        }
+        led = self._declared.led
+        placed = {
+            each.place: each
+            for one in kept.values()
+            for each in one.ports
+            if not led or (each.port.service, each.port.port) not in led
+        }
+        ports = {place: each.port for place, each in placed.items()}
+        split_by = {place: each.split_by for place, each in placed.items() if each.split_by}
         return Mapped(ports, self._verdicts, split_by, withholdings)
+
+    def _of_service(self, name: str, service: JsonObject, splits: Sequence[JsonObject], last: _Kept | None) -> _Kept:
+        """Return what comes of a Service: what it was the last time, where that came of the same."""
+        came_of = (service, *self._slices.get(name, ()), *self._of_splits(splits))
+        if last is not None and _are_the_same(last.came_of, came_of) and last.pods & self._withheld == last.withheld:
+            return last
+        pods = frozenset(pods_of_slices(self._slices.get(name, ())))
+        return _Kept(came_of, pods, pods & self._withheld, tuple(self._placed(name, service)))
+
+    def _of_splits(self, splits: Sequence[JsonObject]) -> Iterator[JsonObject | None]:
+        for split in splits:
+            yield split
+            for subset in _subsets_of(objects.spec(split)):
+                yield self._subset_objects.get(subset)
+
+    def _placed(self, name: str, service: JsonObject) -> Iterator[Placed]:
+        for port in objects.spec(service).get("ports") or []:
+            split = self._splits.get((name, port["port"]))
+            if not _is_tcp(port) or (split is None and _kept_by_nodes(service)):
+                continue
+            found = self._port(service, port, split)
+            yield Placed(f"{found.address}:{found.port}", found, "" if split is None else objects.name(split))
 
     def _withhold(self) -> Iterator[Withholding]:
         """Withhold the Pods that RollingUpdates name, as far as they leave enough; yield those updates."""
@@ -171,18 +214,10 @@ class _Namespace:
             names = set(status.get("withheld") or [])
             if not names or objects.is_deleting(each):
                 continue
-            ready = self._ready_pods(declared["serviceRef"])
+            ready = set(pods_of_slices(self._slices.get(declared["serviceRef"], ()), ready=True))
             if len(ready - names - self._withheld) >= (declared.get("minimumAlive") or 0):
                 self._withheld |= names
                 yield Withholding(objects.name(each), objects.uid(each), status.get("batch") or 0)
-
-    def _ready_pods(self, service: str) -> set[str]:
-        return {
-            _pod_of(endpoint)
-            for one in self._slices[service]
-            for endpoint in one.get("endpoints") or []
-            if (endpoint.get("conditions") or {}).get("ready") is not False
-        }
 
     def _judge(self, virtual: JsonObject) -> Verdict:
         """Return what is to be said of a VirtualService, and let it have the port that it splits if it may."""
@@ -211,9 +246,7 @@ class _Namespace:
     def _lacking(self, virtual: JsonObject, service: JsonObject) -> tuple[str, str] | None:
         """Return what a VirtualService refers to and is not there."""
         declared = objects.spec(virtual)
-        mirrored = (declared.get("mirror") or {}).get("subset")
-        names = [one["name"] for one in declared["subsets"]]
-        names += [mirrored] if mirrored and mirrored not in names else []
+        names = _subsets_of(declared)
         missing = [name for name in names if name not in self._subsets]
         if missing:
             return (
@@ -281,41 +314,20 @@ class _Namespace:
         return (*chosen, Branch("", None, tuple(weighted)))
 
     def _endpoints(self, service: JsonObject, port: JsonObject) -> tuple[Endpoint, ...]:
-        """Return the ready endpoints of a port; where none is, those that still serve while they end (KEP-1669)."""
-        ready: _Found = {}
-        ending: _Found = {}
         family = "IPv6" if ":" in objects.spec(service)["clusterIP"] else "IPv4"
-        for one in self._slices[objects.name(service)]:
-            if one.get("addressType") != family:
-                continue  # a name is no address: sidecars would refuse all that came with it
-            for number in _numbers(one, port.get("name") or ""):
-                for endpoint in one.get("endpoints") or []:
-                    into = _usable(endpoint, ready, ending)
-                    if into is not None and endpoint.get("addresses") and _pod_of(endpoint) not in self._withheld:
-                        place = (endpoint["addresses"][0], number)
-                        into.setdefault(place, Endpoint(_pod_of(endpoint), *place))
-        return tuple(sorted((ready or ending).values()))
+        slices = self._slices.get(objects.name(service), ())
+        return endpoints_of(slices, family, port.get("name") or "", self._withheld)
 
 
-def _usable(endpoint: JsonObject, ready: _Found, ending: _Found) -> _Found | None:
-    conditions = endpoint.get("conditions") or {}
-    if conditions.get("ready") is not False:
-        return ready
-    return ending if conditions.get("serving") else None
+def _subsets_of(declared: JsonObject) -> list[str]:
+    """Return the Subsets that a VirtualService names, that of its mirror last."""
+    mirrored = (declared.get("mirror") or {}).get("subset")
+    names = [one["name"] for one in declared["subsets"]]
+    return [*names, mirrored] if mirrored and mirrored not in names else names
 
 
-def _pod_of(endpoint: JsonObject) -> str:
-    target = endpoint.get("targetRef") or {}
-    return str(target.get("name", "")) if target.get("kind") == "Pod" else ""
-
-
-def _numbers(one: JsonObject, name: str) -> list[int]:
-    """Return the Pods' ports in a slice of the Service's port ``name``."""
-    return [
-        each["port"]
-        for each in one.get("ports") or []
-        if (each.get("name") or "") == name and (each.get("protocol") or "TCP") == "TCP" and each.get("port")
-    ]
+def _are_the_same(before: tuple[JsonObject | None, ...], now: tuple[JsonObject | None, ...]) -> bool:
+    return len(before) == len(now) and all(map(operator.is_, before, now))
 
 
 def _tcp_ports(service: JsonObject) -> set[int]:

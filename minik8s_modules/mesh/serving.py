@@ -7,6 +7,7 @@ from is noted, so that changes there are changes of it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
@@ -15,11 +16,18 @@ from minik8s_modules.mesh.copies import Copies
 from minik8s_modules.mesh.gateways.controller import Gateways
 from minik8s_modules.mesh.gateways.following import RouteCopies
 from minik8s_modules.mesh.gateways.meshing import decide_led
-from minik8s_modules.mesh.mapping import decide_mapping
+from minik8s_modules.mesh.mapping import Memory, decide_mapping
 from minik8s_modules.mesh.messages import Packer
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 
 _AGAIN_S = 0.1
+
+
+class _Space(NamedTuple):
+    """What is kept of a namespace, so that a change costs little."""
+
+    packer: Packer
+    memory: Memory
 
 
 class ServingController(Looping):
@@ -31,7 +39,7 @@ class ServingController(Looping):
         self.gateways = Gateways(context, self.catalogue)
         self.routes = RouteCopies(context)
         self.routes.follow(self._led_otherwise)
-        self._packers: dict[str, Packer] = {}
+        self._spaces: dict[str, _Space] = {}
         self._read: dict[str, set[str]] = {}
         self._copies = Copies(self._loop)
         self._copies.listen(self._touched, self._touched)
@@ -45,7 +53,7 @@ class ServingController(Looping):
         """Decide on a namespace, or forget it when it has no sidecars any more."""
         space = key.namespace
         if not self.catalogue.has_sidecars(space):
-            self._packers.pop(space, None)
+            self._spaces.pop(space, None)
             self._read.pop(space, None)
             return
         if not self.routes.ready:
@@ -55,9 +63,13 @@ class ServingController(Looping):
         # noted before anything is read: what changes meanwhile is decided again
         self._read[space] = routes.namespaces(space)
         declared = {each: self._copies.of(each) for each in self._read[space]}
-        own = declared[space]._replace(led=routes.producers(declared[space], space))
-        mapped, led = decide_mapping(own), decide_led(routes, space, [*declared.values()])
-        packed = self._packers.setdefault(space, Packer(space)).pack(mapped, led)
+        own, led = declared[space], []
+        if routes.routes:
+            own = own._replace(led=routes.producers(own, space))
+            led = decide_led(routes, space, [*declared.values()])
+        kept = self._spaces.setdefault(space, _Space(Packer(space), Memory()))
+        mapped = decide_mapping(own, kept.memory)
+        packed = kept.packer.pack(mapped, led)
         behind = {**mapped.split_by, **{each.place: each.led_by for each in led}}
         self.catalogue.put(space, Configuration(packed, behind, mapped.withholdings))
 
@@ -68,12 +80,12 @@ class ServingController(Looping):
             self._loop.add(Key(scope, ""))
 
     def _led_otherwise(self) -> None:
-        for each in list(self._packers):
+        for each in list(self._spaces):
             self._loop.add(Key(each, ""))
 
     def _touched(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         namespace = objects.namespace(new if new is not None else old or {})
         found = {each for each, read in list(self._read.items()) if namespace in read}
-        if namespace in self._packers or self.catalogue.has_sidecars(namespace):
+        if namespace in self._spaces or self.catalogue.has_sidecars(namespace):
             found.add(namespace)
         return [Key(each, "") for each in found]

@@ -15,7 +15,7 @@ from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.mesh.copies import Copies
 from minik8s_modules.mesh.gateways.following import RouteCopies
-from minik8s_modules.mesh.mapping import ACCEPTED, RESOLVED, Mapped, Verdict, decide_mapping, mapping_spec
+from minik8s_modules.mesh.mapping import ACCEPTED, RESOLVED, Mapped, Memory, Verdict, decide_mapping, mapping_spec
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 
 MAPPING = "mesh"
@@ -53,6 +53,7 @@ class StatusController(Looping):
         self._context = context
         self._routes = routes
         self._loop = Loop(context, "mesh-statuses", self.sync, workers=1)
+        self._memories: dict[str, Memory] = {}
         self._copies = Copies(self._loop)
         self._mappings = self._loop.reads(SIDECAR_MAPPING)
         self._copies.listen(self._of_split, _own)
@@ -79,8 +80,12 @@ class StatusController(Looping):
             return
         declared = self._copies.of(key.namespace)
         declared = declared._replace(led=self._routes.get().producers(declared, key.namespace))
-        mapped = decide_mapping(declared)
-        self._keep(key.namespace, mapped if declared.virtual_services else None)
+        if not declared.virtual_services:
+            self._memories.pop(key.namespace, None)
+            self._keep(key.namespace, None)
+            return
+        mapped = decide_mapping(declared, self._memories.setdefault(key.namespace, Memory()))
+        self._keep(key.namespace, mapped)
         now = self._context.clock.now()
         for each in declared.virtual_services:
             self._tell(each, decide_status(mapped.verdicts[objects.name(each)], objects.status(each), now))

@@ -243,8 +243,7 @@ class _Stream:
             subscription = self._subscriptions.get(kind)
             if subscription is None:
                 continue
-            messages = configuration.snapshot.get(kind, {})
-            versions = {name: each.version for name, each in messages.items()}
+            messages, versions = configuration.snapshot.get(kind, {}), configuration.versions.get(kind, {})
             difference = subscription.difference(versions)
             for names in (names for of, names in halves if of == kind):
                 again = [messages[name] for name in names if subscription.has(name, versions.get(name))]

@@ -14,8 +14,9 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.network.references import Reference, permitted
 from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.mesh.endpoints import Endpoint
 from minik8s_modules.mesh.gateways.listeners import Why
-from minik8s_modules.mesh.mapping import SERVICE_NAME, Branch, Declared, Endpoint, decide_mapping
+from minik8s_modules.mesh.mapping import SERVICE_NAME, Branch, Declared, decide_mapping
 
 HTTP1, HTTP2 = "http1", "http2"
 _PROTOCOLS = {
