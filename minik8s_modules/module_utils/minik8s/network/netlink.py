@@ -1,9 +1,9 @@
 """Links, addresses and routes of a network namespace: the few words we need of pyroute2's IPRoute.
 
-pyroute2 (0.7.2 of Debian 12 and 0.9 both do) is imported when the first Netlink is opened: that costs 100 ms of CPU,
-which a pass without network does not spend, and a warm interpreter spends once. Another namespace is reached by a
-socket that was opened inside: the calling thread enters it, opens the socket and returns; the socket stays there.
-(IPRoute's own ``netns`` starts a process for each.)
+pyroute2 (0.7.2 of Debian 12 and 0.9 both do; `rtnetlink.py`) is imported when the first Netlink is opened: that costs
+80 ms of CPU, which a pass without network does not spend, and a warm interpreter spends at its start. Another namespace
+is reached by a socket that was opened inside: the calling thread enters it, opens the socket and returns; the socket
+stays there. (IPRoute's own ``netns`` starts a process for each.)
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ class _Library(NamedTuple):
 
 def _library() -> _Library:
     try:
-        from pyroute2.iproute.linux import IPRoute  # noqa: PLC0415  (100 ms; see the top)
-        from pyroute2.netlink.exceptions import NetlinkDumpInterrupted, NetlinkError  # noqa: PLC0415
-        from pyroute2.netns import setns  # noqa: PLC0415
+        from .rtnetlink import IPRoute, NetlinkDumpInterrupted, NetlinkError, setns  # noqa: PLC0415  (see the top)
     except ImportError as error:
         raise PassFault(
             f"{sys.executable} on {socket.gethostname()} cannot import pyroute2, which makes pod networks: {error};"
