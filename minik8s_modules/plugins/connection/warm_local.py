@@ -66,7 +66,8 @@ class Connection(LocalConnection):  # type: ignore[misc]  # ansible is not typed
         return result or self._plain(in_data)
 
     def _start(self, directory: str) -> None:
-        self._as_root(client.server_script(directory, options.idle_s(self), options.python(self)))
+        idle_s, python, keep_code = options.idle_s(self), options.python(self), options.keeps_code(self)
+        self._as_root(client.server_script(directory, idle_s, python, keep_code=keep_code))
 
     def _plain(self, script: bytes) -> tuple[int, bytes, bytes]:
         done = subprocess.run(options.root_command(self, os.geteuid()), input=script, capture_output=True, check=False)

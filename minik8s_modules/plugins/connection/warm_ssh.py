@@ -117,7 +117,8 @@ class Connection(SshConnection):  # type: ignore[misc]  # ansible is not typed
         local = self._local_path()
         with self._one_starter(local):
             directory = str(self.get_option("warm_directory"))
-            script = client.server_script(directory, options.idle_s(self), options.python(self))
+            idle_s, python, keep_code = options.idle_s(self), options.python(self), options.keeps_code(self)
+            script = client.server_script(directory, idle_s, python, keep_code=keep_code)
             code, out, err = self._stock(self._root_command(), script, sudoable=False)
             if code:
                 raise OSError(f"it did not start: exit code {code}: {err.decode(errors='replace').strip()[-500:]}")

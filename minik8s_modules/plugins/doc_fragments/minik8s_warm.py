@@ -43,4 +43,11 @@ options:
     default: 30.0
     env: [{name: MINIK8S_WARM_IDLE_S}]
     vars: [{name: minik8s_warm_idle_s}]
+  warm_keep_code:
+    description: Whether what the interpreter has compiled stays in O(warm_directory), so that the next one starts in
+      half the time. The reconciler's does; otherwise the interpreter leaves nothing on the node.
+    type: bool
+    default: false
+    env: [{name: MINIK8S_WARM_KEEP_CODE}]
+    vars: [{name: minik8s_warm_keep_code}]
 """

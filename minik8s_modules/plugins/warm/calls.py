@@ -28,6 +28,7 @@ import traceback
 import zipfile
 from types import ModuleType
 
+from minik8s_modules.plugins.warm.compiled import OURS, Compiled, checksums
 from minik8s_modules.plugins.warm.leftovers import Before
 
 LENGTH = struct.Struct(">I")
@@ -37,7 +38,6 @@ STAY_S = 3.0  # as long as a worker of the play: a Pod's next item comes within 
 MOST_WAITING = 2  # the next call may come while the child of the one before looks at what was left
 MOST_CALLS = 200  # what grows unseen does not grow for long
 OF_ARCHIVES = ("ansible", "ansible_collections")
-OURS = "minik8s_"  # modules called so; whoever wrote another counts on a process that ends
 
 
 def read_exact(connection: socket.socket, size: int) -> bytes:
@@ -100,6 +100,7 @@ class Child:
         with contextlib.suppress(OSError):  # the caller has gone already
             connection.shutdown(socket.SHUT_RDWR)  # what was sent arrives all the same; ends the watch
         watch.join()
+        # whoever wrote a module that is not ours counts on a process that ends
         return code == 0 and not texts[1] and request["module"].rpartition(".")[2].startswith(OURS)
 
     def _die_with_caller(self, connection: socket.socket, answered: threading.Event) -> None:
@@ -179,10 +180,11 @@ class Template:
     it takes in; and archives of other code, for which it forks a template: what is equal is imported there at once.
     """
 
-    def __init__(self, archive: str, control: socket.socket) -> None:
-        self._archives, self._control = [archive], control
+    def __init__(self, archive: str, control: socket.socket, compiled: Compiled) -> None:
+        self._archives, self._control, self._compiled = [archive], control, compiled
         sys.path.insert(0, archive)
-        import_all(archive)
+        with compiled.importing(archive):
+            import_all(archive)
         self._workers: dict[int, Worker] = {}
         self._learn_fd, self._teach_fd = os.pipe()
         self._wake_fd, self._woken_fd = os.pipe()
@@ -231,7 +233,8 @@ class Template:
         """Know another archive's modules, too; children that wait do not, and end."""
         share_imports(self._archives, archive)
         self._archives.append(archive)
-        import_all(archive)
+        with self._compiled.importing(archive):
+            import_all(archive)
         gc.freeze()
         for worker in [one for one in self._workers.values() if one.waits]:
             self._dismiss(worker)
@@ -300,7 +303,7 @@ class Template:
                 os.close(self._teach_fd)
                 sys.path[:] = [entry for entry in sys.path if entry not in self._archives]
                 keep_imports(self._archives, archive)
-                Template(archive, passed).serve()
+                Template(archive, passed, self._compiled).serve()
         finally:
             os._exit(0)
 
@@ -323,19 +326,6 @@ class Template:
                 worker.control.close()
                 if worker.is_busy:
                     self._control.sendall(b"d")
-
-
-def checksums(archive: str) -> dict[str, int]:
-    """Return the CRC of each Python file of ``archive`` by its module's name."""
-    with zipfile.ZipFile(archive) as file:
-        found = {info.filename: info.CRC for info in file.infolist()}
-    suffixes = ("/__init__.py", ".py")
-    return {
-        name[: -len(suffix)].replace("/", "."): crc
-        for name, crc in found.items()
-        for suffix in suffixes
-        if name.endswith(suffix) and (suffix == suffixes[0] or not name.endswith(suffixes[0]))
-    }
 
 
 def import_all(archive: str) -> None:

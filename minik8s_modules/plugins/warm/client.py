@@ -51,9 +51,12 @@ class CallLost(OSError):
     """The interpreter went away during the call; the module may have run in part."""
 
 
-def server_script(directory: str, idle_s: float = IDLE_S, python: str = PYTHON) -> bytes:
-    """Return the Python source that starts a server below ``directory`` on the node, for the user who runs it."""
-    settings = {"path": server_path(directory, python=python), "idle_s": idle_s}
+def server_script(directory: str, idle_s: float = IDLE_S, python: str = PYTHON, *, keep_code: bool = False) -> bytes:
+    """Return the Python source that starts a server below ``directory`` on the node, for the user who runs it.
+
+    With ``keep_code``, the directory stays with what was compiled, for the next server.
+    """
+    settings = {"path": server_path(directory, python=python), "idle_s": idle_s, "keep_code": keep_code}
     return f"{_source()}module.main({settings!r})\n".encode()
 
 
@@ -64,7 +67,7 @@ def server_path(directory: str, source: bytes | None = None, python: str = PYTHO
 
 @functools.cache
 def _source() -> str:
-    return shipped("leftovers", "calls", "server")
+    return shipped("leftovers", "compiled", "calls", "server")
 
 
 def shipped(*names: str) -> str:

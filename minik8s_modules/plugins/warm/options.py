@@ -54,6 +54,11 @@ def idle_s(connection: Any) -> float:
     return float(connection.get_option("warm_idle_s"))
 
 
+def keeps_code(connection: Any) -> bool:
+    """Return whether compiled code stays on the node for the next interpreter."""
+    return bool(connection.get_option("warm_keep_code"))
+
+
 def root_command(connection: Any, uid: int) -> list[str]:
     """Return the argv that runs a script from standard input as root, or as the user where that is asked for.
 

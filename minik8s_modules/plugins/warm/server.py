@@ -1,10 +1,10 @@
 """Node side of the warm connections: an interpreter that has Ansible's basics imported and waits for module calls.
 
-Shipped over standard input with `leftovers.py` and `calls.py` before and one line behind it that calls ``main``;
-standard library only, Python 3.8 and newer. Three kinds of process: the *server* here accepts connections; a *template*
-has the modules of archives imported whose common code is equal, and a forked *child* of it runs calls (`calls.py`). The
-server exits ``idle_s`` after its last call has ended, and its templates with it. It takes calls from its owner and root
-only. `client.py` is the other end.
+Shipped over standard input with the files that it imports before and one line behind it that calls ``main``; standard
+library only, Python 3.8 and newer. Three kinds of process: the *server* here accepts connections; a *template* has the
+modules of archives imported whose common code is equal, and a forked *child* of it runs calls (`calls.py`). The server
+exits ``idle_s`` after its last call has ended, and its templates with it. It takes calls from its owner and root only.
+`client.py` is the other end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ import time
 import zipfile
 from pathlib import Path
 
-from minik8s_modules.plugins.warm.calls import LENGTH, Template, checksums, read_exact
+from minik8s_modules.plugins.warm.calls import LENGTH, Template, read_exact
+from minik8s_modules.plugins.warm.compiled import Compiled, checksums
 
 PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 HANDSHAKE_S = 10.0  # a client that stalls before its request must not keep others out for long
@@ -57,8 +58,8 @@ class Handle:
 class Server:
     """Accepts calls and hands them to the template of their archive."""
 
-    def __init__(self, path: str, owner: int, idle_s: float) -> None:
-        self._path, self._owner, self._idle_s = path, owner, idle_s
+    def __init__(self, path: str, owner: int, idle_s: float, code: str) -> None:
+        self._path, self._owner, self._idle_s, self._code = path, owner, idle_s, code
         self._work = Path(path + ".archives")
         shutil.rmtree(self._work, ignore_errors=True)  # of a server that was killed
         self._work.mkdir(mode=0o700)
@@ -93,7 +94,7 @@ class Server:
         self._leave()
 
     def _leave(self) -> None:
-        """Take away all files, unless another server has come meanwhile; the directory too, when it is empty."""
+        """Take away all files, unless another server has come meanwhile; the directory too, unless it has code."""
         with contextlib.suppress(OSError):
             lock = lock_of(self._path)
             if Path(self._path).stat().st_ino == self._inode:
@@ -190,7 +191,9 @@ class Server:
             self._selector.close()
             for other in [*foreign, *(handle.control for handle in self._templates)]:
                 other.close()
-            Template(archive, control).serve()
+            compiled = Compiled(self._code)
+            compiled.install()
+            Template(archive, control, compiled).serve()
         finally:
             os._exit(1)
 
@@ -271,14 +274,15 @@ def main(settings: dict[str, object]) -> None:
     if os.fork() == 0:
         os.close(lock)
         os.close(ready)
-        serve_in_background(path, owner, float(str(settings["idle_s"])), tell)
+        code = str(Path(path).with_name("code")) if settings["keep_code"] else ""
+        serve_in_background(path, owner, float(str(settings["idle_s"])), code, tell)
     os.close(tell)
     if not os.read(ready, 1):
         raise SystemExit("the warm interpreter could not start")
     sys.stdout.write(path + "\n")
 
 
-def serve_in_background(path: str, owner: int, idle_s: float, tell: int) -> None:
+def serve_in_background(path: str, owner: int, idle_s: float, code: str, tell: int) -> None:
     """Leave the caller's session, serve, exit."""
     try:
         os.setsid()
@@ -286,7 +290,7 @@ def serve_in_background(path: str, owner: int, idle_s: float, tell: int) -> None
         null = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(null, fd)
-        server = Server(path, owner, idle_s)
+        server = Server(path, owner, idle_s, code)
         os.write(tell, b"r")
         os.close(tell)
         server.serve()

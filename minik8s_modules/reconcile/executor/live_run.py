@@ -96,6 +96,7 @@ SETTINGS = {
     "ANSIBLE_DISPLAY_ARGS_TO_STDOUT": "0",
     "ANSIBLE_DEPRECATION_WARNINGS": "0",
     "ANSIBLE_DEVEL_WARNING": "0",
+    "MINIK8S_WARM_KEEP_CODE": "1",  # a node's first item after a pause waits for its interpreter's start
     "ANSIBLE_NO_TARGET_SYSLOG": "1",  # the node's syslog would get every option of every call
     "ANSIBLE_DEBUG": "0",
     "ANSIBLE_VERBOSITY": "0",
