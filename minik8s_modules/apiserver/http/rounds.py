@@ -9,6 +9,7 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.store.cache import Subscription
 from minik8s_modules.store.cached import CacheEvent
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,9 @@ class Rounds:
 
     def __init__(self, backend: Backend, name: str, subject: str, prefixes: tuple[str, ...], retry: Backoff) -> None:
         self._backend, self._subject, self._prefixes, self._retry = backend, subject, prefixes, retry
-        self._stopping, self._wake = threading.Event(), threading.Event()
+        self._stopping, self._wake, self._cut = threading.Event(), threading.Event(), threading.Event()
+        self._cut.set()  # nothing is followed yet
+        self._subscriptions: list[Subscription] = []
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.done = False
 
@@ -54,13 +57,13 @@ class Rounds:
         self._wake.wait(wait_s)
 
     def _run(self) -> None:
-        failures, subscribed = 0, False
+        failures = 0
         while not self._stopping.is_set():
             self._wake.clear()
             wait_s = NOT_READY_S
             try:
                 if self._backend.cache.wait_ready(STOP_S):
-                    subscribed = subscribed or self._subscribe()
+                    self._follow()
                     wait_s = self._round()
                     self.done, failures = True, 0
             except (TemporaryError, StatusError) as error:
@@ -71,8 +74,22 @@ class Rounds:
                 log.exception("%s could not be brought up to date", self._subject)
             self._rest(self._retry.delay_s(failures) or wait_s)
 
-    def _subscribe(self) -> bool:
+    def _follow(self) -> None:
+        """Follow the prefixes, anew if the cache has cut one off; the round that comes next sees what was missed."""
+        if not self._cut.is_set():
+            return
+        self._cut.clear()
+        for subscription in self._subscriptions:
+            subscription.cancel()
+        self._subscriptions.clear()
         cache = self._backend.cache
-        for prefix in self._prefixes:
-            cache.subscribe(prefix, cache.revision, self._on_event, on_end=self._wake.set)
-        return True
+        try:
+            for prefix in self._prefixes:
+                self._subscriptions.append(cache.subscribe(prefix, cache.revision, self._on_event, on_end=self._on_end))
+        except Exception:
+            self._cut.set()
+            raise
+
+    def _on_end(self) -> None:
+        self._cut.set()
+        self._wake.set()
