@@ -226,9 +226,12 @@ class _Search:
             if raws is None and getattr(plugin, "local", False):
                 continue
             bench.running = (plugin.name, "Score")
-            scores = [raws[place] for place in fitting] if raws is not None else [
-                plugin.score(state, pod, node) for node in nodes
-            ]  # fmt: skip
+            if raws is not None:
+                scores = [raws[place] for place in fitting]
+            elif (score_all := getattr(plugin, "score_all", None)) is not None:
+                scores = score_all(state, pod, nodes)
+            else:
+                scores = [plugin.score(state, pod, node) for node in nodes]
             scored[plugin.name] = (weight, _normalized(plugin, state, pod, scores, bench))
         return scored
 
@@ -247,13 +250,13 @@ class _Search:
 def _normalized(
     plugin: points.ScorePlugin, state: CycleState, pod: PodInfo, scores: list[int], bench: Workbench
 ) -> Sequence[int]:
-    found: Sequence[int] = scores
-    if isinstance(plugin, points.NormalizePlugin):
-        found = plugin.normalize(state, pod, scores)
-    for score in found:
-        # type and not isinstance: True is an int to Python, and would count as a score of 1
-        if type(score) is not int or not 0 <= score <= BEST:
-            raise PluginFailed(*bench.running, f"its score {score!r} is not an integer between 0 and {BEST}")
+    # asked for by name: a protocol's isinstance costs as much as the scores of 50 nodes
+    normalize = getattr(plugin, "normalize", None)
+    found: Sequence[int] = scores if normalize is None else normalize(state, pod, scores)
+    # types and not isinstance: True is an int to Python, and would count as a score of 1
+    if not {*map(type, found)} <= {int} or min(found, default=0) < 0 or max(found, default=0) > BEST:
+        wrong = next(score for score in found if type(score) is not int or not 0 <= score <= BEST)
+        raise PluginFailed(*bench.running, f"its score {wrong!r} is not an integer between 0 and {BEST}")
     if len(found) != len(scores):
         raise PluginFailed(*bench.running, f"it gave {len(found)} scores for {len(scores)} nodes")
     return found

@@ -16,6 +16,7 @@ from minik8s_modules.scheduler.framework.statuses import Code, Status
 
 log = logging.getLogger(__name__)
 _EVERY = (Wake(points.Event("*", "*")),)
+_MAY_SKIP = frozenset({"PreFilter", "PreScore"})
 
 
 class PluginFailed(Minik8sError):
@@ -143,11 +144,13 @@ class Workbench:
 
     def checked(self, answer: Any) -> Status | None:
         """Return the answer of the plugin at work, with its name. Raises PluginFailed for errors and nonsense."""
-        plugin, point = self.running
         if answer is None:
             return None
+        plugin, point = self.running
         if not isinstance(answer, Status):
             raise PluginFailed(plugin, point, f"it answered {answer!r} instead of a Status")
+        if answer.code is Code.SKIP and point in _MAY_SKIP:  # several in each attempt, and nobody asks whose they are
+            return answer
         if answer.code is Code.ERROR:
             raise PluginFailed(plugin, point, answer.message)
         return None if answer.code is Code.SUCCESS else answer.by(plugin)

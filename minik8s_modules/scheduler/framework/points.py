@@ -183,6 +183,16 @@ class ScorePlugin(Protocol):
 
 
 @runtime_checkable
+class ManyScorePlugin(Protocol):
+    """A Score plugin that judges all nodes in one call, as ``score`` would one by one, where that is cheaper."""
+
+    name: str
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> list[int]:
+        """Return the nodes' scores in their order."""
+
+
+@runtime_checkable
 class NormalizePlugin(Protocol):
     """A Score plugin whose scores have to be brought between 0 and 100."""
 

@@ -38,6 +38,7 @@ class _Constraint:
 
     def __init__(self, pod: JsonObject, declared: Mapping[str, Any], selector: LabelSelector) -> None:
         self.key = str(declared["topologyKey"])
+        self.hosts = self.key == _HOSTNAME
         self.skew = int(declared["maxSkew"])
         self.domains = int(declared.get("minDomains") or 1)
         self.selector = selector
@@ -68,6 +69,22 @@ class _Constraint:
         """Return whether a pod is of the kind."""
         same = objects.namespace(other) == objects.namespace(self._pod)
         return same and not objects.is_deleting(other) and self.selector.matches(objects.labels(other))
+
+    def added(self, totals: list[float], nodes: Sequence[NodeInfo], weight: float) -> list[float]:
+        """Return the totals with what this constraint counts of each node; nothing for nodes in none of its domains."""
+        key, more = self.key, self.skew - 1
+        if self.hosts:
+            found = self.by_node
+            return [
+                total + (found[name] if (name := node.name) in found else self.of(node.pods)) * weight + more
+                if key in node.labels else total
+                for total, node in zip(totals, nodes, strict=True)
+            ]  # fmt: skip
+        values = [node.labels.get(key) for node in nodes]
+        parts = {value: self.counts.get(value, 0) * weight + more for value in {*values} if value is not None}
+        if not parts:
+            return totals
+        return [total + parts[value] if value in parts else total for total, value in zip(totals, values, strict=True)]
 
     @property
     def least(self) -> int:
@@ -177,39 +194,39 @@ class PodTopologySpread(InTree):
         if not spread.constraints:
             return SKIP
         spread.follow(snapshot)
-        judged = [node for node in nodes if spread.has_keys(node.labels)]
+        judged = [node.labels for node in nodes if spread.has_keys(node.labels)] if spread.all_keys else [
+            node.labels for node in nodes
+        ]  # fmt: skip
         weights = []
         for one in spread.constraints:
-            hosts = one.key == _HOSTNAME
-            size = len(judged) if hosts else len({node.labels.get(one.key, "") for node in judged})
+            size = len(judged) if one.hosts else len({labels.get(one.key, "") for labels in judged})
             weights.append(math.log(size + 2))
-        state[f"{self.name}/soft"] = (spread, weights, [spread.has_keys(node.labels) for node in nodes])
+        state[f"{self.name}/soft"] = (spread, weights)
         return None
 
-    def score(self, state: CycleState, _pod: PodInfo, node: NodeInfo) -> int:
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Return how many such pods there are in the node's domains, weighted."""
-        spread, weights, _ = state[f"{self.name}/soft"]
-        if not spread.has_keys(node.labels):
-            return 0
-        total = 0.0
-        for one, weight in zip(spread.constraints, weights, strict=True):
-            if one.key in node.labels:
-                hosts = one.key == _HOSTNAME
-                count = (one.of(node.pods) if node.name not in one.by_node else one.by_node[node.name]) if hosts else (
-                    one.counts.get(node.labels[one.key], 0)
-                )  # fmt: skip
-                total += count * weight + (one.skew - 1)
-        return math.floor(total + 0.5)
+        return self.score_all(state, pod, (node,))[0]
 
-    def normalize(self, state: CycleState, _pod: PodInfo, scores: list[int]) -> Sequence[int]:
+    def score_all(self, state: CycleState, _pod: PodInfo, nodes: Sequence[NodeInfo]) -> list[int]:
+        """Return for each node how many such pods there are in its domains, weighted; -1 of one in no domain."""
+        spread, weights = state[f"{self.name}/soft"]
+        totals = [0.0] * len(nodes)
+        for one, weight in zip(spread.constraints, weights, strict=True):
+            totals = one.added(totals, nodes, weight)
+        scores = [math.floor(total + 0.5) for total in totals]
+        if not spread.all_keys:
+            return scores
+        return [score if spread.has_keys(node.labels) else -1 for score, node in zip(scores, nodes, strict=True)]
+
+    def normalize(self, _state: CycleState, _pod: PodInfo, scores: list[int]) -> Sequence[int]:
         """Return the more the fewer pods there are; 0 for nodes in no domain."""
-        judged = state[f"{self.name}/soft"][2]
-        counts = [score for score, known in zip(scores, judged, strict=True) if known]
+        counts = [score for score in scores if score >= 0]
         least, most = min(counts, default=0), max(counts, default=0)
-        return [
-            0 if not known else (BEST if most == 0 else BEST * (most + least - score) // most)
-            for score, known in zip(scores, judged, strict=True)
-        ]
+        if most == 0:
+            return [BEST if score >= 0 else 0 for score in scores]
+        told = {score: BEST * (most + least - score) // most if score >= 0 else 0 for score in {*scores}}
+        return [told[score] for score in scores]
 
     def wakes(self) -> Sequence[Wake]:
         """Return when domains or the pods in them may have changed."""
