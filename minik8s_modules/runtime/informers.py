@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import orjson
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import Kind
@@ -32,6 +36,23 @@ def without_bookkeeping(obj: JsonObject) -> JsonObject:
     meta.pop("managedFields", None)
     (meta.get("annotations") or {}).pop(LAST_APPLIED, None)
     return obj
+
+
+def sharing_parts(obj: JsonObject) -> JsonObject:
+    """Return ``obj`` with parts that are shared with objects that say the same, as all Pods of a template do.
+
+    Nobody may change them; ``obj`` is changed.
+    """
+    for part in (objects.spec(obj), objects.metadata(obj)):
+        for name, value in part.items():
+            if isinstance(value, (dict, list)):
+                part[name] = _shared(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+    return obj
+
+
+@lru_cache(maxsize=4096)
+def _shared(text: bytes) -> Any:
+    return orjson.loads(text)
 
 
 _IDENTITY = (

@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+import orjson
+
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound, StatusError
 from minik8s_modules.api.kinds import POD
@@ -25,7 +27,7 @@ from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Api
 from minik8s_modules.runtime.events import EventRecorder
-from minik8s_modules.runtime.informers import BY_NODE, by_node, wait_synced, without_bookkeeping
+from minik8s_modules.runtime.informers import BY_NODE, by_node, sharing_parts, wait_synced, without_bookkeeping
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.queue_metrics import QueueMetrics
 from minik8s_modules.runtime.workers import Workers
@@ -99,7 +101,7 @@ class PodController:
         self._resolve = resolve
         self._lock = threading.Lock()
         self._known: dict[PodKey, ProviderRecord] = {}
-        self._reported: dict[PodKey, JsonObject] = {}
+        self._reported: dict[PodKey, bytes] = {}  # what counts of it, as JSON: there is one for each Pod
         self._stop = threading.Event()
         self._ready = threading.Event()
         only = next(iter(self._providers)) if len(self._providers) == 1 else ""
@@ -177,7 +179,7 @@ class PodController:
     def _kept(self, pod: JsonObject) -> JsonObject:
         """Return what is kept of a Pod: of one on other nodes, or on none yet, who it is and where."""
         if by_node(pod) in self._providers:
-            return without_bookkeeping(pod)
+            return sharing_parts(without_bookkeeping(pod))
         meta = {name: objects.metadata(pod).get(name) for name in ("name", "namespace", "uid", "resourceVersion")}
         return {"metadata": meta, "spec": {"nodeName": by_node(pod)}}
 
@@ -200,7 +202,7 @@ class PodController:
         if (
             reported is not None
             and not is_over(pod)
-            and completed_status(pod, objects.status(reported)) != objects.status(pod)
+            and completed_status(pod, orjson.loads(reported)["status"]) != objects.status(pod)
         ):
             self._statuses.add_after(key, _CONTESTED_S)
 
@@ -243,7 +245,7 @@ class PodController:
         act = provider.create_pod if step is Run.CREATE else provider.update_pod
         try:
             with self._figures.call(f"{called}_pod"):
-                act(copy.deepcopy(ready))
+                act(orjson.loads(orjson.dumps(ready)))  # a copy, five times as fast as deepcopy
         except Exception as error:
             self._recorder.event(pod, "Warning", f"Provider{called.title()}Failed", str(error))
             self._write_failed(pod, error)
@@ -311,11 +313,11 @@ class PodController:
 
     def _notifier(self, node: str) -> Callable[[JsonObject], None]:
         def notify(pod: JsonObject) -> None:
-            key = PodKey(node, objects.namespace(pod), objects.name(pod))
+            key, said = PodKey(node, objects.namespace(pod), objects.name(pod)), _said(pod)
             with self._lock:
-                if self._reported.get(key) == pod:
+                if self._reported.get(key) == said:
                     return
-                self._reported[key] = copy.deepcopy(pod)
+                self._reported[key] = said
             self._statuses.add(key)
 
         return notify
@@ -323,11 +325,12 @@ class PodController:
     def report(self, key: PodKey) -> None:
         """Write what the provider told last of one Pod; raises as the API does."""
         with self._lock:
-            reported = self._reported.get(key)
+            said = self._reported.get(key)
+        reported: JsonObject | None = orjson.loads(said) if said is not None else None
         pod = self._pod(key)
         if reported is None or pod is None or objects.uid(reported) not in {"", objects.uid(pod)}:
             with self._lock:
-                if self._reported.get(key) is reported:
+                if self._reported.get(key) is said:
                     self._reported.pop(key, None)
             return
         if is_over(pod):
@@ -379,6 +382,14 @@ class PodController:
 
     def _tell_problem(self, pod: JsonObject, problem: Problem) -> None:
         self._recorder.event(pod, "Warning", problem.reason, problem.message)
+
+
+def _said(pod: JsonObject) -> bytes:
+    """Return what counts of a Pod that a provider reports: whose status it is, whether it ends, and the status."""
+    meta = {field: value for field in ("uid", "deletionTimestamp") if (value := objects.metadata(pod).get(field))}
+    return memoryview(
+        orjson.dumps({"metadata": meta, "status": objects.status(pod)}, option=orjson.OPT_SORT_KEYS)
+    ).tobytes()
 
 
 def _key(pod: JsonObject) -> PodKey:

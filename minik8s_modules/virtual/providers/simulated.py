@@ -14,7 +14,6 @@ resolved. Its configuration, all of it optional:
 
 from __future__ import annotations
 
-import copy
 import heapq
 import ipaddress
 import itertools
@@ -24,6 +23,8 @@ import threading
 import zlib
 from collections.abc import Callable
 from typing import NamedTuple
+
+import orjson
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
@@ -97,13 +98,28 @@ SHARED = Timeline()
 
 
 class _Life:
-    """A Pod and the state it is in; ``turn`` counts states, so that what was due in a former one is not done."""
+    """A Pod and the state it is in; ``turn`` counts states, so that what was due in a former one is not done.
 
-    __slots__ = ("pod", "state", "turn")
+    The Pod is kept as JSON, a fifth of its parsed form: there may be 100,000 of them. Each look at it is a copy.
+    """
+
+    __slots__ = ("_said", "state", "turn", "uid")
 
     def __init__(self, pod: JsonObject) -> None:
         self.pod, self.turn = pod, 0
         self.state: State = "created"
+        self.uid = objects.uid(pod)
+
+    @property
+    def pod(self) -> JsonObject:
+        """The Pod, the reader's own."""
+        found: JsonObject = orjson.loads(self._said)
+        return found
+
+    @pod.setter
+    def pod(self, pod: JsonObject) -> None:
+        said = orjson.dumps(pod)
+        self._said = memoryview(said).tobytes()  # orjson's own bytes hold the whole buffer they were written into
 
 
 class Simulated(Provider):
@@ -141,20 +157,20 @@ class Simulated(Provider):
         """Let the Pod's life begin."""
         with self._lock:
             known = self._lives.get(objects.key(pod))
-            if known is not None and objects.uid(known.pod) == objects.uid(pod):
+            if known is not None and known.uid == objects.uid(pod):
                 return
-            life = self._lives[objects.key(pod)] = _Life(copy.deepcopy(pod))
             if self._addressed and not objects.status(pod).get("podIP"):
-                life.pod["status"] = {**objects.status(pod), "podIP": self._next_address()}
+                pod = {**pod, "status": {**objects.status(pod), "podIP": self._next_address()}}
+            life = self._lives[objects.key(pod)] = _Life(pod)
             # one that ran before this process began goes on where it was
             life.state = "running" if objects.status(pod).get("phase") == "Running" else "created"
-        self._plan(life)
+        self._plan(life, pod)
 
     def update_pod(self, pod: JsonObject) -> None:
         """Take over what the Pod says now."""
         with self._lock:
             life = self._find(objects.namespace(pod), objects.name(pod))
-            life.pod = {**copy.deepcopy(pod), "status": life.pod.get("status") or {}}
+            life.pod = {**pod, "status": life.pod.get("status") or {}}
 
     def delete_pod(self, pod: JsonObject) -> None:
         """Let the Pod's end begin."""
@@ -163,22 +179,23 @@ class Simulated(Provider):
             if life.state == "deleted":
                 return
             self._turn(life, "deleted")
-        self._plan(life)
+            known = life.pod
+        self._plan(life, known)
 
     def get_pod(self, namespace: str, name: str) -> JsonObject:
         """Return a copy of the Pod."""
         with self._lock:
-            return copy.deepcopy(self._find(namespace, name).pod)
+            return self._find(namespace, name).pod
 
     def get_pod_status(self, namespace: str, name: str) -> JsonObject:
         """Return a copy of its status."""
         with self._lock:
-            return copy.deepcopy(objects.status(self._find(namespace, name).pod))
+            return objects.status(self._find(namespace, name).pod)
 
     def get_pods(self) -> list[JsonObject]:
         """Return copies of all Pods."""
         with self._lock:
-            return [copy.deepcopy(life.pod) for life in self._lives.values()]
+            return [life.pod for life in self._lives.values()]
 
     def notify_pods(self, notify: PodCallback) -> None:
         """Tell ``notify`` of every change from now on."""
@@ -203,9 +220,9 @@ class Simulated(Provider):
         life.state = state
         life.turn += 1
 
-    def _plan(self, life: _Life) -> None:
-        """Have the next stage come when it is due."""
-        due = next_stage(life.pod, life.state, self._stages, self._random.random)
+    def _plan(self, life: _Life, pod: JsonObject) -> None:
+        """Have the next stage of ``pod``'s life come when it is due."""
+        due = next_stage(pod, life.state, self._stages, self._random.random)
         if due is not None:
             turn = life.turn
             self._timeline.after(due.after_s, lambda: self._advance(life, turn, due.stage))
@@ -215,14 +232,14 @@ class Simulated(Provider):
             if life.turn != turn:
                 return
             state: State = "succeeded" if stage.next == "gone" else stage.next
-            status = status_in(life.pod, state, rfc3339(self._clock.now()), self._address, stage.exit_code)
-            life.pod = {**life.pod, "status": status}
+            pod = life.pod
+            status = status_in(pod, state, rfc3339(self._clock.now()), self._address, stage.exit_code)
+            life.pod = pod = {**pod, "status": status}
             self._turn(life, stage.next)
             if stage.next == "gone":
-                self._lives.pop(objects.key(life.pod), None)
-            published = copy.deepcopy(life.pod)
-        self._notify(published)
-        self._plan(life)
+                self._lives.pop(objects.key(pod), None)
+        self._plan(life, pod)
+        self._notify(pod)
 
     def _next_address(self) -> str:
         """Return the next address of the node's part, which its name chooses; parts of many nodes may overlap."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from minik8s_modules.api.kinds import NODE, POD
 from minik8s_modules.api.objects import name
 from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.runtime.informers import Informers, owned_and_orphans, selected, wait_synced
+from minik8s_modules.runtime.informers import Informers, owned_and_orphans, selected, sharing_parts, wait_synced
 from tests.support.waiting import until
 
 
@@ -83,3 +84,19 @@ def test_waiting_for_the_first_list_ends_when_told(informers: Informers):
     stop = threading.Event()
     stop.set()
     assert not wait_synced([informers.of(POD)], stop)
+
+
+def test_pods_of_a_template_share_what_they_say():
+    pods = [
+        {
+            "metadata": {"name": name, "labels": {"app": "web"}},
+            "spec": {"nodeName": name, "containers": [{"name": "c", "image": "x"}]},
+            "status": {"phase": "Running"},
+        }
+        for name in "ab"
+    ]
+    before = copy.deepcopy(pods)
+    one, other = (sharing_parts(pod) for pod in pods)
+    assert [one, other] == before
+    assert one["spec"]["containers"] is other["spec"]["containers"]
+    assert one["metadata"]["labels"] is other["metadata"]["labels"]
