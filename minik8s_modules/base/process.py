@@ -14,6 +14,7 @@ from types import FrameType
 
 from minik8s_modules.base import config
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.heap import keep_large_apart
 from minik8s_modules.base.logging import configure
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ def run_daemon(
     parser.add_argument("--log-level", default="INFO", choices=levels, help="minimum level to log (%(default)s)")
     options = parser.parse_args(argv)
     configure(options.log_level)
+    keep_large_apart()
     try:
         configuration = config.load(options.config)
         _tell_unread_later(configuration, options.config)

@@ -15,11 +15,12 @@ For a caller::
 A prefix names at least group and plural. Bytes carry ``metadata.resourceVersion``; they are made once per
 event and shared by all readers. Objects (``CachedObject.object``) are shared too: never change them.
 
-Two threads. The *reader* loads all objects, then applies the watch's batches under the lock and puts them in
+Three threads. The *reader* loads all objects, then applies the watch's batches under the lock and puts them in
 a queue. The *dispatcher* takes them out and calls the subscribers, so a callback must not block and never
 runs in parallel with another. A subscriber joins through the same queue, carrying the ring's events it
 missed; that is why it sees each event once and in order. Each resource has a ring of its latest events; older
-resumptions answer Expired.
+resumptions answer Expired. The third thread lets events go that are some minutes old, so that what a large change has
+left is not held for months.
 
 Who has written something need not wait until the watch brings it (``wrote``): what is next in the order of revisions
 is applied in the writer's own thread, what comes later than that as soon as everything before it is there. The watch
@@ -40,6 +41,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
+from minik8s_modules.base import heap
 from minik8s_modules.base.backoff import RECONNECT
 from minik8s_modules.store.cached import (
     CachedObject,
@@ -63,6 +65,7 @@ LOAD_PAGE = 2_000  # entries a request; 2,000 x 1.6 KB stay far below a second o
 RING_EVENTS = 5_000  # per resource, and at most RING_BYTES of them
 HISTORY = 10_000  # revisions: a bookmark is at most a minute old, in which a busy cluster writes as much
 _PARTS = (1, 4, 16, 64)  # of the history, if the store has forgotten more
+AGE_S = 120.0  # events stay for as long, and at most twice as long; kube-apiserver's for 75 s
 HISTORY_S = 10.0  # it is not waited for longer: then all clients list again
 
 
@@ -96,11 +99,13 @@ class WatchCache:
         self._stopping = threading.Event()
         self._watch: Watch | None = None
         self._reader = threading.Thread(target=self._read, name="cache-reader", daemon=True)
+        self._aging = threading.Thread(target=self._age, name="cache-aging", daemon=True)
 
     def start(self) -> None:
         """Start loading; returns at once."""
         self._reader.start()
         self._dispatcher.start()
+        self._aging.start()
 
     def stop(self) -> None:
         """End both threads; the store stays open."""
@@ -109,6 +114,7 @@ class WatchCache:
             if self._watch:
                 self._watch.cancel()
         self._reader.join()
+        self._aging.join()
         self._dispatcher.stop()
 
     def ready(self) -> bool:
@@ -223,6 +229,16 @@ class WatchCache:
         with self._lock:
             missed = self._after(resource_of(self._prefix, prefix), after_revision)
         return [event for event in missed if event.key.startswith(prefix)]
+
+    def forget_old(self) -> int:
+        """Drop the events that were known at the last call, but for a resource's latest few; return how many."""
+        with self._lock:
+            return sum(resource.forget_old() for resource in self._resources.values())
+
+    def _age(self) -> None:
+        while not self._stopping.wait(AGE_S):
+            if self.forget_old():
+                heap.give_back()
 
     def _after(self, name: str, revision: int) -> Sequence[CacheEvent]:
         self._check_ready()

@@ -14,6 +14,8 @@ from minik8s_modules.store.interface import Change, Entry
 
 RING_BYTES = 16 << 20
 """Bytes of events a resource; a watcher that is further behind is dropped by the hub as well."""
+RING_LEAST = 100
+"""So many events stay whatever their age."""
 PARSED_EVENTS = 200
 """So many of the latest events may hold parsed forms: of what they replaced, and of what they brought."""
 
@@ -46,6 +48,12 @@ class CachedObject:
         """Return the parsed object as ``object``, for who looks once at very many: it is not kept for that."""
         found = self._object
         return orjson.loads(self.data) if found is None else found
+
+    def like(self, previous: CachedObject) -> None:
+        """Share with the object before what is equal: ten thousands of events hold it."""
+        self.key = previous.key
+        if self.labels == previous.labels:
+            self.labels = previous.labels
 
     def forget_parsed(self) -> None:
         """Drop the parsed form, some seven times the bytes; whoever asks again has it parsed again."""
@@ -87,6 +95,7 @@ class Resource:
         self.ring: deque[CacheEvent] = deque()
         self._ring_events, self._ring_bytes, self._held_bytes = ring_events, ring_bytes, 0
         self.floor = floor  # events up to this revision are not in the ring
+        self._old = floor  # events up to this revision were there when the old ones were last forgotten
         self.changes = 0  # how often an object came, changed or went
 
     def below(self, prefix: str) -> list[CachedObject]:
@@ -123,31 +132,51 @@ class Resource:
             data, _ = with_revision(previous.data, revision)
             last = CachedObject(key, data, revision, previous.labels)
             return CacheEvent("DELETED", key, revision, last, previous)
-        self.objects[key] = made
         if previous is None:
             insort(self.keys, key)
+        else:
+            made.like(previous)
+            key = previous.key
+        self.objects[key] = made
         kind: Literal["ADDED", "MODIFIED"] = "MODIFIED" if previous else "ADDED"
         return CacheEvent(kind, key, revision, made, previous)
 
     def remember(self, event: CacheEvent) -> None:
         """Put the event into the ring; the oldest leave one that holds too many, or too much."""
         self.ring.append(event)
-        self._held_bytes += len(event.data)
+        self._held_bytes += _held(event)
         while len(self.ring) > self._ring_events or (self._held_bytes > self._ring_bytes and len(self.ring) > 1):
-            oldest = self.ring.popleft()
-            self._held_bytes -= len(oldest.data)
-            self.floor = oldest.revision
+            self._drop_oldest()
         if len(self.ring) >= PARSED_EVENTS:
             old = self.ring[-PARSED_EVENTS]
             for seen in (old.previous, old.current):  # what was written last may stand for months
                 if seen is not None:
                     seen.forget_parsed()
 
+    def forget_old(self) -> int:
+        """Drop the events that were there at the last call, but for the latest few; return how many have gone."""
+        before = len(self.ring)
+        while len(self.ring) > RING_LEAST and self.ring[0].revision <= self._old:
+            self._drop_oldest()
+        self._old = self.ring[-1].revision if self.ring else self.floor
+        return before - len(self.ring)
+
+    def _drop_oldest(self) -> None:
+        oldest = self.ring.popleft()
+        self._held_bytes -= _held(oldest)
+        self.floor = oldest.revision
+
     def forget_history(self, revision: int) -> None:
         """Empty the ring: it reaches back to ``revision`` from now on."""
         self.ring.clear()
         self._held_bytes = 0
         self.floor = revision
+
+
+def _held(event: CacheEvent) -> int:
+    """Return the bytes that an event alone holds: what a deletion brings replaces nothing that stays."""
+    last = event.previous if event.type == "DELETED" else None
+    return len(event.data) + (len(last.data) if last is not None else 0)
 
 
 def difference(known: Mapping[str, int], entries: Iterable[Entry], revision: int) -> list[Change]:

@@ -45,7 +45,7 @@ class Following(ABC):
             self._rebuild()
         else:
             for event in events:
-                self.put(event.key, None if event.type == "DELETED" else event.current.object)
+                self.put(event.key, None if event.type == "DELETED" else event.current.peek())
             self._seen = max(revision, events[-1].revision if events else 0)
         self._changes = changes
 

@@ -183,7 +183,7 @@ def namespace_security(write: Write) -> None:
     if write.old is None or policy == security_standards.policy_of(labels(write.old), "enforce"):
         return
     space = name(write.new)
-    pods = [item.object for item in write.backend.cache.list(f"{POD.prefix}{space}/").items]
+    pods = [item.peek() for item in write.backend.cache.list(f"{POD.prefix}{space}/").items]
     bad = {metadata(pod)["name"]: found for pod in pods if (found := security_standards.violations(policy, pod))}
     if bad:
         write.options.warn(f'existing pods in namespace "{space}" violate the new PodSecurity enforce level "{policy}"')

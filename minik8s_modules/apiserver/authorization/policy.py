@@ -22,7 +22,7 @@ from minik8s_modules.apiserver.authorization.identity import User, account_name
 from minik8s_modules.store.cache import WatchCache
 
 _KINDS = (CLUSTER_ROLE, ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING)
-_DECISIONS = 8192
+_DECISIONS = 2048
 
 
 class Grant(NamedTuple):

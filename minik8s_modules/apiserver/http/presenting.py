@@ -18,19 +18,28 @@ from minik8s_modules.api.kind import Declaration, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.tables import printers
 from minik8s_modules.apiserver.http.negotiation import Form
-from minik8s_modules.store.cached import CachedObject
+from minik8s_modules.store.cached import PARSED_EVENTS, CachedObject
 from minik8s_modules.store.encoding import exact
 
 _META = "meta.k8s.io/v1"
 _BATCH_BYTES = 1 << 20  # of a question to a converter: its answer, which may be longer, is cut off at 3 MiB
 
 
-def json_of(kind: Kind, item: CachedObject) -> JsonObject:
-    """Return the object in the form of ``kind``; shared with others, not to be changed."""
+def json_of(kind: Kind, item: CachedObject, *, keep: bool = True) -> JsonObject:
+    """Return the object in the form of ``kind``; shared with others, not to be changed.
+
+    It stays parsed for whoever asks next, but without ``keep``: that is for who looks at very many.
+    """
     if kind.custom is not None:
         parsed: JsonObject = orjson.loads(_custom_bytes(kind, item))
         return parsed
-    return from_storage(kind, item.object) if kind.storage else item.object
+    found = item.object if keep else item.peek()
+    return from_storage(kind, found) if kind.storage else found
+
+
+def are_few(items: Sequence[CachedObject]) -> bool:
+    """Return whether parsed forms of them all may be kept: each is some eight times its bytes."""
+    return len(items) <= PARSED_EVENTS
 
 
 def bytes_of(kind: Kind, item: CachedObject) -> bytes:
@@ -115,7 +124,8 @@ def many(kind: Kind, form: Form, items: Sequence[CachedObject], meta: JsonObject
     if form.name == "object":
         head = orjson.dumps({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": meta})
         return b"".join((head[:-1], b',"items":[', b",".join([bytes_of(kind, item) for item in items]), b"]}"))
-    objects = [json_of(kind, item) for item in items]
+    keep = are_few(items)
+    objects = [json_of(kind, item, keep=keep) for item in items]
     if form.name == "table":
         return orjson.dumps(table(kind, form, objects, meta, now))
     rows = [partial(obj) for obj in objects]

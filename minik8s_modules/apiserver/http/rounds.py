@@ -75,7 +75,7 @@ class Rounds:
             self._rest(self._retry.delay_s(failures) or wait_s)
 
     def _follow(self) -> None:
-        """Follow the prefixes, anew if the cache has cut one off; the round that comes next sees what was missed."""
+        """Follow the prefixes, again if the cache has cut one off; the round that comes next sees what was missed."""
         if not self._cut.is_set():
             return
         self._cut.clear()

@@ -56,7 +56,7 @@ def proxy_prefix(path: str) -> str:
     return found[1] if found else ""
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _parsed(path: str, kinds: Registry) -> Target | None:
     parts = path.strip("/").split("/")
     if not all(parts):

@@ -163,19 +163,23 @@ def _nodes(backend: Backend, usage: Mapping[str, JsonObject]) -> list[CachedObje
     for item in backend.cache.list(NODE.prefix).items:
         machine = (usage.get(objects.name(item.object)) or {}).get("machine")
         if machine:
-            found.append(_object(NODE_METRICS, item, [machine], {"usage": _resources(machine)}))
+            found.append(_object(NODE_METRICS, item, item.object, [machine], {"usage": _resources(machine)}))
     return found
 
 
 def _pods(backend: Backend, usage: Mapping[str, JsonObject]) -> list[CachedObject]:
     used = by_pod(usage)
+    keys = {POD.key(space, name) for _, space, name, _ in used}
     found = []
     for item in backend.cache.list(POD.prefix).items:
-        own = used.get(marks(item.object), {}) if used else {}
-        names = [one["name"] for one in objects.containers(item.object) if one["name"] in own]
-        if names and len(names) == len(objects.containers(item.object)):
+        if item.key not in keys:
+            continue
+        pod = item.peek()
+        own = used.get(marks(pod), {})
+        names = [one["name"] for one in objects.containers(pod) if one["name"] in own]
+        if names and len(names) == len(objects.containers(pod)):
             rows = [{"name": name, "usage": _resources(own[name])} for name in names]
-            found.append(_object(POD_METRICS, item, [own[name] for name in names], {"containers": rows}))
+            found.append(_object(POD_METRICS, item, pod, [own[name] for name in names], {"containers": rows}))
     return found
 
 
@@ -195,10 +199,12 @@ def marks(pod: JsonObject) -> tuple[str, ...]:
     return (str(objects.spec(pod).get("nodeName") or ""), *objects.key(pod), node_uid(pod))
 
 
-def _object(kind: Kind, item: CachedObject, usages: list[JsonObject], rest: JsonObject) -> CachedObject:
+def _object(
+    kind: Kind, item: CachedObject, measured: JsonObject, usages: list[JsonObject], rest: JsonObject
+) -> CachedObject:
     oldest = min(usages, key=lambda each: float(each["timestamp_s"]))
     moment = rfc3339(datetime.fromtimestamp(float(oldest["timestamp_s"]), UTC))
-    meta = objects.metadata(item.object)
+    meta = objects.metadata(measured)
     shown: JsonObject = {"name": meta["name"], "creationTimestamp": moment}
     shown |= {key: meta[key] for key in ("namespace", "labels") if meta.get(key)}
     obj = {

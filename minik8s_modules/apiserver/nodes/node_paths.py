@@ -145,7 +145,7 @@ PATHS: Mapping[str, Callable[[Backend, Reach, JsonObject], Response]] = {
 
 
 def _pods_of(backend: Backend, node: str) -> list[JsonObject]:
-    pods = [item.object for item in backend.cache.list(POD.prefix).items]
+    pods = (item.peek() for item in backend.cache.list(POD.prefix).items)
     return [each for each in pods if objects.spec(each).get("nodeName") == node]
 
 

@@ -12,7 +12,7 @@ from minik8s_modules.api.field_selectors import EVERYTHING, FieldSelector, parse
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.selectors import LabelSelector, parse_label_selector
 from minik8s_modules.apiserver.authorization.attributes import Attributes
-from minik8s_modules.apiserver.http.presenting import json_of, labels_of, prepare
+from minik8s_modules.apiserver.http.presenting import are_few, json_of, labels_of, prepare
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.store.cached import CachedObject
 
@@ -35,14 +35,14 @@ class Selection(NamedTuple):
         """Return whether all objects below the prefix are meant."""
         return self.labels.empty and self.fields.empty
 
-    def matches(self, item: CachedObject) -> bool:
-        """Return whether the selectors let ``item`` through."""
+    def matches(self, item: CachedObject, *, keep: bool = True) -> bool:
+        """Return whether the selectors let ``item`` through; ``keep`` as for ``json_of``."""
         if not self.labels.empty and not self.labels.matches(labels_of(self.kind, item)):
             return False
         name = self.fields.exact(_NAME)
         if name is not None and not item.key.endswith(f"/{name}"):
             return False  # told by the key, without parsing the object
-        return self.fields.empty or self.fields.matches(json_of(self.kind, item))
+        return self.fields.empty or self.fields.matches(json_of(self.kind, item, keep=keep))
 
     def chosen(self, items: list[CachedObject]) -> list[CachedObject]:
         """Return the ``items`` that the selectors let through."""
@@ -52,7 +52,8 @@ class Selection(NamedTuple):
         if name is not None:
             items = [item for item in items if item.key.endswith(f"/{name}")]
         prepare(self.kind, items)
-        return [item for item in items if self.matches(item)]
+        keep = are_few(items)
+        return [item for item in items if self.matches(item, keep=keep)]
 
     def asked(self, attributes: Attributes) -> Attributes:
         """Return the attributes of a list, watch or deletecollection of this selection.

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from minik8s_modules.store.cache import CacheEvent, WatchCache
-from minik8s_modules.store.cached import PARSED_EVENTS, CachedObject, Resource, difference
+from minik8s_modules.store.cached import PARSED_EVENTS, RING_LEAST, CachedObject, Resource, difference
 from minik8s_modules.store.encoding import with_revision, without_revision
 from minik8s_modules.store.errors import Expired, StoreUnavailable
 from minik8s_modules.store.interface import Change, Entry
@@ -174,10 +174,9 @@ def test_a_ring_that_overflowed_answers_expired_and_only_for_its_resource(store,
     cache.subscribe("/registry/core/secrets/", start, Events())
 
 
-def _history(resource: Resource, names: Iterable[str]) -> list[CacheEvent]:
-    """Return the events of objects that come, change and go, remembered by the resource."""
+def _history(resource: Resource, names: Iterable[str], revision: int = 0) -> list[CacheEvent]:
+    """Return the events of objects that come, change and go after a revision, remembered by the resource."""
     found = []
-    revision = 0
     for name in names:
         for value in (stored(name), stored(name, labels={"app": name}), None):
             revision += 1
@@ -204,6 +203,56 @@ def test_one_event_larger_than_a_ring_is_kept_alone():
     resource = Resource(0, ring_events=1000, ring_bytes=10)
     events = _history(resource, ["large"])
     assert resource.after(0) == events[-1:]
+
+
+def test_a_deletion_counts_with_what_it_alone_holds():
+    """The object before it stands in no other event once those have left the ring."""
+    resource = Resource(0, ring_events=1000, ring_bytes=1000)
+    _history(resource, (str(number) for number in range(50)))
+    kept = resource.after(0)
+    pairs = [(event.current, event.previous) for event in kept if event.type == "DELETED"]
+    assert sum(len(each.data) for pair in pairs for each in pair if each is not None) <= 1000
+
+
+def test_events_that_were_there_at_the_last_call_are_dropped_but_for_the_latest():
+    resource = Resource(0, ring_events=10_000)
+    old = _history(resource, (str(number) for number in range(RING_LEAST)))
+    assert resource.forget_old() == 0
+    new = _history(resource, ["new"], old[-1].revision)
+    assert resource.forget_old() == len(old) + len(new) - RING_LEAST
+    assert resource.after(resource.floor) == [*old, *new][-RING_LEAST:]
+    newer = _history(resource, (str(number) for number in range(RING_LEAST)), new[-1].revision)
+    assert resource.forget_old() == RING_LEAST
+    assert resource.after(resource.floor) == newer
+
+
+def test_who_resumes_from_before_the_old_events_lists_again(store):
+    cache, beside = WatchCache(store), "/registry/core/secrets/"
+    cache.start()
+    try:
+        assert cache.wait_ready(5)
+        revisions = [store.create(f"{PODS}default/{n}", stored(str(n))) for n in range(RING_LEAST + 10)]
+        cache.wait_for(revisions[-1], 5)
+        assert cache.forget_old() == 0
+        assert cache.forget_old() == 10
+        with pytest.raises(Expired):
+            cache.subscribe(PODS, revisions[8], Events())
+        events = Events()
+        cache.subscribe(PODS, revisions[9], events)
+        assert [event.revision for event in events.wait(RING_LEAST)] == revisions[10:]
+        cache.subscribe(beside, revisions[0] - 1, Events())
+    finally:
+        cache.stop()
+
+
+def test_equal_parts_of_an_object_and_the_one_before_are_one():
+    resource = Resource(0, ring_events=1000)
+    data = with_revision(stored("web", labels={"app": "web"}), 1)[0]
+    made = [CachedObject("".join([*KEY]), data, revision, {"app": "web"}) for revision in (1, 2)]
+    for revision, each in enumerate(made, 1):
+        resource.apply(each.key, revision, each)
+    assert made[0].key is made[1].key
+    assert made[0].labels is made[1].labels
 
 
 def test_what_was_replaced_long_ago_is_not_kept_parsed_but_can_be_asked_for():
