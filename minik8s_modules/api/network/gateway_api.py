@@ -45,6 +45,12 @@ GATEWAY_KINDS = GatewayKinds(
 )
 
 
+def gateway_kind(obj: JsonObject) -> Kind | None:
+    """Return which of the four kinds an object is of, in whichever version it is written; None for any other."""
+    group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
+    return next((each for each in GATEWAY_KINDS if (each.group, each.kind) == (group, obj.get("kind"))), None)
+
+
 def name_of_parts(gateway: str) -> str:
     """Return the name of a Gateway's ServiceAccount, Deployment and Service, which has at most 63 characters."""
     plain = PREFIX + gateway.replace(".", "-")

@@ -3,22 +3,22 @@
 What is in use is claimed by a key below ``ADDRESSES`` or ``PORTS`` that is made before the Service is written and
 removed after it has gone, or has let go of it. Creating a key fails where it exists, so two servers cannot give one
 address to two Services. A crash in between leaves a claim without a Service, which ``repair`` removes when it is older
-than ``ORPHAN_S``, or a Service without its claim, which ``repair`` makes. ``.1`` is default/kubernetes' and is given to
-nobody else; ``.0`` is given last, ``.255`` never. Ports that nobody asked for come from the upper part of the range
-first, so that the lower one stays for people (KEP-3668).
+than ``ORPHAN_S``, or a Service without its claim, which ``repair`` makes.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import orjson
 
 from minik8s_modules.api.errors import Cause, InternalError, Invalid
 from minik8s_modules.api.kinds import SERVICE
 from minik8s_modules.api.lifecycle.service_strategy import needs_node_ports
+from minik8s_modules.api.network.load_balancers import NODE_PORTS
+from minik8s_modules.api.network.service_ranges import candidates, port_candidates
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec, uid
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.store.errors import KeyExists, KeyMissing, StaleWrite
@@ -27,9 +27,6 @@ log = logging.getLogger(__name__)
 
 ADDRESSES = "/minik8s/service-addresses/"
 PORTS = "/minik8s/service-node-ports/"
-NODE_PORTS = range(30000, 32768)
-# the lower part is given last (KEP-3668: min(max(16, size / 32), 128))
-_FOR_PEOPLE = 86
 ORPHAN_S = 60
 HEADLESS = "None"
 # the latter may name ports of its own, and ask for no others
@@ -144,8 +141,9 @@ class Claims:
         )
 
     def _claim(self, key: str) -> bool:
-        if self._dry_run:
-            return self._backend.store.get(key) is None
+        if self._dry_run:  # those before it in a plan claim nothing either
+            services = (item.object for item in self._backend.cache.list(SERVICE.prefix)[0])
+            return self._backend.store.get(key) is None and not any(key in held(each) for each in services)
         if not _create(self._backend, key, self._service):
             return False
         self.made.append(key)
@@ -168,20 +166,6 @@ def _holder(backend: Backend, key: str) -> str:
         return ""
     found = orjson.loads(entry.value)
     return f" to service {found.get('namespace')}/{found.get('name')}"
-
-
-def candidates(cidr: ipaddress.IPv4Network) -> Iterator[str]:
-    """Yield the addresses to give out, in order."""
-    hosts = cidr.hosts()
-    next(hosts)
-    yield from map(str, hosts)
-    yield str(cidr.network_address)
-
-
-def port_candidates() -> Iterator[int]:
-    """Yield the node ports to give out, in order."""
-    yield from NODE_PORTS[_FOR_PEOPLE:]
-    yield from NODE_PORTS[:_FOR_PEOPLE]
 
 
 def release(backend: Backend, keys: Iterable[str], holder: str) -> None:

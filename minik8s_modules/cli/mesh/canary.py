@@ -30,7 +30,6 @@ from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.mesh.looking import names_by_address
 from minik8s_modules.cli.mesh.sidecars import (
     HOSTS,
-    Address,
     Ask,
     Counts,
     Unanswered,
@@ -41,6 +40,7 @@ from minik8s_modules.cli.mesh.sidecars import (
 )
 from minik8s_modules.cli.options import Subparsers, add, add_namespace, seconds_of
 from minik8s_modules.client.interface import Api
+from minik8s_modules.mesh.wording import Address
 
 ALL = 100
 LOOK_S = 2.0

@@ -15,13 +15,14 @@ from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.network.references import secrets_of
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.cli.causes.calls import Line
-from minik8s_modules.cli.mesh.sidecars import Address, Configuration
+from minik8s_modules.cli.mesh.sidecars import Configuration
 from minik8s_modules.cli.mesh.tracing import routed
 from minik8s_modules.client.interface import Lister
 from minik8s_modules.mesh.gateways.certificates import Certificate
 from minik8s_modules.mesh.gateways.deciding import Declared, GatewayVerdict, decide_gateways
 from minik8s_modules.mesh.policies import is_for_get
 from minik8s_modules.mesh.resources import ENDPOINTS, ROUTES, Resource
+from minik8s_modules.mesh.wording import weights_of
 
 
 def by_gateways(client: Lister, host: str, path: str) -> list[Line]:
@@ -62,7 +63,7 @@ def _list(client: Lister, kind: Kind) -> list[JsonObject]:
 def _through(
     key: Key, verdict: GatewayVerdict, told: Sequence[Resource], host: str, path: str, pods: dict[str, str]
 ) -> Iterator[Line]:
-    endpoints = {each.name: _weights(each.body) for each in told if each.type_url == ENDPOINTS}
+    endpoints = {each.name: weights_of(each.body) for each in told if each.type_url == ENDPOINTS}
     for each in told:
         found = _host(each.body["virtual_hosts"], host) if each.type_url == ROUTES else None
         if found is None:
@@ -89,9 +90,3 @@ def _host(hosts: Sequence[JsonObject], host: str) -> JsonObject | None:
 
 def _covers(domain: str, host: str) -> bool:
     return domain in {"*", host} or (domain.startswith("*.") and host.endswith(domain[1:]))
-
-
-def _weights(assignment: JsonObject) -> dict[Address, int]:
-    found = [each for group in assignment["endpoints"] for each in group["lb_endpoints"]]
-    places = [(each["endpoint"]["address"]["socket_address"], each["load_balancing_weight"]) for each in found]
-    return {Address(at["address"], at["port_value"]): weight for at, weight in places}

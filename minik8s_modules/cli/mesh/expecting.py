@@ -10,11 +10,12 @@ from minik8s_modules.api.kinds import ENDPOINT_SLICE, ROLLING_UPDATE, SERVICE, S
 from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import output
-from minik8s_modules.cli.mesh.sidecars import Address, Expected
+from minik8s_modules.cli.mesh.sidecars import Expected
 from minik8s_modules.client.interface import Lister
 from minik8s_modules.mesh.gateways.meshing import decide_led, routes_of
 from minik8s_modules.mesh.mapping import Declared, decide_mapping
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource, resources, version_of
+from minik8s_modules.mesh.wording import Address, weights_of
 
 _KINDS = {CLUSTER: "cluster", LISTENER: "listener", ROUTES: "route"}
 
@@ -34,7 +35,7 @@ def expected(client: Lister, namespace: str) -> Expected:
     endpoints: dict[str, Mapping[Address, int]] = {}
     for one in _resources(client, namespace):
         if one.type_url == ENDPOINTS:
-            endpoints[one.name] = _weights(one.body)
+            endpoints[one.name] = weights_of(one.body)
         else:
             # of listeners, Envoy does not tell the version that it has (sidecars.py)
             version = "" if one.type_url == LISTENER else version_of(one.body)
@@ -61,9 +62,3 @@ def _of_cluster(client: Lister, kind: Kind, namespace: str) -> list[JsonObject]:
     except Forbidden:
         output.warn(f"you may not list {kind.plural} of other namespaces: their routes are not shown")
         return list(client.list(kind, namespace).items)
-
-
-def _weights(assignment: JsonObject) -> dict[Address, int]:
-    found = [each for group in assignment["endpoints"] for each in group["lb_endpoints"]]
-    pairs = [(each["endpoint"]["address"]["socket_address"], each["load_balancing_weight"]) for each in found]
-    return {Address(at["address"], at["port_value"]): weight for at, weight in pairs}

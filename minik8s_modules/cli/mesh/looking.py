@@ -17,7 +17,6 @@ from minik8s_modules.api.tables.cells import human_duration
 from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.cli import output
 from minik8s_modules.cli.errors import UsageError
-from minik8s_modules.cli.mesh.leading import leading, matching, plain
 from minik8s_modules.cli.mesh.sidecars import (
     DUMP,
     PILOT,
@@ -35,6 +34,7 @@ from minik8s_modules.cli.mesh.sidecars import (
 from minik8s_modules.cli.options import Subparsers, add, add_namespace
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.interface import Lister
+from minik8s_modules.mesh.wording import leading, matching, plain
 
 _HEADER = ("POD", "VERSION", "STATUS", "UPDATED", "MESSAGE")
 
@@ -151,5 +151,5 @@ def names_by_address(client: Lister, namespace: str) -> dict[str, str]:
 def _rows_of(name: str, address: str, found: Configuration, pods: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     shown = (plain(name), address)
     for route in found.routes.get(name, ()):
-        yield (*shown, plain(matching(route)), plain("; ".join(leading(route, found, pods))))
+        yield (*shown, plain(matching(route)), plain("; ".join(leading(route, found.endpoints, pods))))
         shown = ("", "")

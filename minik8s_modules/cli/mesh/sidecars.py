@@ -21,6 +21,7 @@ from minik8s_modules.cli import kubectl
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.client.interface import Lister
 from minik8s_modules.mesh.policies import is_for_get
+from minik8s_modules.mesh.wording import Address
 
 DUMP, HOSTS, PILOT = "/config_dump?include_eds", "/clusters?format=json", "/stats?format=json&filter=connected_state"
 _AT_ONCE = 8
@@ -33,17 +34,6 @@ Ask = Callable[[JsonObject, str], Any]
 
 class Unanswered(UsageError):
     """A sidecar could not be asked, or its answer not be read."""
-
-
-class Address(NamedTuple):
-    """Where a Pod answers."""
-
-    ip: str
-    port: int
-
-    def __str__(self) -> str:
-        """Return it as Envoy prints it."""
-        return f"{self.ip}:{self.port}"
 
 
 class Counts(NamedTuple):

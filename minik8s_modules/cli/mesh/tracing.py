@@ -9,16 +9,6 @@ from minik8s_modules.api.kinds import POD, SUBSET
 from minik8s_modules.api.network.subsets import pods_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.calls import Line
-from minik8s_modules.cli.mesh.leading import (
-    Share,
-    answer_of,
-    asks_more,
-    declared_by,
-    has_path,
-    matching,
-    plain,
-    shares,
-)
 from minik8s_modules.cli.mesh.looking import names_by_address
 from minik8s_modules.cli.mesh.sidecars import (
     DUMP,
@@ -29,6 +19,7 @@ from minik8s_modules.cli.mesh.sidecars import (
     read_configuration,
 )
 from minik8s_modules.client.api import ApiClient
+from minik8s_modules.mesh.wording import Share, answer_of, asks_more, declared_by, has_path, matching, plain, shares
 
 
 def by_sidecar(
@@ -80,7 +71,7 @@ def routed(
         if answer:
             yield Line("answer", plain(answer), broken=fails)
         else:
-            for share in shares(route, found):
+            for share in shares(route, found.endpoints):
                 yield from _endpoints(share, pods, subsets)
         if not asks_more(match):
             return

@@ -31,6 +31,7 @@ from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.pods.sidecars import DISABLED, IMAGE, INJECT, SIDECAR
 from minik8s_modules.controllers.core.steps import controller_reference
 from minik8s_modules.runtime.controller import Context, Loop, own_keys
+from minik8s_modules.runtime.events import EventType
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +163,11 @@ def _pod(gateway: JsonObject) -> JsonObject:
     }
 
 
+def taken_event(step: Taken) -> tuple[EventType, str, str]:
+    """Return type, reason and message of the Event that tells of a name that is somebody else's."""
+    return "Warning", "NameTaken", f"{step.kind.kind} {step.name} is there and is not this Gateway's"
+
+
 class GatewayController:
     """Keeps them, from when the definitions of Gateways and their classes are there."""
 
@@ -226,8 +232,7 @@ class GatewayController:
     def _take(self, gateway: JsonObject, step: Step) -> None:
         client = self._context.client
         if isinstance(step, Taken):
-            told = f"{step.kind.kind} {step.name} is there and is not this Gateway's"
-            self._context.recorder.event(gateway, "Warning", "NameTaken", told)
+            self._context.recorder.event(gateway, *taken_event(step))
             return
         namespace, name = objects.key(step.obj)
         if isinstance(step, Remove):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.defaults import apply_defaults
@@ -27,13 +27,27 @@ from minik8s_modules.api.kinds import (
     STORAGE_CLASS,
     Kind,
 )
+from minik8s_modules.api.lifecycle.service_strategy import prepare_service_update
+from minik8s_modules.api.merging import server_side_apply
+from minik8s_modules.api.merging.apply import difference
+from minik8s_modules.api.merging.managed_fields import plain
+from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS, name_of_parts
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.pods.pod_claims import claims_of
 from minik8s_modules.api.storage import claims
 from minik8s_modules.controllers.batch.cronjobs import decide_cron_job
 from minik8s_modules.controllers.batch.jobs import decide_job
 from minik8s_modules.controllers.batch.original_jobs import decide_original_job
-from minik8s_modules.controllers.core.steps import Step
+from minik8s_modules.controllers.core.steps import Create, Delete, Patch, RecordEvent, Step
+from minik8s_modules.controllers.network.gateways import (
+    MANAGER,
+    PARTS,
+    Apply,
+    Remove,
+    Taken,
+    decide_gateway,
+    taken_event,
+)
 from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World
 from minik8s_modules.controllers.storage.claims import Around, decide_claim
 from minik8s_modules.controllers.storage.ephemeral import decide_ephemeral
@@ -145,6 +159,33 @@ def ephemeral_steps(world: World, pod: JsonObject) -> list[Step]:
     return decide_ephemeral(pod, {name: claim for name, claim in found.items() if claim is not None})
 
 
+def gateway_steps(world: World, gateway: JsonObject) -> list[Step]:
+    """Return the steps that make what a Gateway of the world runs as; its Service has no address yet."""
+    key = Key(objects.namespace(gateway), name_of_parts(objects.name(gateway)))
+    gateway_class = world.get(GATEWAY_KINDS.classes, Key("", objects.spec(gateway)["gatewayClassName"]))
+    steps = decide_gateway(gateway, gateway_class, {kind: world.get(kind, key) for kind in PARTS})
+    return [step for each in steps for step in _of_part(world, gateway, each)]
+
+
+def _of_part(world: World, gateway: JsonObject, step: Apply | Remove | Taken) -> Iterator[Step]:
+    if isinstance(step, Taken):
+        yield RecordEvent(gateway, *taken_event(step))
+    elif isinstance(step, Remove):
+        yield Delete(step.kind, step.obj)
+    elif (old := world.get(step.kind, objects.key(step.obj))) is None:
+        made = copy.deepcopy(step.obj)
+        apply_defaults(step.kind, made)
+        yield Create(step.kind, made)
+    else:
+        before = plain(old)
+        applier = server_side_apply.Applier(MANAGER, force=True)
+        new = plain(server_side_apply.apply(step.kind, copy.deepcopy(old), copy.deepcopy(step.obj), applier, world.now))
+        if step.kind == SERVICE:
+            prepare_service_update(new["spec"], before["spec"])
+        apply_defaults(step.kind, new)
+        yield Patch(step.kind, old, difference(before, new))
+
+
 STORAGE_DECIDERS: Mapping[Kind, Decider] = {
     POD: ephemeral_steps,
     PERSISTENT_VOLUME_CLAIM: claim_steps,
@@ -162,6 +203,9 @@ DECIDERS: Mapping[Kind, Decider] = {
     STATEFUL_SET: stateful_set_steps,
     ROLLING_UPDATE: rolling_update_steps,
 }
+
+GATEWAY_DECIDERS: Mapping[Kind, Decider] = {GATEWAY_KINDS.gateways: gateway_steps}
+"""Of kinds that are there once somebody has defined them."""
 
 # what the deciders look at besides the kinds they are for, pods, nodes and storage
 LOOKED_AT = (CONTROLLER_REVISION, SERVICE)

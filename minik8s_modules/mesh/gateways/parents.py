@@ -110,11 +110,12 @@ def namespaces_of(routes: Iterable[JsonObject], namespace: str) -> set[str]:
     for route, key, _ref in _references(routes):
         space = objects.namespace(route)
         if space in {key.namespace, namespace}:
-            found |= {key.namespace, space, *_backend_spaces(route)}
+            found |= {key.namespace, space, *backend_spaces(route)}
     return found
 
 
-def _backend_spaces(route: JsonObject) -> Iterator[str]:
+def backend_spaces(route: JsonObject) -> Iterator[str]:
+    """Yield the other namespaces that a route's backends are in."""
     for rule in objects.spec(route).get("rules") or []:
         refs = [*(rule.get("backendRefs") or [])]
         refs += [each["requestMirror"]["backendRef"] for each in rule.get("filters") or [] if each.get("requestMirror")]

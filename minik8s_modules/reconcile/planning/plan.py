@@ -35,6 +35,7 @@ from minik8s_modules.reconcile.planning.drifting import drift_of
 from minik8s_modules.reconcile.planning.plan_requests import (
     Answer,
     awaiting,
+    containers_of,
     deltas,
     joined,
     normalized_names,
@@ -50,10 +51,12 @@ from minik8s_modules.reconcile.planning.plan_requests import (
 from minik8s_modules.reconcile.planning.settled_pods import settled
 from minik8s_modules.reconcile.planning.simulated_mesh import mesh_notes
 from minik8s_modules.reconcile.planning.simulated_policies import ImaginedPolicies, imagined
+from minik8s_modules.reconcile.planning.simulated_routes import Secrets
 from minik8s_modules.reconcile.planning.simulated_services import (
     Cluster,
     PlannedServices,
     addresses,
+    allocated,
     planned_services,
     with_services,
 )
@@ -196,7 +199,8 @@ class Planner:
             known = dict(zip(cluster.names, prospects, strict=True))
             answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
             notes = [*found.messages, *cluster.scaling.notes, *awaiting(seen), *(policies.notes() if policies else ())]
-            notes += mesh_notes(question, seen, cluster) if supplied is None else []
+            secrets = Secrets(reading(self._reader, {}), reading(self._reader, found.overlay))
+            notes += mesh_notes(question, seen, cluster, secrets) if supplied is None else []
             notes += on_virtual_nodes(found.pods, cluster.nodes)
             answer = joined(names, answers, notes, found.order, unit_plans(found.pods, cluster, question.nodes))
         others = {name: self._plan_for_node(name, future, cluster) for name in sorted(question.others)}
@@ -205,7 +209,8 @@ class Planner:
     def _planned_state(self, question: Question, cluster: Cluster) -> PlannedState:
         known = (cluster.workloads, cluster.scene, cluster.storage, cluster.scaling.scaled)
         now = self._clock.now()
-        return planned_state(question, cluster.pods, cluster.nodes, now, *known, mesh=self._settings.mesh)
+        found = planned_state(question, cluster.pods, cluster.nodes, now, *known, mesh=self._settings.mesh)
+        return allocated(found, cluster.services, self._settings.service_cidr)
 
     def _named(self, found: PlannedState, seen: PlannedServices, cluster: Cluster) -> Named | None:
         secrets = any(kind == SECRET.kind for kind, _ in found.overlay)
@@ -249,7 +254,7 @@ class Planner:
         def hosts(host: str) -> Iterable[tuple[Kind, JsonObject]]:
             return (*self._hosts(host), *with_host(network, host))
 
-        return Subjects(objects.name(basis.node), pods, hosts, _containers(basis, requests))
+        return Subjects(objects.name(basis.node), pods, hosts, containers_of(basis, requests))
 
     def _asked(self, name: str, requests: Mapping[str, Request], subjects: Subjects) -> Answer:
         if not requests:
@@ -392,9 +397,3 @@ class Planner:
 
     def _secrets(self, pods: Iterable[JsonObject]) -> dict[str, JsonObject]:
         return {key: obj for pod in pods for key, obj in self._referenced(pod, SECRET.kind, None).items()}
-
-
-def _containers(basis: Basis, requests: Mapping[str, Request]) -> Mapping[str, Entry]:
-    """Return the entries of containers that would stand, or go."""
-    confirmed, request = basis.confirmed["containers"], requests.get("containers")
-    return {**(confirmed.entries if confirmed else {}), **(request.entries if request else {})}

@@ -25,6 +25,7 @@ from minik8s_modules.api.kinds import (
     SUBSET,
     VIRTUAL_SERVICE,
 )
+from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.client.informer import Informer
@@ -34,7 +35,7 @@ from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.network.services import SERVICE_NAME
 from minik8s_modules.reconcile.planning.plan import Planner
 from minik8s_modules.reconcile.planning.simulated_autoscalers import SimulatedScaling, simulated_scaling
-from minik8s_modules.reconcile.planning.simulated_rollouts import workload_kind, workloads
+from minik8s_modules.reconcile.planning.simulated_rollouts import if_served, workload_kind, workloads
 from minik8s_modules.reconcile.planning.simulated_services import Cluster
 from minik8s_modules.reconcile.planning.simulated_storage import storage
 from minik8s_modules.reconcile.planning.simulation import Operation, Question, is_gone
@@ -78,7 +79,15 @@ def listed(api: Reader, question: Question, names: tuple[str, ...]) -> Cluster:
     pods_change = any(obj.get("kind") == POD.kind or workload_kind(obj) is not None for obj in asked)
     policies = tuple(api.list(NETWORK_POLICY).items) if question.operations else ()
     kept = storage(asked, api, pods_change=pods_change)
-    return found._replace(storage=kept, scaling=scaling, policies=policies, mesh=_mesh(api, question))
+    gateways = _gateways(api) if question.operations else ()
+    return found._replace(
+        storage=kept, scaling=scaling, policies=policies, mesh=_mesh(api, question), gateways=gateways
+    )
+
+
+def _gateways(api: Reader) -> tuple[JsonObject, ...]:
+    """Return all objects of Gateway API; none where its definitions are not there."""
+    return tuple({**one, "kind": kind.kind} for kind in GATEWAY_KINDS for one in if_served(api, kind))
 
 
 def _mesh(api: Reader, question: Question) -> tuple[JsonObject, ...]:

@@ -20,7 +20,7 @@ from minik8s_modules.reconcile.planning.simulation import PlannedState
 from minik8s_modules.reconcile.values.images import OURS, default_policy, normalized, present
 from minik8s_modules.reconcile.values.items import Outcome
 from minik8s_modules.reconcile.values.sealing import blob, values_of
-from minik8s_modules.reconcile.values.values import NodeDocument, PodDecision
+from minik8s_modules.reconcile.values.values import Entry, NodeDocument, PodDecision
 
 NOTHING: Mapping[str, Request] = {}
 NO_UNITS: Mapping[str, JsonObject] = {}
@@ -196,6 +196,12 @@ def with_host(network: Mapping[tuple[str, str], JsonObject | None], host: str) -
             rules = objects.spec(obj).get("rules") or []
             if host in {objects.spec(obj).get("host"), *(rule.get("host") or ANY for rule in rules)}:
                 yield kind, obj
+
+
+def containers_of(basis: Basis, requests: Mapping[str, Request]) -> Mapping[str, Entry]:
+    """Return the entries of containers that would stand, or go."""
+    confirmed, request = basis.confirmed["containers"], requests.get("containers")
+    return {**(confirmed.entries if confirmed else {}), **(request.entries if request else {})}
 
 
 def there(basis: Basis, found: PlannedState) -> list[JsonObject]:

@@ -18,16 +18,18 @@ from typing import Any, NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.conversion import stored_kind, to_storage
 from minik8s_modules.api.errors import Forbidden, NotFound
-from minik8s_modules.api.kinds import DAEMON_SET, POD, REPLICA_SET, SERVICE, Kind
+from minik8s_modules.api.kinds import DAEMON_SET, POD, REPLICA_SET, SERVICE, SERVICE_ACCOUNT, Kind
+from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS, gateway_kind, name_of_parts
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.client.interface import Lister
 from minik8s_modules.controllers.core.pods import is_ready
 from minik8s_modules.controllers.core.steps import Patch, Step
-from minik8s_modules.controllers.simulation.deciders import DECIDERS, LOOKED_AT
+from minik8s_modules.controllers.network.gateways import PARTS
+from minik8s_modules.controllers.simulation.deciders import DECIDERS, GATEWAY_DECIDERS, LOOKED_AT
 from minik8s_modules.controllers.simulation.extended import extended, known_kinds
 from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World, placeholder_uid, run_deciders
-from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of_pod, rows
+from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of, of_pod, rows
 from minik8s_modules.reconcile.planning.simulated_storage import (
     STORAGE_KINDS,
     StorageKeeper,
@@ -56,7 +58,8 @@ class Change(NamedTuple):
 class SimulatedRollout(NamedTuple):
     """What follows: ``pods`` by uid (None: gone), the ``order`` of comings and goings, and what to tell besides.
 
-    ``storage`` are claims, volumes and classes in the end, ``last_messages`` those of their last Events.
+    ``storage`` are claims, volumes and classes in the end, ``last_messages`` those of their last Events. ``services``
+    are those that controllers would make, change or delete, by ``<namespace>/<name>`` (None: gone).
     """
 
     pods: Mapping[str, JsonObject | None]
@@ -64,18 +67,19 @@ class SimulatedRollout(NamedTuple):
     messages: tuple[Note, ...]
     storage: tuple[JsonObject, ...] = ()
     last_messages: Mapping[tuple[str, Key], str] = {}
+    services: Mapping[str, JsonObject | None] = {}
 
 
 def workload_kind(obj: JsonObject) -> Kind | None:
     """Return the kind whose decider unrolls ``obj``, or None."""
     kind = known_kinds().by_api_version(str(obj.get("apiVersion")), str(obj.get("kind")))
     stored = stored_kind(kind) if kind is not None else None
-    return stored if stored in _deciders() else None
+    return stored if stored in _deciders() or stored == GATEWAY_KINDS.classes else None
 
 
 def _deciders() -> Mapping[Kind, Decider]:
     """Return the deciders of our controllers, and those of packages."""
-    return {**DECIDERS, **extended()}
+    return {**GATEWAY_DECIDERS, **DECIDERS, **extended()}
 
 
 def workloads(changed: Iterable[JsonObject], api: Lister) -> tuple[JsonObject, ...]:
@@ -83,15 +87,21 @@ def workloads(changed: Iterable[JsonObject], api: Lister) -> tuple[JsonObject, .
     if not any(workload_kind(obj) is not None for obj in changed):
         return ()
     found = tuple(obj for kind in (*DECIDERS, *LOOKED_AT) for obj in api.list(kind).items)
-    return (*found, *(obj for kind in extended() for obj in _if_served(api, kind)))
+    gateways = [obj for kind in (GATEWAY_KINDS.classes, GATEWAY_KINDS.gateways) for obj in if_served(api, kind)]
+    accounts = api.list(SERVICE_ACCOUNT).items if any(map(_is_of_gateways, (*changed, *gateways))) else ()
+    return (*found, *gateways, *accounts, *(obj for kind in extended() for obj in if_served(api, kind)))
 
 
-def _if_served(api: Lister, kind: Kind) -> Iterable[JsonObject]:
-    """Return the objects of a package's kind; nothing where it is installed and its definitions or roles are not."""
+def _is_of_gateways(obj: JsonObject) -> bool:
+    return obj.get("kind") == GATEWAY_KINDS.gateways.kind and gateway_kind(obj) is not None
+
+
+def if_served(api: Lister, kind: Kind) -> list[JsonObject]:
+    """Return the objects of a custom kind; none where its definition is not there, or roles do not let us read it."""
     try:
-        return api.list(kind).items
+        return list(api.list(kind).items)
     except (NotFound, Forbidden):
-        return ()
+        return []
 
 
 def simulated_rollout(
@@ -118,6 +128,7 @@ def simulated_rollout(
     """
     scene = scene or Scene(Profiles())
     existing = list(pods)
+    known = [*known]
     world = storage_world([*known, *storage], nodes, existing, now)
     touched: set[str] = set()
     keeper = StorageKeeper(world)
@@ -129,16 +140,22 @@ def simulated_rollout(
         for change in wave:
             touched |= _enter(world, change)
         ended = run_deciders(world, deciders, _live) and ended
-    messages = [*_unplaced(world, scheduler, touched)]
+    messages = [*_unplaced(world, scheduler, touched), *_of_gateways(world, touched)]
     if not ended:
         messages.append(Note("the rollout was not followed to its end: it has too many steps"))
     before = {objects.uid(pod): pod for pod in existing}
-    order = [*_order(world, [*known])]
+    order = [*_order(world, known)]
     messages += _overlap(order, len(nodes))
     coming = tuple(place for _, place in order)
-    return SimulatedRollout(
-        _differences(world, before), coming, tuple(messages), standing(world), last_messages_of(world)
-    )
+    told = last_messages_of(world)
+    services = _services(world, known)
+    return SimulatedRollout(_differences(world, before), coming, tuple(messages), standing(world), told, services)
+
+
+def _services(world: World, known: Iterable[JsonObject]) -> dict[str, JsonObject | None]:
+    before = {str(objects.key(each)): each for each in known if each.get("kind") == SERVICE.kind}
+    after = {str(objects.key(each)): each for each in world.all(SERVICE)}
+    return {key: after.get(key) for key in {**before, **after} if before.get(key) != after.get(key)}
 
 
 def _enter(world: World, change: Change) -> set[str]:
@@ -168,7 +185,7 @@ def _enter(world: World, change: Change) -> set[str]:
 def _remove(world: World, kind: Kind, obj: JsonObject) -> None:
     """Take an object out, and all that it controls, as the garbage collector does."""
     world.remove(kind, obj)
-    for below in (*_deciders(), POD):
+    for below in (*_deciders(), SERVICE, POD):
         for each in world.controlled(below, obj):
             if below == POD:
                 world.gone(POD, each)
@@ -178,15 +195,49 @@ def _remove(world: World, kind: Kind, obj: JsonObject) -> None:
 def _within(touched: set[str]) -> Iterable[tuple[Kind, Any]]:
     """Return the deciders, silent for what is not touched; what a touched object controls is touched, too."""
 
-    def only(decide: Any) -> Any:
+    def only(kind: Kind, decide: Decider) -> Decider:
         def steps(world: World, obj: JsonObject) -> Iterable[Step]:
             if (objects.controller_of(obj) or {}).get("uid") in touched:
                 touched.add(objects.uid(obj))
-            return decide(world, obj) if objects.uid(obj) in touched else ()
+            if objects.uid(obj) in touched:
+                return decide(world, obj)
+            if kind not in GATEWAY_DECIDERS:
+                return ()
+            # its class or its parts may be what changes; where they do not, there is nothing to do
+            found = decide(world, obj)
+            touched.update([objects.uid(obj)] if found else [])
+            return found
 
         return steps
 
-    return [(kind, only(decide)) for kind, decide in _deciders().items()]
+    return [(kind, only(kind, decide)) for kind, decide in _deciders().items()]
+
+
+def _of_gateways(world: World, touched: set[str]) -> Iterable[Note]:
+    """Say which objects controllers would make of Gateways, and which they would not, as somebody else has the name."""
+    for gateway in world.all(GATEWAY_KINDS.gateways):
+        if objects.uid(gateway) not in touched:
+            continue
+        space, name = objects.key(gateway)
+        said, own = f"Gateway {space}/{name}:", of(GATEWAY_KINDS.gateways, space, name)
+        made = [
+            each
+            for each in world.happened
+            if each.kind in PARTS and (objects.controller_of(each.obj) or {}).get("uid") == objects.uid(gateway)
+        ]
+        for action in ("create", "delete"):
+            kinds = [each.kind for each in made if each.action == action]
+            if kinds:
+                parts = name_of_parts(name)
+                text = f"{said} the controllers would {action} {_listed(each.kind for each in kinds)} {parts}"
+                yield Note(text, (own, *(of(kind, space, parts) for kind in kinds)))
+        messages = {each.message for each in world.events if objects.uid(each.obj) == objects.uid(gateway)}
+        yield from (Note(f"{said} {text}", (own,)) for text in sorted(messages))
+
+
+def _listed(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 class _Scheduler:

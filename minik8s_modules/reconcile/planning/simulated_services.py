@@ -8,13 +8,17 @@ whose endpoints a user writes.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import SERVICE
+from minik8s_modules.api.lifecycle.service_strategy import needs_node_ports
 from minik8s_modules.api.network.load_balancers import Given, decide_addresses, serving_nodes
 from minik8s_modules.api.network.load_balancers import by_age as services_by_age
+from minik8s_modules.api.network.service_ranges import candidates, port_candidates
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.controllers.network.endpoints_of_pods import has_endpoints, offers
 from minik8s_modules.controllers.network.endpointslices import (
@@ -73,6 +77,7 @@ class Cluster(NamedTuple):
         storage: claims, volumes and classes, where such change.
         policies: all NetworkPolicies, where something changes.
         mesh: all VirtualServices and Subsets, where something changes.
+        gateways: all objects of Gateway API, where something changes.
         balancers: what addresses from outside are decided by.
     """
 
@@ -92,6 +97,7 @@ class Cluster(NamedTuple):
     storage: tuple[JsonObject, ...] = ()
     policies: tuple[JsonObject, ...] = ()
     mesh: tuple[JsonObject, ...] = ()
+    gateways: tuple[JsonObject, ...] = ()
     balancers: Balancers = NO_BALANCERS
 
 
@@ -119,6 +125,38 @@ def addresses(pods: Mapping[str, JsonObject | None], cluster: Cluster) -> dict[s
             found[uid] = address
             taken.add(address)
     return found
+
+
+def allocated(found: PlannedState, services: Iterable[JsonObject], cidr: str) -> PlannedState:
+    """Return what would be with addresses and node ports for the Services that controllers would make: the next ones.
+
+    Those that somebody applies have theirs from the API server.
+    """
+    made = [(place, one) for place, one in found.network.items() if one is not None and _lacks(one)]
+    if not made:
+        return found
+    specs = [objects.spec(one) for one in (*services, *filter(None, found.services.values()))]
+    used = {str(spec.get("clusterIP")) for spec in specs}
+    ports = {port.get("nodePort") for spec in specs for port in spec.get("ports") or []}
+    free = (each for each in candidates(ipaddress.IPv4Network(cidr)) if each not in used)
+    free_ports = (each for each in port_candidates() if each not in ports)
+    network = dict(found.network)
+    for place, one in made:
+        spec = {"clusterIP": next(free, "None"), **objects.spec(one)}
+        spec["ports"] = [
+            {**port, "nodePort": port.get("nodePort") or next(free_ports, 0)} if needs_node_ports(spec) else port
+            for port in spec.get("ports") or []
+        ]
+        network[place] = {**one, "spec": spec}
+    return found._replace(network=network)
+
+
+def _lacks(service: JsonObject) -> bool:
+    spec = objects.spec(service)
+    if service.get("kind") != SERVICE.kind or objects.controller_of(service) is None:
+        return False
+    unnumbered = any(not port.get("nodePort") for port in spec.get("ports") or []) and needs_node_ports(spec)
+    return not spec.get("clusterIP") or unnumbered
 
 
 def _of_host(pod: JsonObject) -> bool:

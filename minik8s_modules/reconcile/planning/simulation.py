@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.defaults import apply_defaults
-from minik8s_modules.api.kinds import NAMESPACE, NETWORK_POLICY, POD, POD_DISRUPTION_BUDGET
+from minik8s_modules.api.kinds import NAMESPACE, NETWORK_POLICY, POD, POD_DISRUPTION_BUDGET, SERVICE
+from minik8s_modules.api.network.gateway_api import gateway_kind
 from minik8s_modules.api.nodes.drift_policies import of_node
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import static_uid
@@ -119,7 +120,8 @@ def _operation(index: int, raw: Any) -> Operation:
     obj = raw.get("object")
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         raise ValueError(f"objects[{index}].object must be an object with metadata")  # noqa: TRY004 - content
-    return Operation(str(raw["operation"]), obj)
+    kind = gateway_kind(obj)  # in whichever version it is written, its fields are the same
+    return Operation(str(raw["operation"]), {**obj, "apiVersion": kind.api_version} if kind else obj)
 
 
 def planned_state(
@@ -160,6 +162,7 @@ def planned_state(
         after, messages = found.storage, {**messages, **found.last_messages}
         overlay |= storage_overlay(before, after)
         notes += found.messages
+        asked.network |= {(SERVICE.kind, key): each for key, each in found.services.items()}
     everywhere = {objects.uid(pod): pod for pod in here} | changed
     notes = [*asked.messages, *storage_notes(before, after, filter(None, everywhere.values()), messages), *notes]
     return PlannedState(changed, overlay, tuple(notes), tuple(order), asked.network, asked.policies, asked.namespaces)
@@ -218,7 +221,7 @@ def _taken(question: Question, pods: Iterable[JsonObject], nodes: Sequence[JsonO
             found.order += _take_namespace(objects.name(obj), found.known, found.changed, found.messages)
         elif is_autoscaler(obj) and not is_gone(operation):
             continue  # the cluster as it was read tells of it
-        elif kind not in MESH_KINDS and workload_kind(obj) is None and storage_kind(obj) is None:
+        elif kind not in MESH_KINDS and not (workload_kind(obj) or storage_kind(obj) or gateway_kind(obj)):
             if kind == NAMESPACE.kind:
                 found.namespaces[objects.name(obj)] = obj
             about = About(str(obj.get("apiVersion") or ""), kind, objects.namespace(obj), objects.name(obj))

@@ -13,14 +13,26 @@ from functools import partial
 from typing import Any
 
 import pytest
+import yaml
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import NAMESPACE, POD, SERVICE, SIDECAR_MAPPING, SUBSET, VIRTUAL_SERVICE
+from minik8s_modules.api.kinds import (
+    DEPLOYMENT,
+    NAMESPACE,
+    POD,
+    SERVICE,
+    SIDECAR_MAPPING,
+    SUBSET,
+    VIRTUAL_SERVICE,
+    Kind,
+)
+from minik8s_modules.api.network.gateway_api import CONTROLLER, GATEWAY_KINDS, GROUP, name_of_parts
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import INJECT
 from minik8s_modules.module_utils.minik8s.core import labels
 from tests.integration.reconcile.conftest import IMAGE, PILOT, Cluster, running
 from tests.support.docker.envoy import envoy_images
+from tests.support.gateway_api import definitions
 from tests.support.node import SOCKET, command
 
 SPACE, WITHIN, WAIT_S = "shop", 0.04, 180.0
@@ -73,6 +85,10 @@ class Shop:
     def ready(self, name: str) -> bool:
         """Return whether a Pod is ready."""
         return (objects.condition(self.get(name), "Ready") or {}).get("status") == "True"
+
+    def has(self, kind: Kind, name: str) -> bool:
+        """Return whether there is an object."""
+        return any(objects.name(each) == name for each in self.cluster.admin.list(kind, SPACE).items)
 
     def container(self, pod: str, name: str) -> str:
         """Return the id of a container that runs."""
@@ -190,3 +206,59 @@ def test_a_port_that_is_left_out_passes_the_sidecar_by(shop: Shop):
     shop.cluster.until(lambda: set(shop.ask(30)) == {"v1a", "v1b", "v2"}, WAIT_S)
     shop.cluster.kubectl("-n", SPACE, "annotate", "pod", "client", "minik8s.io/exclude-outbound-ports-")
     shop.cluster.until(lambda: set(shop.ask(30)) == {"v2"}, WAIT_S)
+
+
+def of_gateway_api(kind: str, name: str, spec: JsonObject, **meta: Any) -> JsonObject:
+    return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": name, **meta}, "spec": spec}
+
+
+def test_what_a_plan_says_of_a_gateway_and_its_route_is_what_happens(shop: Shop):
+    cluster, parts = shop.cluster, name_of_parts("edge")
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(definitions()))
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    http = {"name": "http", "port": 80, "protocol": "HTTP"}
+    rule: JsonObject = {"backendRefs": [{"name": "reviews", "port": 9080}]}
+    found = [
+        of_gateway_api("GatewayClass", "ours", {"controllerName": CONTROLLER}),
+        of_gateway_api("Gateway", "edge", {"gatewayClassName": "ours", "listeners": [http]}, namespace=SPACE),
+        of_gateway_api("HTTPRoute", "web", {"parentRefs": [{"name": "edge"}], "rules": [rule]}, namespace=SPACE),
+    ]
+    planned = cluster.plan(objects=found)
+    leads = f"Gateway {SPACE}/edge would lead requests to any host, port 80 otherwise: no rule → "
+    (told,) = (text for text in planned["messages"] if text.startswith(leads))
+    assert {each.rpartition(" ")[0] for each in told.removeprefix(leads).split(", ")} == VERSIONS.keys()
+    assert (
+        f"Gateway {SPACE}/edge: the controllers would create ServiceAccount, Deployment and Service {parts}"
+        in (planned["messages"])
+    )
+    (pod,) = planned["order"]
+    assert pod["pod"].startswith(f"{SPACE}/{parts}-")
+    (node,) = planned["nodes"].values()
+
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(found))
+    pilot = [{"ip": f"{cluster.node.range}.1", "hostnames": [PILOT]}]  # no server of names is here
+    patch = {"spec": {"template": {"spec": {"hostAliases": pilot}}}}
+    cluster.until(lambda: shop.has(DEPLOYMENT, parts), WAIT_S)
+    cluster.kubectl("-n", SPACE, "patch", "deployment", parts, "-p", json.dumps(patch))
+    service = objects.spec(cluster.admin.get(SERVICE, parts, SPACE))
+    assert service["clusterIP"] in node["diff"]["services"]["after"]
+    assert str(service["ports"][0]["nodePort"]) in node["diff"]["services"]["after"]
+
+    # at the address that its status has, at the port of its listener
+    def address() -> str:
+        status = objects.status(cluster.admin.get(GATEWAY_KINDS.gateways, "edge", SPACE))
+        condition = objects.condition({"status": status}, "Programmed") or {}
+        return str(status["addresses"][0]["value"]) if condition.get("status") == "True" else ""
+
+    def answer() -> str:
+        asked = ["curl", "-s", "-m", "10", f"http://{cluster.until(address, WAIT_S)}/reviews/0"]
+        return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+
+    cluster.until(lambda: answer() in VERSIONS.values(), WAIT_S)
+    assert {answer() for _ in range(30)} == {*VERSIONS.values()}
+
+    gone = cluster.plan(deleted=found[:0:-1])
+    assert any(row["name"] == parts and row["kind"] == "Service" for row in gone["objects"])
+    (node,) = gone["nodes"].values()
+    assert service["clusterIP"] in node["diff"]["services"]["before"]
+    assert any(each["action"] == "delete" and each["pod"].startswith(f"{SPACE}/{parts}-") for each in gone["order"])

@@ -50,8 +50,9 @@ def _play(folder: str, socket: str) -> dict[str, object]:
     return {
         "hosts": "localhost",
         "connection": "local",
-        "vars_files": [str(ROLE / "vars/main.yml")],
+        "vars_files": [str(REPOSITORY / "roles/minik8s/vars/main.yml"), str(ROLE / "vars/main.yml")],
         "vars": {
+            "minik8s_repository": str(REPOSITORY),
             "minik8s_state_dir": folder,
             "minik8s_cache_dir": str(CACHE),
             "ansible_python_interpreter": sys.executable,

@@ -10,6 +10,7 @@ import pytest
 
 from minik8s_modules.api.errors import AlreadyExists, InternalError, Invalid
 from minik8s_modules.api.kinds import SERVICE
+from minik8s_modules.api.network import service_ranges
 from minik8s_modules.apiserver.admission import service_addresses
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
@@ -33,7 +34,7 @@ def _claims(backend: Backend) -> list[str]:
 
 
 def test_the_first_is_for_the_api_and_the_network_address_goes_last():
-    assert list(service_addresses.candidates(ipaddress.IPv4Network("10.0.0.0/29"))) == [
+    assert list(service_ranges.candidates(ipaddress.IPv4Network("10.0.0.0/29"))) == [
         "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.0",
     ]  # fmt: skip
 

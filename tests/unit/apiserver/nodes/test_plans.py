@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.errors import StatusError
-from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, NAMESPACE, NODE, POD, SECRET, Kind
+from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, NAMESPACE, NODE, POD, SECRET, SERVICE, Kind
 from minik8s_modules.api.merging.apply import annotated
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.authorization.authorization import Access, Requester
@@ -178,6 +178,20 @@ def test_each_object_is_planned_with_those_before_it(backend: Backend, options: 
     alone = _status(backend, options, objects=[SHOP, pod, account])["objects"]
     assert [row["action"] for row in alone] == ["create", "refuse", "create"]
     assert 'service account shop/clerk: serviceaccount "clerk" not found' in alone[1]["message"]
+
+
+def test_services_of_one_plan_have_an_address_and_a_node_port_each(backend: Backend, options: Options):
+    spec = {"type": "NodePort", "ports": [{"port": 80}]}
+    both = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec} for name in ("a", "b")]
+    planned = [row["after"]["spec"] for row in _status(backend, options, objects=both)["objects"]]
+    for each in both:
+        _store(backend, options, SERVICE, each)
+    stored = [backend.get(Target(SERVICE, "default", name)).object["spec"] for name in ("a", "b")]
+    for places in (planned, stored):
+        assert (
+            len({each["clusterIP"] for each in places}) == len({each["ports"][0]["nodePort"] for each in places}) == 2
+        )
+    assert [each["clusterIP"] for each in planned] == [each["clusterIP"] for each in stored]
 
 
 def test_an_object_that_would_be_refused_is_told_and_hides_nothing(backend: Backend, options: Options):

@@ -12,11 +12,9 @@ import pytest
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.cli import kubectl
-from minik8s_modules.cli.mesh.leading import has_path, leading, matching, plain, unwrapped
 from minik8s_modules.cli.mesh.looking import judge, rows
 from minik8s_modules.cli.mesh.sidecars import (
     DUMP,
-    Address,
     Expected,
     Unanswered,
     asking,
@@ -24,6 +22,7 @@ from minik8s_modules.cli.mesh.sidecars import (
     read_configuration,
     read_counts,
 )
+from minik8s_modules.mesh.wording import Address, has_path, leading, matching, plain, unwrapped
 
 NOTHING: JsonObject = {
     "configs": [{"@type": f"x.{kind}ConfigDump"} for kind in ("Clusters", "Listeners", "Routes", "Endpoints")]
@@ -133,8 +132,8 @@ def test_routes_of_an_httproute_are_told_in_words():
     assert not has_path({"path": "/a"}, "/a/b")
     found = read_configuration(NOTHING)._replace(endpoints={"web/*": {Address("10.0.0.1", 80): 1}, "next/*": {}})
     clusters = [{"name": "web/*", "weight": 2}, {"name": "next/*", "weight": 1}, {"name": "none", "weight": 1}]
-    told = leading({"route": {"weighted_clusters": {"clusters": clusters}}}, found, {"10.0.0.1": "a"})
+    told = leading({"route": {"weighted_clusters": {"clusters": clusters}}}, found.endpoints, {"10.0.0.1": "a"})
     assert [*told] == ["a 50%", "25% 503: no available endpoint", "25% 500: there is no such backend"]
-    assert [*leading({"redirect": {"host_redirect": "b.example"}}, found, {})] == [
+    assert [*leading({"redirect": {"host_redirect": "b.example"}}, found.endpoints, {})] == [
         "redirect (MOVED_PERMANENTLY) to host b.example"
     ]

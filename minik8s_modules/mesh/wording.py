@@ -1,4 +1,7 @@
-"""A route of Envoy's in words: which requests it has, and where it leads them. What a Pod says of it is data."""
+"""A route of Envoy's in words: which requests it has, where it leads them, and what becomes of them. Pure.
+
+``trace`` and ``mesh routes`` say so of what a sidecar has, where what a Pod tells is data; plans of what it would have.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,24 @@ from typing import Any, NamedTuple
 import re2
 
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.mesh.sidecars import Address, Configuration
+from minik8s_modules.mesh.policies import is_for_get
 
 NOBODY = "503: no available endpoint"
+
+
+class Address(NamedTuple):
+    """Where a Pod answers."""
+
+    ip: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return it as Envoy prints it."""
+        return f"{self.ip}:{self.port}"
+
+
+Endpoints = Mapping[str, Mapping[Address, int]]
+"""Weights by cluster and address."""
 
 
 class Share(NamedTuple):
@@ -105,7 +123,7 @@ def declared_by(route: JsonObject) -> str:
     return str(told.get("httproute") or "")
 
 
-def shares(route: JsonObject, found: Configuration) -> list[Share]:
+def shares(route: JsonObject, endpoints: Endpoints) -> list[Share]:
     """Return the clusters that a route leads to."""
     action = route.get("route") or {}
     weighted = (action.get("weighted_clusters") or {}).get("clusters")
@@ -113,19 +131,19 @@ def shares(route: JsonObject, found: Configuration) -> list[Share]:
     clusters = clusters if weighted else [(str(action.get("cluster")), 1)]
     whole = sum(weight for _name, weight in clusters) or 1
     return [
-        Share(name, weight / whole, found.endpoints.get(name) or {}, not weighted or name in found.endpoints)
+        Share(name, weight / whole, endpoints.get(name) or {}, not weighted or name in endpoints)
         for name, weight in clusters
         if weight
     ]
 
 
-def leading(route: JsonObject, found: Configuration, pods: Mapping[str, str]) -> Iterable[str]:
+def leading(route: JsonObject, endpoints: Endpoints, pods: Mapping[str, str]) -> Iterable[str]:
     """Yield where a route leads, in words: Pods with their shares, or an answer of the sidecar's own."""
     answer = answer_of(route)
     if answer:
         yield answer
         return
-    of = shares(route, found)
+    of = shares(route, endpoints)
     for each in of:
         told = ", ".join(_pods(each, pods)) or (NOBODY if each.known else "500: there is no such backend")
         yield told if each.part == 1 or each.endpoints else f"{each.part:.0%} {told}"
@@ -135,6 +153,51 @@ def _pods(share: Share, pods: Mapping[str, str]) -> Iterator[str]:
     whole = sum(share.endpoints.values())
     for at, weight in sorted(share.endpoints.items()):
         yield f"{pods.get(at.ip, at.ip)} {share.part * weight / whole:.0%}"
+
+
+def besides(route: JsonObject) -> Iterator[str]:
+    """Yield what is done with requests besides leading them somewhere, in words."""
+    action = route.get("route") or {}
+    tries = (action.get("retry_policy") or {}).get("per_try_timeout")
+    yield from [f"timeout {action['timeout']}"] if action.get("timeout", "0s") != "0s" else []
+    yield from [f"timeout of each try {tries}"] if tries else []
+    yield from [f"Host becomes {action['host_rewrite_literal']}"] if action.get("host_rewrite_literal") else []
+    rewritten = action.get("prefix_rewrite") or (action.get("regex_rewrite") or {}).get("substitution")
+    yield from [f"path becomes {rewritten}"] if rewritten else []
+    for each in action.get("request_mirror_policies") or ():
+        share = each["runtime_fraction"]["default_value"]
+        yield f"copied to {each['cluster']} ({share['numerator'] / _PARTS[share['denominator']]:.2%})"
+    yield from _headers(route)
+    for each in (action.get("weighted_clusters") or {}).get("clusters") or ():
+        yield from (f"{told} for {each['name']}" for told in _headers(each))
+
+
+_PARTS = {"HUNDRED": 100, "MILLION": 1_000_000}
+
+
+def _headers(of: JsonObject) -> Iterator[str]:
+    for which in ("request", "response"):
+        for each in of.get(f"{which}_headers_to_add") or ():
+            added = "added to" if each["append_action"].startswith("APPEND") else "set in"
+            header = each["header"]
+            yield f"header {header['key']}: {header['value'].replace('%%', '%')} {added} the {which}"
+        yield from (f"header {each} removed from the {which}" for each in of.get(f"{which}_headers_to_remove") or ())
+
+
+def weights_of(assignment: JsonObject) -> dict[Address, int]:
+    """Return the weights in an assignment of endpoints."""
+    found = [each for group in assignment["endpoints"] for each in group["lb_endpoints"]]
+    pairs = [(each["endpoint"]["address"]["socket_address"], each["load_balancing_weight"]) for each in found]
+    return {Address(at["address"], at["port_value"]): weight for at, weight in pairs}
+
+
+def ways(routes: Iterable[JsonObject], endpoints: Endpoints, pods: Mapping[str, str]) -> dict[str, str]:
+    """Return what becomes of requests by which they are, in the order in which that is looked at."""
+    found: dict[str, str] = {}
+    for route in routes:
+        if not is_for_get(route):  # the same once more, for requests that may be sent twice
+            found.setdefault(matching(route), ", ".join([*leading(route, endpoints, pods), *besides(route)]))
+    return found
 
 
 def plain(text: Any) -> str:
