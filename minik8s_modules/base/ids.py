@@ -6,18 +6,21 @@ Each ``os.urandom`` gives the interpreter's lock away and waits for its turn to 
 from __future__ import annotations
 
 import os
-import uuid
 from collections import deque
 
 _BYTES = 16
 _AT_ONCE = 256
+_VARIANTS = "89ab"
 _drawn: deque[bytes] = deque()
 os.register_at_fork(after_in_child=_drawn.clear)  # two processes must not hand out the same
 
 
 def random_uid() -> str:
     """Return a fresh UUID (version 4) as text."""
-    return str(uuid.UUID(bytes=_draw(), version=4))
+    drawn = _draw()
+    text = drawn.hex()
+    # RFC 9562, 5.4: four bits are the version, two the variant
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANTS[drawn[8] >> 6]}{text[17:20]}-{text[20:]}"
 
 
 def random_word(alphabet: str, length: int) -> str:

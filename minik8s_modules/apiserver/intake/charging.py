@@ -8,6 +8,7 @@ request's body is the user's from the start; that decides who is charged, never 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -15,6 +16,8 @@ from collections.abc import Callable, Iterable
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.apiserver.intake.connections import Connection
 from minik8s_modules.apiserver.intake.limits import STRANGER, SYSTEM, USER, Account, Admission
+
+log = logging.getLogger(__name__)
 
 # what any connection may hold without being charged for it
 FREE_BYTES = 16 * 1024
@@ -86,8 +89,9 @@ class Charging:
             connection.account = account
             self.enter(connection)
 
-    def close_one(self) -> None:
+    def close_one(self, why: str) -> None:
         """Close the connection unused longest, of the account that has most."""
+        log.error(why)
         victim = _first(self._heaviest() or ())
         if victim is not None:
             self._close(victim)
@@ -116,8 +120,10 @@ class Charging:
         Raises:
             TooManyRequests: the user has too many connections, all of them busy.
         """
-        account = None if connection.user else self._known.get(_token(head))
+        token = b"" if connection.user else _token(head)
+        account = self._known.get(token)
         if account is not None:
+            self._known.move_to_end(token)
             self.move(connection, account)
 
     def remember(self, connection: Connection, head: bytes, account: Account) -> None:

@@ -92,16 +92,19 @@ class Connection:
         self.closing = False
         self._out: deque[memoryview] = deque()
         self.out_bytes = 0
+        self._arming: list[None] = []  # an entry for each thread that is about to; changed in one step, unlike a number
 
     @property
     def busy(self) -> bool:
         """Return whether a thread may be using it."""
-        return self.state is State.ANSWERING
+        return self.state is State.ANSWERING or bool(self._arming)
 
     @property
     def idle(self) -> bool:
         """Return whether nothing is asked of the server."""
-        return self.state is State.SILENT or (self.state is State.READING and self.number > 0 and not self.reader.held)
+        if self.state is State.READING:
+            return self.number > 0 and not self.reader.held and not self._arming
+        return self.state is State.SILENT
 
     def handshake(self, context: Callable[[], ssl.SSLContext]) -> ssl.SSLSocket:
         """Take a step of the TLS handshake and return the connection once it is done.
@@ -118,6 +121,28 @@ class Connection:
     def arm(self, events: int) -> None:
         """Wait for one of ``events``; the first of them ends the waiting."""
         self._epoll.modify(self.descriptor, events | select.EPOLLONESHOT)
+
+    def goes_on(self, answer: Answer, deadline: float) -> bool:
+        """Wait for the next request until ``deadline``, if an answer needs nothing more; return whether that is so.
+
+        For the thread that has answered: waking the event loop for it would cost more. It is the usual case that the
+        client has taken everything, and that whose the connection is was known. Once armed, it is the loop's again.
+        """
+        if not answer.keep or answer.taken or self.out_bytes or self.charged or self.reader.held:
+            return False
+        if answer.account not in {None, self.account}:
+            return False
+        self._arming.append(None)  # until then nobody closes it, and gives its descriptor to another connection
+        self.deadline = deadline
+        self.state = State.READING
+        try:
+            self.arm(select.EPOLLIN)
+        except (OSError, ValueError):
+            self.state = State.ANSWERING
+            return False
+        finally:
+            self._arming.pop()
+        return True
 
     def take(self) -> socket.socket:
         """Return the socket for others to use; nothing here will use it again."""

@@ -19,6 +19,9 @@ from minik8s_modules.apiserver.http.bodies import MAX_BODY_BYTES
 MAX_HEAD_BYTES = 64 * 1024
 # what a body of the largest size has when its pieces are 300 bytes; each costs the event loop some 2 µs
 MAX_CHUNKS = 10_000
+# of fields that are kept with an idle connection: what clients of Kubernetes send, with a token
+MAX_KEPT_BYTES = 2048
+MAX_KEPT_LINES = 24
 _END = b"\r\n\r\n"
 _REQUEST_LINE = re.compile(rb"[!-~]+ [!-~\x80-\xff]+ HTTP/1\.([01])\r\n")
 # names that others might read as one that tells a length, with what stands between name and colon; in lower case
@@ -41,10 +44,15 @@ class Frame(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A request: the bytes of its head, with the empty line, and those of its body, without chunks' sizes."""
+    """A request: the bytes of its head, with the empty line, and those of its body, without chunks' sizes.
+
+    ``read`` is for who reads the head's fields: what is put there is there again when the connection's next request has
+    the same fields. None where nothing is kept.
+    """
 
     head: bytes
     body: bytes
+    read: dict[str, str] | None = None
 
 
 def read_frame(head: bytes) -> Frame:
@@ -54,20 +62,29 @@ def read_frame(head: bytes) -> Frame:
         BadRequest: it can be read in more than one way.
         RequestEntityTooLarge: the body is longer than any request may have.
     """
+    return _frame_of(*_split(head))
+
+
+def _split(head: bytes) -> tuple[bytes, bytes]:
+    """Return the version of HTTP, and what follows the request's line, from that line's end on."""
     line = _REQUEST_LINE.match(head)
     if line is None:
         raise BadRequest("the request does not start with a line like GET /path HTTP/1.1")
-    if _half_a_break(head) or b"\0" in head:
+    return line[1], head[line.end() - 2 :]
+
+
+def _frame_of(version: bytes, fields: bytes) -> Frame:
+    if _half_a_break(fields) or b"\0" in fields:
         raise BadRequest("the request's head has a CR or LF outside of a line's end, or a NUL")
-    if _FOLDED.search(head):
+    if _FOLDED.search(fields):
         raise BadRequest("the request has a header that continues on a second line")
     found: dict[bytes, bytes] = {}
-    for name, gap, value in _TELLING.findall(head.lower()):
+    for name, gap, value in _TELLING.findall(fields.lower()):
         key = name.replace(b"_", b"-")
         if gap or b"_" in name or key in found:
             raise BadRequest(f"the request has the header {key.decode()} twice, or not in the form Name: value")
         found[key] = value.rstrip(b" \t")
-    return Frame(_length(found, version=line[1]), _asks(found, version=line[1]))
+    return Frame(_length(found, version), _asks(found, version))
 
 
 def _half_a_break(data: bytes) -> bool:
@@ -101,7 +118,10 @@ def _asks(found: dict[bytes, bytes], version: bytes) -> bool:
 
 
 class Reader:
-    """Collects one connection's requests; what comes too early waits for its turn."""
+    """Collects one connection's requests; what comes too early waits for its turn.
+
+    A client sends the same fields with request after request: what was read from them is kept for the next one.
+    """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -109,6 +129,8 @@ class Reader:
         self._body: _Sized | _Chunks | None = None
         self.head = b""
         self.frame: Frame | None = None
+        self._last: tuple[tuple[bytes, bytes], Frame] | None = None
+        self._read: dict[str, str] | None = None
 
     @property
     def held(self) -> int:
@@ -135,7 +157,7 @@ class Reader:
         body = self._body.take(self._buffer) if self._body else None
         if body is None:
             return None
-        whole = Whole(self.head, body)
+        whole = Whole(self.head, body, self._read)
         self.head, self.frame, self._body = b"", None, None
         return whole
 
@@ -158,8 +180,17 @@ class Reader:
         self.head = bytes(self._buffer[: end + len(_END)])
         del self._buffer[: end + len(_END)]
         self._searched = 0
-        self.frame = read_frame(self.head)
+        self.frame = self._read_frame()
         return _Chunks() if self.frame.length is None else _Sized(self.frame.length)
+
+    def _read_frame(self) -> Frame:
+        split = _split(self.head)
+        if self._last is not None and self._last[0] == split:
+            return self._last[1]
+        frame = _frame_of(*split)
+        few = len(split[1]) <= MAX_KEPT_BYTES and split[1].count(b"\n") <= MAX_KEPT_LINES
+        self._last, self._read = ((split, frame), {}) if few else (None, None)
+        return frame
 
 
 class _Sized:

@@ -64,9 +64,18 @@ def environ_of(whole: Whole, peer: tuple[str, int], server: tuple[str, int]) -> 
         "wsgi.multiprocess": False,
         "wsgi.run_once": False,
     }
-    for line in lines:
-        _add(environ, line)
+    environ.update(whole.read or _read(lines, whole.read))
     return environ
+
+
+def _read(lines: list[bytes], kept: dict[str, str] | None) -> dict[str, str]:
+    """Return what the fields of a head are in an environment; into ``kept``, for the next head with the same ones."""
+    found: dict[str, str] = {}
+    for line in lines:
+        _add(found, line)
+    if kept is not None:
+        kept.update(found)
+    return found
 
 
 def asks_to_close(environ: dict[str, Any]) -> bool:
@@ -91,7 +100,7 @@ def _split(uri: str) -> tuple[str, str]:
     return plain, query
 
 
-def _add(environ: dict[str, Any], line: bytes) -> None:
+def _add(environ: dict[str, str], line: bytes) -> None:
     if len(line) > MAX_LINE_BYTES:
         raise StatusError(
             431, "RequestHeaderFieldsTooLarge", f"a header of the request has over {MAX_LINE_BYTES} bytes"

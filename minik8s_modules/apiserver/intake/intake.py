@@ -128,6 +128,7 @@ class Intake:
         silent_until = time.monotonic() + min(grace_s, SILENT_S)
         while self._by_descriptor and time.monotonic() < until:
             self.turn()
+            self._close_all(lambda each: each.idle and each.state is not State.SILENT)  # a thread may just be done
             if time.monotonic() >= silent_until:
                 self._close_all(lambda each: each.state is State.SILENT)
         self._close_all(lambda _: True)
@@ -147,7 +148,7 @@ class Intake:
                 sock, peer = listener.accept()
             except OSError as error:
                 if error.errno in {errno.EMFILE, errno.ENFILE}:
-                    self._exhausted()
+                    self._charging.close_one("out of file descriptors; raise the limit of open files")
                 return
             try:
                 for level, option, value in SOCKET_OPTIONS:
@@ -163,10 +164,6 @@ class Intake:
                 self._charging.enter(connection)
             except StatusError:  # there is no way to tell it yet
                 self._close(connection)
-
-    def _exhausted(self) -> None:
-        log.error("out of file descriptors; raise the limit of open files")
-        self._charging.close_one()
 
     def _guarded(self, step: Callable[[Connection], None], connection: Connection) -> None:
         try:
@@ -276,11 +273,12 @@ class Intake:
             connection, whole = item
             answer = self._answered(connection, whole)
             self._turns.done(connection.account)
-            self._returned.append((connection, whole, answer))
+            if self._stopping or not connection.goes_on(answer, time.monotonic() + KEEPALIVE_S):
+                self._returned.append((connection, whole, answer))
+                if not self._woken:
+                    self._woken = True
+                    self.wake()
             del item, connection, whole, answer  # a list's may be megabytes, and this thread may have nothing to do
-            if not self._woken:
-                self._woken = True
-                self.wake()
 
     def _answered(self, connection: Connection, whole: Whole) -> Answer:
         try:

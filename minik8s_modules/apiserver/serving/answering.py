@@ -102,7 +102,7 @@ class Answering:
             response = self.resource(request)
         except Exception as error:  # noqa: BLE001 - whatever it is, it leaves as a Status
             response = self.failed(request, error)
-        return self.ended(request, response)(environ, start_response)
+        return responses.begun(self.ended(request, response), environ, start_response)
 
     def guard(self, request: Request) -> None:
         """Note who asks; refuse strangers, and what is no resource and not allowed."""

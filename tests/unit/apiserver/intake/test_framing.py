@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from minik8s_modules.api.errors import BadRequest, RequestEntityTooLarge, StatusError
 from minik8s_modules.apiserver.http.bodies import MAX_BODY_BYTES
-from minik8s_modules.apiserver.intake.framing import MAX_CHUNKS, MAX_HEAD_BYTES, Reader, Whole
+from minik8s_modules.apiserver.intake.framing import (
+    MAX_CHUNKS,
+    MAX_HEAD_BYTES,
+    MAX_KEPT_BYTES,
+    MAX_KEPT_LINES,
+    Reader,
+    Whole,
+)
+from minik8s_modules.apiserver.intake.heads import environ_of
 from tests.attacks.requests.test_requests_are_framed_one_way import AMBIGUOUS
 
 HEAD = b"POST /x HTTP/1.1\r\nHost: x\r\n"
@@ -97,6 +107,47 @@ def test_what_is_passed_on_is_no_longer_than_what_is_kept(path: bytes, length: b
 def test_what_comes_after_a_request_is_kept():
     reader = Reader()
     reader.feed(HEAD + b"\r\nearly")
-    assert reader.take() == Whole(HEAD + b"\r\n", b"")
+    whole = reader.take()
+    assert whole is not None
+    assert whole[:2] == (HEAD + b"\r\n", b"")
     assert reader.leftover() == b"early"
     assert reader.held == 0
+
+
+def environs(*heads: bytes) -> list[dict[str, Any]]:
+    """Return what the requests of one connection are as environments, without the streams."""
+    return [
+        {key: value for key, value in environ_of(whole, ("::1", 1), ("::1", 2)).items() if not key.startswith("wsgi.")}
+        for whole in taken(b"".join(heads), 1000)
+    ]
+
+
+def test_a_request_is_read_alike_whatever_came_before_on_its_connection():
+    first = b"GET /a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer one\r\n\r\n"
+    others = (
+        b"GET /b?c=d HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer one\r\n\r\n",
+        b"GET /a HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer one\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer two\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
+        b"GET /a HTTP/1.1\r\nHost: x\r\n%b\r\n" % (b"X-Y: z\r\n" * 50),
+        b"GET /a HTTP/1.1\r\nHost: x\r\nX: %b\r\n\r\n" % (b"z" * 4000),
+    )
+    for other in others:
+        assert environs(first, other, other, first) == [
+            each for head in (first, other, other, first) for each in environs(head)
+        ]
+
+
+@pytest.mark.parametrize(
+    "broken", [b"GET /a\nHTTP/1.1\r\n", b"GET  /a HTTP/1.1\r\n", b"GET /\0 HTTP/1.1\r\n", b"GET /a HTTP/2.0\r\n"]
+)
+def test_a_line_is_looked_at_though_the_fields_were_read_before(broken: bytes):
+    fields = b"Host: x\r\n\r\n"
+    with pytest.raises(BadRequest):
+        taken(b"GET /a HTTP/1.1\r\n" + fields + broken + fields, 1000)
+
+
+def test_fields_that_need_much_room_are_not_kept():
+    for fields in (b"X: %b\r\n" % (b"z" * MAX_KEPT_BYTES), b"X: z\r\n" * MAX_KEPT_LINES):
+        (whole,) = taken(b"GET /a HTTP/1.1\r\nHost: x\r\n%b\r\n" % fields, 10_000)
+        assert whole.read is None
