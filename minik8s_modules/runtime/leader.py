@@ -2,9 +2,9 @@
 
 A candidate writes itself into the Lease when nobody holds it, or when the holder's last renewal, *seen on
 our own clock*, is older than the lease's duration; compare-and-swap on resourceVersion decides between
-candidates. The holder renews every 2 s and gives up leading when it could not for 8 s, before anybody else
-may take over after 12 s; a candidate looks again at the very moment the Lease runs out, so the successor of a
-machine without power leads 10 to 15 s after its end.
+candidates. The holder renews every 2 s and gives up leading when it could not for 8 s. Nobody else may take over before
+11 s: in between, nobody leads, and a holder whose last attempt is under way finds out. A candidate looks again at the
+very moment the Lease runs out, so the successor of a machine without power leads 9 to 14 s after its end.
 
 Two additions. A holder whose process is known to be dead (same boot, same pid namespace, no such process)
 is replaced at once, so that a killed daemon's successor on the same machine need not wait 15 s. And whoever
@@ -37,7 +37,7 @@ EPOCH_CONFIG_MAP = ("kube-system", "minik8s-cluster", "epoch")
 class Timings(NamedTuple):
     """Seconds; component-base's 15, 10 and 2, a little shorter: the cluster decides nothing while nobody leads."""
 
-    lease_s: int = 12
+    lease_s: int = 11
     renew_deadline_s: float = 8.0
     retry_s: float = 2.0
 

@@ -18,7 +18,7 @@ from tests.support.clusters.labcluster import CommandFailed, LabCluster, is_true
 from tests.support.clusters.wholeness import assert_whole
 
 WORKER, SPARE = "worker1", "spare1"
-# a Lease runs out after 12 s; the rest is etcd's election, ssh, a first pass, and a machine that is busy with others
+# a Lease runs out after 11 s; the rest is etcd's election, ssh, a first pass, and a machine that is busy with others
 TAKEN_OVER_S = 300.0
 DAEMONS = ("apiserver", "scheduler", "controllers", "certificates", "gateway", "streams", "reconciler")
 
