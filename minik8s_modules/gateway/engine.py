@@ -1,4 +1,7 @@
-"""One node's Docker through the Docker SDK: ping, containers, images, events, pulls.
+"""One node's Docker, by its socket: ping, containers, images, events, pulls.
+
+The Docker SDK would do as well, with 5 MB of modules in a process that mostly waits; what calls need the nodes' own
+client has (``core/docker.py``), and streams had sockets of their own already, to be broken off by.
 
 Only containers labelled with the node's name are seen. Events arrive on one stream for containers and
 images, without Docker's label filter (images carry no such label); other containers' events are skipped
@@ -7,8 +10,10 @@ here.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
+import json
 import socket
 import threading
 import urllib.parse
@@ -18,19 +23,14 @@ from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-import docker
 import orjson
-import requests
-from docker.auth import encode_header
-from docker.errors import APIError, DockerException
-from docker.errors import NotFound as DockerNotFound
-from urllib3.exceptions import HTTPError
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.gateway.errors import DockerUnavailable, PullCancelled, PullFailed
 from minik8s_modules.module_utils.minik8s.core import labels
-from minik8s_modules.module_utils.minik8s.core.docker import UnixConnection
+from minik8s_modules.module_utils.minik8s.core.docker import Docker, DockerError, UnixConnection
 from minik8s_modules.module_utils.minik8s.core.observations import observation_from_inspect
+from minik8s_modules.streams.frames import demultiplexer
 
 API_VERSION = "1.40"  # the version the node's modules speak: Docker 19.03 to 29
 TIMEOUT_S = 10
@@ -51,8 +51,8 @@ class DockerEvent(NamedTuple):
 class EventStream:
     """Iterator of a node's ``DockerEvent``; ends when Docker ends it or ``close`` was called from any thread."""
 
-    def __init__(self, response: requests.Response, node: str) -> None:
-        self._response = response
+    def __init__(self, connection: UnixConnection, response: http.client.HTTPResponse, node: str) -> None:
+        self._connection, self._response = connection, response
         self._node = node
         self._closed = False
 
@@ -63,20 +63,21 @@ class EventStream:
                 event = self._event(message)
                 if event is not None:
                     yield event
-        except (HTTPError, OSError, ValueError, AttributeError) as error:
-            # AttributeError, ValueError: a read that was overtaken by close, and lines that are no JSON
+        except (http.client.HTTPException, OSError, ValueError, AttributeError) as error:
+            # AttributeError, ValueError: a read that was overtaken by release, and lines that are no JSON
             if not self._closed:
                 raise DockerUnavailable(f"the event stream broke off: {error}") from error
 
     def close(self) -> None:
         """End the stream; its reader stops."""
         self._closed = True
-        _shut_down(self._response)
+        _shut_down(self._connection)
 
     def release(self) -> None:
         """Close the connection; for the reading thread, when it is done."""
         self._closed = True
         self._response.close()
+        self._connection.close()
 
     def _event(self, message: Mapping[str, Any]) -> DockerEvent | None:
         actor = message.get("Actor") or {}
@@ -92,7 +93,7 @@ class Pull:
     """One pull under way; ``run`` in one thread, ``cancel`` from any.
 
     Docker sends an answer's headers only with the first progress, so a pull that waits for its registry can be
-    cancelled by its socket alone; the SDK gives that away too late.
+    cancelled by its socket alone.
     """
 
     def __init__(self, engine: Engine, socket_path: str, image: str, auth: Mapping[str, str] | None) -> None:
@@ -128,9 +129,7 @@ class Pull:
         """Break the pull off; Docker stops it when its caller is gone."""
         with self._lock:
             self._cancelled = True
-            if self._connection.sock is not None:
-                with contextlib.suppress(OSError):
-                    self._connection.sock.shutdown(socket.SHUT_RDWR)
+            _shut_down(self._connection)
 
     def _open(self) -> None:
         with self._lock:
@@ -139,7 +138,7 @@ class Pull:
             self._connection.connect()
         repository, tag = _reference(self._image)
         query = urllib.parse.urlencode({"fromImage": repository, "tag": tag})
-        headers = {"X-Registry-Auth": encode_header(dict(self._auth)).decode("ascii")} if self._auth else {}
+        headers = {"X-Registry-Auth": _encoded(self._auth)} if self._auth else {}
         self._connection.request("POST", f"/v{API_VERSION}/images/create?{query}", headers=headers)
 
     def _follow(self) -> None:
@@ -160,9 +159,7 @@ class Engine:
     def __init__(self, socket_path: str, node: str) -> None:
         self._node = node
         self._socket_path = socket_path
-        self._client = docker.APIClient(
-            base_url=f"unix://{socket_path}", version=API_VERSION, timeout=TIMEOUT_S, num_pools=4
-        )
+        self._docker = Docker(socket_path, TIMEOUT_S)
 
     def ping(self) -> float | None:
         """Return the node's time when Docker answers: whole seconds since 1970, None where the answer has none.
@@ -187,30 +184,33 @@ class Engine:
     def containers(self) -> list[JsonObject]:
         """Return the observations of all the node's containers, running or not."""
         with _translated("list"):
-            found = self._client.containers(all=True, filters={"label": f"{labels.NODE}={self._node}"}, quiet=True)
+            found = self._docker.containers({labels.NODE: self._node})
         observations = [self.container(entry["Id"]) for entry in found]
         return [each for each in observations if each is not None]
 
     def container(self, container_id: str) -> JsonObject | None:
         """Return the container's observation; None when it is gone."""
-        try:
-            with _translated("inspect"):
-                return observation_from_inspect(self._client.inspect_container(container_id))
-        except DockerNotFound:
-            return None
+        with _translated("inspect"):
+            found = self._docker.inspect(container_id)
+            return None if found is None else observation_from_inspect(found)
 
     def log_end(self, container_id: str, lines: int) -> bytes:
         """Return the last lines of a container's log, both streams; nothing when it is gone."""
-        try:
-            with _translated("logs"):
-                return bytes(self._client.logs(container_id, stdout=True, stderr=True, tail=lines))
-        except DockerNotFound:
-            return b""
+        with _translated("logs"):
+            found = self._docker.inspect(container_id)
+            if found is None:
+                return b""
+            connection, response = self._get(f"/containers/{container_id}/logs", stdout=1, stderr=1, tail=lines)
+            with contextlib.closing(connection):
+                if response.status == HTTPStatus.NOT_FOUND:
+                    return b""
+                frames = demultiplexer(tty=bool(found["Config"]["Tty"]))
+                return b"".join(data for _, data in frames.feed(_whole(response)))
 
     def images(self) -> list[str]:
         """Return every name (``repo:tag``, ``repo@sha256:…``) and id of the images present, sorted."""
         with _translated("images"):
-            found = self._client.images()
+            found = self._docker.call("GET", "/images/json") or []
         names = {image["Id"] for image in found}
         for image in found:
             names.update(image.get("RepoTags") or ())
@@ -223,57 +223,75 @@ class Engine:
         Raises:
             PullFailed: there is no such image.
         """
-        try:
-            with _translated("inspect"):
-                found = self._client.inspect_image(image)  # type: ignore[no-untyped-call]  # types-docker lacks it
-                return str(found["Id"])
-        except DockerNotFound as error:
-            raise PullFailed(f"image {image} was removed after it was pulled") from error
+        with _translated("inspect"):
+            found = self._docker.image(image)
+        if found is None:
+            raise PullFailed(f"image {image} was removed after it was pulled")
+        return str(found["Id"])
 
     def events(self, since_ns: int) -> EventStream:
         """Return the events after ``since_ns`` of the daemon's clock; 0 for from now on."""
-        params = {"filters": orjson.dumps(_EVENT_FILTERS).decode()}
-        if since_ns:
-            params["since"] = f"{since_ns // 10**9}.{since_ns % 10**9:09d}"
+        since = {"since": f"{since_ns // 10**9}.{since_ns % 10**9:09d}"} if since_ns else {}
         with _translated("events"):
-            response = self._client.get(self._url("/events"), params=params, stream=True, timeout=None)
-            response.raise_for_status()
-        return EventStream(response, self._node)
+            connection, response = self._get("/events", filters=orjson.dumps(_EVENT_FILTERS).decode(), **since)
+            if response.status != HTTPStatus.OK:
+                with contextlib.closing(connection):
+                    _whole(response)
+            connection.sock.settimeout(None)  # only Docker knows when something happens
+        return EventStream(connection, response, self._node)
 
     def close(self) -> None:
         """Close the idle connections."""
-        self._client.close()
+        self._docker.close()
 
-    def _url(self, path: str) -> str:
-        return f"{self._client.base_url}/v{API_VERSION}{path}"
+    def _get(self, path: str, **query: object) -> tuple[UnixConnection, http.client.HTTPResponse]:
+        """Return a connection of its own with an answer whose body comes yet."""
+        connection = UnixConnection(self._socket_path, TIMEOUT_S)
+        try:
+            connection.request("GET", f"/v{API_VERSION}{path}?{urllib.parse.urlencode(query)}")
+            return connection, connection.getresponse()
+        except BaseException:
+            connection.close()
+            raise
 
 
 @contextmanager
 def _translated(what: str) -> Iterator[None]:
-    """Turn everything but Docker's "not found" into ``DockerUnavailable``."""
+    """Turn whatever goes wrong into ``DockerUnavailable``."""
     try:
         yield
-    except DockerNotFound:
-        raise
-    except (APIError, DockerException, requests.RequestException, HTTPError, OSError, ValueError) as error:
+    except (DockerError, http.client.HTTPException, OSError, ValueError) as error:
         raise DockerUnavailable(f"docker {what}: {error}") from error
 
 
-def _json_lines(response: requests.Response) -> Iterator[JsonObject]:
+def _whole(response: http.client.HTTPResponse) -> bytes:
+    """Return an answer's body. Raises DockerError."""
+    data = response.read()
+    if response.status != HTTPStatus.OK:
+        raise DockerError(response.status, _message(data))
+    return data
+
+
+def _json_lines(response: http.client.HTTPResponse) -> Iterator[JsonObject]:
     """Yield the JSON objects, one a line, of a streamed answer as soon as each is complete."""
     rest = b""
-    while data := response.raw.read1():
+    while data := response.read1():
         *lines, rest = (rest + data).split(b"\n")
         yield from (orjson.loads(line) for line in lines if line.strip())
     if rest.strip():
         yield orjson.loads(rest)
 
 
-def _shut_down(response: requests.Response) -> None:
-    try:
-        response.raw.shutdown()
-    except (OSError, RuntimeError, ValueError):
-        return  # it has ended by itself
+def _shut_down(connection: UnixConnection) -> None:
+    """Have whoever reads find the end."""
+    if connection.sock is not None:
+        with contextlib.suppress(OSError):  # it has ended by itself
+            connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+def _encoded(auth: Mapping[str, str]) -> str:
+    """Return a registry's credentials as Docker's header has them."""
+    return base64.urlsafe_b64encode(json.dumps(dict(auth)).encode()).decode("ascii")
 
 
 def _reference(image: str) -> tuple[str, str]:
