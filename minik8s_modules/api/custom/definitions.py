@@ -15,7 +15,6 @@ from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.custom import approval, checking, filling, lists_and_maps, paths, rules, schemas
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, condition, name, spec, status
-from minik8s_modules.cel import compile_schema
 
 _SCOPES = ("Cluster", "Namespaced")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -202,6 +201,8 @@ def _schema(schema: JsonObject, at: str, *, status: bool) -> list[Cause]:
 
 def _rules(schema: JsonObject, at: str) -> list[Cause]:
     """Return what is wrong with the CEL rules of a schema that is in order otherwise: their text, types and cost."""
+    from minik8s_modules.cel import compile_schema  # noqa: PLC0415 - see the top of rules.py
+
     _, errors = compile_schema(schema, at)
     return [rules.cause_of(error.type, error.path, error.value, error.detail) for error in errors]
 
