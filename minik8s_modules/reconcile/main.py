@@ -33,9 +33,8 @@ from minik8s_modules.reconcile.housekeeping.policies import Policies, read_polic
 from minik8s_modules.reconcile.loop.gateway_link import GatewayLink
 from minik8s_modules.reconcile.network.network_settings import network_settings
 from minik8s_modules.reconcile.network.services import PROXY_MODES, kubernetes_address
-from minik8s_modules.reconcile.planning.plan_lists import Vacancy
-from minik8s_modules.reconcile.planning.planserver import PlanFiles, PlanServer
-from minik8s_modules.reconcile.planning.simulation import Question
+from minik8s_modules.reconcile.planning.planserver import PlanFiles, PlanServer, Vacancy
+from minik8s_modules.reconcile.planning.questions import Question
 from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
 from minik8s_modules.reconcile.standalone.shared_settings import publish, shared_of
 from minik8s_modules.reconcile.values.items import OnOutcome, Runner

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api import objects
@@ -41,9 +42,8 @@ from minik8s_modules.reconcile.loop.shard import Objects, Shard
 from minik8s_modules.reconcile.network.networks import machines
 from minik8s_modules.reconcile.nodes.household import Household
 from minik8s_modules.reconcile.nodes.registration import Registrar
-from minik8s_modules.reconcile.planning.answering import Plans
 from minik8s_modules.reconcile.planning.checks import Checks
-from minik8s_modules.reconcile.planning.simulation import Question
+from minik8s_modules.reconcile.planning.questions import Question
 from minik8s_modules.reconcile.status.claim_sizes import ClaimSizes
 from minik8s_modules.reconcile.status.writer import StatusWriter
 from minik8s_modules.reconcile.values.addresses import AddressBook
@@ -143,17 +143,7 @@ class ShardService:
             self._names, self._world(mirrors), lambda: self.runner, token, policies, full_every_s, clock
         )
         self._make_outcome_takers(token, clock)
-        self._plans = Plans(
-            api,
-            self.loop,
-            self._checks,
-            self._services,
-            self._named,
-            self.shard.addresses,
-            settings,
-            clock,
-            lambda: self._names,
-        )
+        self._planned = partial(self._answered, api, settings, clock)
 
     def _make_feeds(self, api: Any, settings: Settings, clock: Clock, addresses: AddressBook) -> None:
         """Make what tells which Services, names, ConfigMaps, Secrets, tokens and folders concern the nodes."""
@@ -262,7 +252,14 @@ class ShardService:
 
     def plan(self, question: Question) -> JsonObject:
         """Return the answer to a plan; see ``plan.Planner``. Raises as the API does."""
-        return self._plans.answer(question)
+        return self._planned(question)
+
+    def _answered(self, api: Any, settings: Settings, clock: Clock, question: Question) -> JsonObject:
+        from minik8s_modules.reconcile.planning.answering import Plans  # noqa: PLC0415 - see there
+
+        addresses, names = self.shard.addresses, lambda: self._names
+        plans = Plans(api, self.loop, self._checks, self._services, self._named, addresses, settings, clock, names)
+        return plans.answer(question)
 
     def start(self) -> None:
         """Start everything; returns at once. Decisions begin when the local copies are complete."""

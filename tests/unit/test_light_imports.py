@@ -18,6 +18,16 @@ NEEDLESS = {
         "orjson",
         "prometheus_client",
     ),
+    "minik8s_modules.controllers.main": ("cryptography", "jinja2", "minik8s_modules.cel"),
+    "minik8s_modules.gateway.main": ("docker", "minik8s_modules.apiserver", "prometheus_client", "requests"),
+    "minik8s_modules.reconcile.main": (
+        "cryptography",
+        "minik8s_modules.api.defaulting",
+        "minik8s_modules.api.validation",
+        "minik8s_modules.cel",
+        "minik8s_modules.mesh",
+        "minik8s_modules.reconcile.planning.answering",
+    ),
 }
 """By what a process imports: what it must not have then, each with what is below it."""
 

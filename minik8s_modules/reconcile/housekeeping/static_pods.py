@@ -3,7 +3,8 @@
 A static pod's UID is the hash of its source and content, so that a changed manifest is another pod. The API shows it
 by a mirror pod with a UID of its own; here each mirror stands for its static pod (``as_static``), so deciding, claiming
 addresses and writing status know one pod only. Deleting a mirror ends nothing: it is made again. Source:
-pkg/kubelet/config/file.go and common.go, pkg/kubelet/pod/mirror_client.go.
+pkg/kubelet/config/file.go and common.go, pkg/kubelet/pod/mirror_client.go. Defaults and validation of all kinds, which
+take 7 MB, are imported for the first manifest.
 """
 
 from __future__ import annotations
@@ -19,12 +20,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.defaulting.defaults import apply_defaults
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import HASH, MIRROR, SOURCE, static_uid
 from minik8s_modules.api.schema import structural
-from minik8s_modules.api.validation import validate_create
 from minik8s_modules.base.clock import rfc3339
 
 _API_SOURCES = ("configMap", "secret", "projected", "persistentVolumeClaim", "ephemeral")
@@ -64,6 +63,8 @@ def static_pod(node: str, file: str, data: bytes) -> JsonObject:
     Raises:
         BadManifest: it is none, or none that can run without the API.
     """
+    from minik8s_modules.api.defaulting.defaults import apply_defaults  # noqa: PLC0415 - see the top
+
     pod = _loaded(data)
     meta = pod.setdefault("metadata", {})
     meta["namespace"] = meta.get("namespace") or "default"
@@ -113,6 +114,8 @@ def _refuse_aliases(data: bytes) -> None:
 
 
 def _check(pod: JsonObject) -> None:
+    from minik8s_modules.api.validation import validate_create  # noqa: PLC0415 - see the top
+
     causes = [f"{cause.field}: {cause.message}" for cause in validate_create(POD, pod)]
     volumes = objects.spec(pod).get("volumes") or []
     if any(volume.get(source) for volume in volumes for source in _API_SOURCES):

@@ -48,6 +48,7 @@ from minik8s_modules.reconcile.planning.plan_requests import (
     with_blob,
     with_host,
 )
+from minik8s_modules.reconcile.planning.questions import Question
 from minik8s_modules.reconcile.planning.settled_pods import settled
 from minik8s_modules.reconcile.planning.simulated_mesh import mesh_notes
 from minik8s_modules.reconcile.planning.simulated_policies import ImaginedPolicies, imagined
@@ -60,7 +61,7 @@ from minik8s_modules.reconcile.planning.simulated_services import (
     planned_services,
     with_services,
 )
-from minik8s_modules.reconcile.planning.simulation import PlannedState, Question, planned_state
+from minik8s_modules.reconcile.planning.simulation import PlannedState, planned_state
 from minik8s_modules.reconcile.planning.standalone_plans import (
     SuppliedPlan,
     driver_secrets,

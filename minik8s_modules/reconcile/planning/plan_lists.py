@@ -1,17 +1,13 @@
-"""What a plan is made over, as the API lists it: all pods, nodes and workloads, whoever runs them.
-
-``Vacancy`` answers plans where the control plane's reconciler has no nodes, since all have reconcilers of their own.
-"""
+"""What a plan is made over, as the API lists it: all pods, nodes and workloads, whoever runs them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from collections.abc import Iterable
+from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import (
     DNS,
-    ENDPOINT_SLICE,
     ENDPOINTS,
     INGRESS,
     LEASE,
@@ -19,7 +15,6 @@ from minik8s_modules.api.kinds import (
     NETWORK_POLICY,
     NODE,
     POD,
-    POD_ADDRESS,
     POD_DISRUPTION_BUDGET,
     SERVICE,
     SUBSET,
@@ -27,21 +22,16 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.base.clock import Clock, SystemClock
-from minik8s_modules.client.informer import Informer
+from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.client.interface import Reader
 from minik8s_modules.reconcile.housekeeping.static_pods import as_static
-from minik8s_modules.reconcile.loop.section_changes import Request
-from minik8s_modules.reconcile.network.services import SERVICE_NAME
-from minik8s_modules.reconcile.planning.plan import Planner
+from minik8s_modules.reconcile.planning.questions import Operation, Question
 from minik8s_modules.reconcile.planning.simulated_autoscalers import SimulatedScaling, simulated_scaling
 from minik8s_modules.reconcile.planning.simulated_rollouts import if_served, workload_kind, workloads
 from minik8s_modules.reconcile.planning.simulated_services import Cluster
 from minik8s_modules.reconcile.planning.simulated_storage import storage
-from minik8s_modules.reconcile.planning.simulation import Operation, Question, is_gone
+from minik8s_modules.reconcile.planning.simulation import is_gone
 from minik8s_modules.reconcile.planning.standalone_plans import certificates_of
-from minik8s_modules.reconcile.values.addresses import AddressBook
-from minik8s_modules.reconcile.values.values import Settings
 from minik8s_modules.scheduler.profiles.deciding import SPREAD_BY, Profiles, Scene
 from minik8s_modules.scheduler.profiles.published import NAMESPACE as NAMESPACE_OF_LEASES
 from minik8s_modules.scheduler.profiles.published import read_published
@@ -138,53 +128,3 @@ def with_content(question: Question, api: Reader) -> Question:
 
 def _is_namespace(operation: Operation) -> bool:
     return bool(operation.object.get("kind") == "Namespace")
-
-
-class _Nobody:
-    """No node at all."""
-
-    def basis(self, name: str) -> None:
-        """Return that the node cannot be asked."""
-
-    def run(self, node: str, requests: Mapping[str, Request], timeout_s: float) -> NoReturn:  # noqa: ARG002 - Checking
-        """Nobody has a basis to be asked by."""
-        raise LookupError(node)
-
-
-class Vacancy:
-    """A shard without nodes: it only says what nodes with reconcilers of their own are to be told.
-
-    It follows addresses, because one that was released must rest here, too (addresses.py).
-    """
-
-    def __init__(self, api: Any, settings: Settings, clock: Clock) -> None:
-        self._api = api
-        self._settings = settings
-        self._clock = clock
-        self._book = AddressBook(api, clock)
-        self._addresses = Informer(api, POD_ADDRESS)
-        self._addresses.add_handler(self._book.on_change)
-
-    def start(self) -> None:
-        """List and watch; returns at once."""
-        self._addresses.start()
-
-    def stop(self) -> None:
-        """End the watch."""
-        self._addresses.stop()
-
-    def plan(self, question: Question) -> JsonObject:
-        """Return the answer to a plan; raises as the API does."""
-        self._addresses.wait_synced(_PATIENCE_S)
-        nobody, question = _Nobody(), with_content(question, self._api)
-        slices: dict[str, list[JsonObject]] = {}
-        for one in self._api.list(ENDPOINT_SLICE).items:
-            key = f"{objects.namespace(one)}/{objects.labels(one).get(SERVICE_NAME, '')}"
-            slices.setdefault(key, []).append(one)
-        cluster = listed(self._api, question, ())._replace(
-            services=tuple(self._api.list(SERVICE).items),
-            slices=lambda key: slices.get(key, []),
-            taken=self._book.taken(),
-            address_of=self._book.of,
-        )
-        return Planner(nobody, self._api, nobody, self._settings, self._clock).answer(question, cluster)

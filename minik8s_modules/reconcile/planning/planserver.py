@@ -2,6 +2,7 @@
 
 ``POST /plan`` with the question as JSON, see ``plan.py``. ``GET /metrics/NODE`` answers what the loop counted of a
 node, in Prometheus' text. Only one who leads the shard can answer; others say 503 to a plan, and 404 to a node.
+``Vacancy`` answers where the control plane's reconciler has no nodes, since all have reconcilers of their own.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api.access.certificate_names import peer_names
 from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.kinds import POD_ADDRESS
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.base.https import HttpsHandler, HttpsServer
 from minik8s_modules.base.tls import server_context
-from minik8s_modules.reconcile.planning.simulation import Question, parse_question
+from minik8s_modules.client.informer import Informer
+from minik8s_modules.reconcile.planning.questions import Question, parse_question
+from minik8s_modules.reconcile.values.addresses import AddressBook
+from minik8s_modules.reconcile.values.values import Settings
 
 CALLER = "system:minik8s:apiserver"
 BODY_LIMIT = 16 << 20
@@ -29,6 +35,7 @@ Answer = Callable[[Question], JsonObject | None]
 Metrics = Callable[[str], str | None]
 """Returns what was counted of a node, or None of one that is not led here."""
 _METRICS = "/metrics/"
+_PATIENCE_S = 10.0
 
 
 def _uncounted(_node: str) -> str | None:
@@ -150,3 +157,33 @@ class _Handler(HttpsHandler):
 
     def _send(self, status: HTTPStatus, body: JsonObject) -> None:
         self.send(status, "application/json", json.dumps(body).encode())
+
+
+class Vacancy:
+    """A shard without nodes: it only says what nodes with reconcilers of their own are to be told.
+
+    It follows addresses, because one that was released must rest here, too (addresses.py).
+    """
+
+    def __init__(self, api: Any, settings: Settings, clock: Clock) -> None:
+        self._api = api
+        self._settings = settings
+        self._clock = clock
+        self._book = AddressBook(api, clock)
+        self._addresses = Informer(api, POD_ADDRESS)
+        self._addresses.add_handler(self._book.on_change)
+
+    def start(self) -> None:
+        """List and watch; returns at once."""
+        self._addresses.start()
+
+    def stop(self) -> None:
+        """End the watch."""
+        self._addresses.stop()
+
+    def plan(self, question: Question) -> JsonObject:
+        """Return the answer to a plan; raises as the API does."""
+        from minik8s_modules.reconcile.planning.answering import answer_of_nobody  # noqa: PLC0415 - see there
+
+        self._addresses.wait_synced(_PATIENCE_S)
+        return answer_of_nobody(question, self._api, self._book, self._settings, self._clock)

@@ -21,6 +21,7 @@ from minik8s_modules.mesh.gateways.meshing import LedPort, Routes, decide_led
 from minik8s_modules.mesh.gateways.parents import service_of
 from minik8s_modules.mesh.mapping import Branch, Declared, Mapped, Port, Verdict, decide_mapping
 from minik8s_modules.reconcile.feeds.plan_subjects import MESH_KINDS, About, Note, of
+from minik8s_modules.reconcile.planning.questions import Question
 from minik8s_modules.reconcile.planning.simulated_routes import (
     Routing,
     Secrets,
@@ -31,7 +32,7 @@ from minik8s_modules.reconcile.planning.simulated_routes import (
     tables,
 )
 from minik8s_modules.reconcile.planning.simulated_services import Cluster, PlannedServices
-from minik8s_modules.reconcile.planning.simulation import Question, is_gone
+from minik8s_modules.reconcile.planning.simulation import is_gone
 
 NOWHERE = "nobody (503)"
 _NO_SECRETS = Secrets()

@@ -22,8 +22,9 @@ from minik8s_modules.mesh.gateways.parents import backend_spaces, service_of
 from minik8s_modules.mesh.resources import ENDPOINTS, ROUTES, Resource
 from minik8s_modules.mesh.wording import ways, weights_of
 from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of
+from minik8s_modules.reconcile.planning.questions import Question
 from minik8s_modules.reconcile.planning.simulated_services import Cluster, PlannedServices
-from minik8s_modules.reconcile.planning.simulation import Question, is_gone
+from minik8s_modules.reconcile.planning.simulation import is_gone
 
 _MOST = 5
 """Matches of a host that are told one by one."""

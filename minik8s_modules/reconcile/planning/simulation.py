@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.defaults import apply_defaults
@@ -21,10 +21,10 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import static_uid
 from minik8s_modules.api.pods.sidecars import injection
 from minik8s_modules.base.clock import rfc3339
-from minik8s_modules.controllers.simulation.extended import is_decided
 from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid
 from minik8s_modules.reconcile.feeds.plan_subjects import MESH_KINDS, About, Note, of, of_pod, rows
 from minik8s_modules.reconcile.feeds.references import references
+from minik8s_modules.reconcile.planning.questions import Operation, Question
 from minik8s_modules.reconcile.planning.simulated_autoscalers import is_autoscaler
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, simulated_rollout, workload_kind
 from minik8s_modules.reconcile.planning.simulated_storage import (
@@ -39,31 +39,7 @@ from minik8s_modules.reconcile.planning.storage_notes import last_messages_of, s
 from minik8s_modules.scheduler.deciding.cycle import Decision
 from minik8s_modules.scheduler.profiles.deciding import SPREAD_BY, Profiles, Scene
 
-OPERATIONS = frozenset({"create", "update", "delete"})
-
-
-class Operation(NamedTuple):
-    """One object as it would stand, or (delete) as it stood."""
-
-    operation: str
-    object: JsonObject
-
-
 NETWORK_KINDS = frozenset({"Service", "EndpointSlice", "Endpoints", "DNS", "Ingress", "IngressClass", "HostGrant"})
-
-
-class Question(NamedTuple):
-    """What to plan; no operations ask for drift, no nodes for all.
-
-    Attributes:
-        others: nodes with a reconciler of their own, to which the answer says what to tell them.
-        supplied: what such a node is sent (``standalone_plans.read_supplied_plan``), in place of operations.
-    """
-
-    operations: tuple[Operation, ...]
-    nodes: frozenset[str]
-    others: frozenset[str] = frozenset()
-    supplied: Any = None
 
 
 class PlannedState(NamedTuple):
@@ -92,36 +68,6 @@ class PlannedState(NamedTuple):
     def services(self) -> dict[str, JsonObject | None]:
         """The Services that would differ, by namespace/name (None: gone)."""
         return {key: obj for (kind, key), obj in self.network.items() if kind == "Service"}
-
-
-def parse_question(body: Any) -> Question:
-    """Return the question in a request's JSON.
-
-    Raises:
-        ValueError: it is none; the message says what is wrong.
-    """
-    if not isinstance(body, Mapping) or not isinstance(body.get("objects", []), list):
-        raise ValueError('a plan is {"objects": [{"operation", "object"}], "nodes": [names]}')  # noqa: TRY004
-    every = [_operation(index, one) for index, one in enumerate(body.get("objects") or [])]
-    asked = tuple(each for each in every if is_decided(each.object))
-    nodes = body.get("nodes") or ([body["node"]] if body.get("node") else [])
-    return Question(asked, _names("nodes", nodes), _names("others", body.get("others") or []), body.get("foretold"))
-
-
-def _names(field: str, found: Any) -> frozenset[str]:
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise ValueError(f"{field} must be a list of names")
-    return frozenset(found)
-
-
-def _operation(index: int, raw: Any) -> Operation:
-    if not isinstance(raw, Mapping) or raw.get("operation") not in OPERATIONS:
-        raise ValueError(f"objects[{index}].operation must be create, update or delete")
-    obj = raw.get("object")
-    if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
-        raise ValueError(f"objects[{index}].object must be an object with metadata")  # noqa: TRY004 - content
-    kind = gateway_kind(obj)  # in whichever version it is written, its fields are the same
-    return Operation(str(raw["operation"]), {**obj, "apiVersion": kind.api_version} if kind else obj)
 
 
 def planned_state(

@@ -14,8 +14,8 @@ from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.controllers.core.acting import Owner
 from minik8s_modules.controllers.core.steps import Create
 from minik8s_modules.controllers.simulation import extended
+from minik8s_modules.reconcile.planning.questions import parse_question
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, simulated_rollout
-from minik8s_modules.reconcile.planning.simulation import parse_question
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers

@@ -20,8 +20,8 @@ from minik8s_modules.reconcile.loop.section_changes import Request
 from minik8s_modules.reconcile.planning.plan import WITHIN_S, Planner
 from minik8s_modules.reconcile.planning.plan_lists import listed
 from minik8s_modules.reconcile.planning.planserver import CALLER, PlanFiles, PlanServer
+from minik8s_modules.reconcile.planning.questions import Question, parse_question
 from minik8s_modules.reconcile.planning.simulated_services import imagined_slices
-from minik8s_modules.reconcile.planning.simulation import Question, parse_question
 from minik8s_modules.reconcile.values.items import Outcome
 from tests.support.pki import Authority
 from tests.unit.reconcile.loop.test_loop import NAME, Cluster, running, until

@@ -64,13 +64,14 @@ from minik8s_modules.controllers.storage.controllers import ClaimController, Vol
 from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.reconcile.feeds.references import references
 from minik8s_modules.reconcile.network.services import SERVICE_NAME, ZONE
+from minik8s_modules.reconcile.planning.questions import parse_question
 from minik8s_modules.reconcile.planning.simulated_storage import (
     STORAGE_KINDS,
     StorageKeeper,
     standing,
     storage_world,
 )
-from minik8s_modules.reconcile.planning.simulation import NETWORK_KINDS, parse_question
+from minik8s_modules.reconcile.planning.simulation import NETWORK_KINDS
 from minik8s_modules.reconcile.pods.service_links import link_variables
 from minik8s_modules.reconcile.values.values import DnsSettings, IngressSettings, Settings
 from tests.integration.reconcile.conftest import ROOT

@@ -9,9 +9,9 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import with_sidecar
+from minik8s_modules.reconcile.planning.questions import Operation, Question
 from minik8s_modules.reconcile.planning.simulated_mesh import mesh_notes
 from minik8s_modules.reconcile.planning.simulated_services import Cluster, PlannedServices
-from minik8s_modules.reconcile.planning.simulation import Operation, Question
 from tests.unit.mesh.namespaces import declared
 
 CASE: dict[str, Any] = {

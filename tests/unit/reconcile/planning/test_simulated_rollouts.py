@@ -19,8 +19,9 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.controllers.simulation.deciders import DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import World, run_deciders
+from minik8s_modules.reconcile.planning.questions import Operation, Question
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, SimulatedRollout, simulated_rollout
-from minik8s_modules.reconcile.planning.simulation import Operation, Question, planned_state
+from minik8s_modules.reconcile.planning.simulation import planned_state
 from minik8s_modules.scheduler.profiles.deciding import Profiles, Scene
 from tests.support.workloads import NOW, SPACE, workload
 

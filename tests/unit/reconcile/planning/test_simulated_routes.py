@@ -16,14 +16,12 @@ from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.controllers.network.gateways import PARTS as KINDS_OF_PARTS
 from minik8s_modules.controllers.network.gateways import Apply, decide_gateway
 from minik8s_modules.controllers.simulation.simulated_cluster import placeholder_uid
+from minik8s_modules.reconcile.planning.questions import Operation, Question, parse_question
 from minik8s_modules.reconcile.planning.simulated_mesh import mesh_notes
 from minik8s_modules.reconcile.planning.simulated_routes import Secrets
 from minik8s_modules.reconcile.planning.simulated_services import Cluster, PlannedServices, allocated
 from minik8s_modules.reconcile.planning.simulation import (
-    Operation,
     PlannedState,
-    Question,
-    parse_question,
     planned_state,
 )
 from minik8s_modules.scheduler.profiles.deciding import Profiles, Scene

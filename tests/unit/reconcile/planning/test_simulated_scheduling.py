@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from minik8s_modules.reconcile.planning.simulation import Operation, Question, planned_state
+from minik8s_modules.reconcile.planning.questions import Operation, Question
+from minik8s_modules.reconcile.planning.simulation import planned_state
 from minik8s_modules.scheduler.profiles.configuration import Enabled, PluginSet, ProfileSettings
 from minik8s_modules.scheduler.profiles.deciding import Profiles, Scene
 from minik8s_modules.scheduler.profiles.published import PublishedProfiles

@@ -18,9 +18,10 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.feeds.plan_subjects import of
+from minik8s_modules.reconcile.planning.questions import Operation, Question
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, simulated_rollout
 from minik8s_modules.reconcile.planning.simulated_storage import storage
-from minik8s_modules.reconcile.planning.simulation import Operation, PlannedState, Question, planned_state
+from minik8s_modules.reconcile.planning.simulation import PlannedState, planned_state
 from minik8s_modules.reconcile.planning.storage_notes import planned_folders
 from tests.support.workloads import NOW, SPACE, workload
 

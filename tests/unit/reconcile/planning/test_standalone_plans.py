@@ -10,8 +10,8 @@ import pytest
 
 from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS, NODE, POD_ADDRESS, SECRET
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.reconcile.planning.plan_lists import Vacancy
-from minik8s_modules.reconcile.planning.simulation import parse_question
+from minik8s_modules.reconcile.planning.planserver import Vacancy
+from minik8s_modules.reconcile.planning.questions import parse_question
 from minik8s_modules.reconcile.planning.standalone_plans import read_supplied_plan
 from tests.unit.reconcile.loop.test_loop import NAME, Cluster, running, until
 from tests.unit.reconcile.planning.test_plan import ask, pod, service
