@@ -130,7 +130,7 @@ bench: $(VENV)/dev.lock ## Measure the installed cluster and lab machines, and w
 
 .PHONY: scale
 scale: $(VENV)/dev.lock ## Thousands of simulated nodes and Pods on a control plane of their own (an hour): NODES="1000" PODS="20000" ROLLOUT="5000"
-	$(BIN)/python -m tests.benchmarks.scale --nodes $(or $(NODES),1000) --pods $(or $(PODS),20000) --rollout $(or $(ROLLOUT),5000)
+	$(BIN)/python -m tests.benchmarks.scale --nodes $(or $(NODES),1000) --pods $(or $(PODS),20000) --rollout $(or $(ROLLOUT),5000) --rest 300
 
 .PHONY: bench-quick
 bench-quick: $(VENV)/dev.lock ## Before each release: measure for some minutes what needs no lab, and say what has become slower since BENCHMARKS.md

@@ -201,9 +201,12 @@ class Provider(ABC, PodLifecycleHandler):
     Attributes:
         resolves_environment: whether ``create_pod`` wants variables with their values. Where it does not, ``env`` and
             ``envFrom`` come as they were written, and no ConfigMap or Secret is looked up.
+        tells_success: whether an Event says of each Pod that it was created, updated or deleted here. A provider for
+            thousands of Pods a minute had better not: each is a request. Failures are told in any case.
     """
 
     resolves_environment = True
+    tells_success = True
 
     @abstractmethod
     def create_pod(self, pod: JsonObject) -> None:

@@ -16,7 +16,8 @@ def claim_of(pod: JsonObject, volume: JsonObject) -> str:
     """Return the name of a volume's claim, "" for a volume without one."""
     if volume.get("ephemeral") is not None:
         return f"{objects.name(pod)}-{volume.get('name') or ''}"
-    return str(objects.dig(volume, "persistentVolumeClaim", "claimName") or "")
+    named = volume.get("persistentVolumeClaim")
+    return str(named.get("claimName") or "") if isinstance(named, dict) else ""
 
 
 def claims_of(pod: JsonObject) -> Iterator[str]:

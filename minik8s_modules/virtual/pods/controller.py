@@ -252,8 +252,7 @@ class PodController:
             if is_invalid_input(error):
                 return False
             raise
-        text = f"{called.title()} pod in provider successfully"
-        self._recorder.event(pod, "Normal", f"Provider{called.title()}Success", text)
+        self._tell_success(provider, pod, called)
         return True
 
     def _delete(self, key: PodKey, pod: JsonObject) -> None:
@@ -283,7 +282,7 @@ class PodController:
                 self._recorder.event(event_target, "Warning", "ProviderDeleteFailed", str(error))
             raise
         if event_target is not None:
-            self._recorder.event(event_target, "Normal", "ProviderDeleteSuccess", "Delete pod in provider successfully")
+            self._tell_success(provider, event_target, "delete")
             if not isinstance(provider, PodNotifier):
                 self._polling.deleted(event_target, provider, self._notifier(key.node))
         return True
@@ -379,6 +378,11 @@ class PodController:
             known = [self._known.get(_key(pod), ProviderRecord()) for pod in pods]
             given = {objects.uid(each.used or {}) for each in known if not each.refused}
         return [pod for pod in pods if objects.uid(pod) in given]
+
+    def _tell_success(self, provider: Provider, pod: JsonObject, called: str) -> None:
+        if provider.tells_success:
+            text = f"{called.title()} pod in provider successfully"
+            self._recorder.event(pod, "Normal", f"Provider{called.title()}Success", text)
 
     def _tell_problem(self, pod: JsonObject, problem: Problem) -> None:
         self._recorder.event(pod, "Warning", problem.reason, problem.message)

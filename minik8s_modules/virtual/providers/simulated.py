@@ -126,6 +126,7 @@ class Simulated(Provider):
     """One node; see the top of this file. Thread-safe."""
 
     resolves_environment = False
+    tells_success = False
 
     def __init__(self, config: InitConfig, timeline: Timeline = SHARED, clock: Clock | None = None) -> None:
         said = Configuration(dict(config.config), config.config_path or "the provider's configuration")

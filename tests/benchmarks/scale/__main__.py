@@ -1,6 +1,6 @@
 """``make scale``: a control plane of its own with thousands of simulated nodes and Pods, and what each step costs.
 
-    python -m tests.benchmarks.scale --nodes 1000 --pods 20000 [--rollout 5000] [--patience 3600]
+    python -m tests.benchmarks.scale --nodes 1000 --pods 20000 [--rollout 5000] [--patience 3600] [--rest 300]
 
 etcd, API server, controllers and scheduler run as in an installation, beside two processes of ``minik8s-virtual``: one
 carries nine tenths of the nodes, the other those that will fail. No reconciler and no gateway: nothing is a machine.
@@ -49,13 +49,14 @@ BARS = {
 class Run:
     """One run: the control plane, the nodes, and the figures so far."""
 
-    def __init__(self, folder: Path, nodes: int, pods: int, patience_s: float) -> None:
-        self.nodes, self.pods, self._patience_s = nodes, pods, patience_s
+    def __init__(self, folder: Path, nodes: int, pods: int, patience_s: float, rest_s: float = 0.0) -> None:
+        self.nodes, self.pods, self._patience_s, self.rest_s = nodes, pods, patience_s, rest_s
         self.figures: dict[str, float] = {}
         self.etcd = EtcdServer(folder / "etcd", quick=False).start()
         self.server = ApiServerProcess(folder / "api", self.etcd.endpoint).start()
         self.cluster = Cluster(folder, self.server)
         self.client = self.cluster.admin
+        self.tell("PSS apiserver new MB", used({"apiserver": self.server.pid})["apiserver"].pss_mb)
         lost = max(1, nodes // 10)
         self.daemons = {role: self.cluster.daemon(role) for role in ("controllers", "scheduler")}
         self.daemons["virtual"] = self._virtual("steady", nodes - lost, lease_s=240)
@@ -242,6 +243,9 @@ def deletion(run: Run) -> None:
         took_s = run.until(lambda: not run.times.there())
     run.tell("pods/s deleted", run.pods / took_s)
     run.memory()
+    if run.rest_s:
+        time.sleep(run.rest_s)  # events of the past stay for some minutes
+        run.tell("PSS apiserver after a rest MB", used({"apiserver": run.server.pid})["apiserver"].pss_mb)
 
 
 STEPS: dict[str, Callable[[Run, int], None]] = {
@@ -261,6 +265,7 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=20000)
     parser.add_argument("--rollout", type=int, default=5000, help="replicas of the Deployment that is updated")
     parser.add_argument("--patience", type=float, default=3600.0, help="seconds that each step may take")
+    parser.add_argument("--rest", type=float, default=0.0, help="seconds of rest before the last look at memory")
     parser.add_argument("--steps", default=",".join(STEPS), help="default: %(default)s")
     said = parser.parse_args()
     wanted = said.steps.split(",")
@@ -268,8 +273,9 @@ def main() -> int:
         parser.error(f"--steps: no such step: {', '.join(sorted(unknown))}")
     rollout = min(said.rollout, said.pods)
     print(run_now().opening(), flush=True)
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # as the role control_plane has it for each daemon
     folder = Path(tempfile.mkdtemp(prefix="scale-"))
-    run = Run(folder, said.nodes, said.pods, said.patience)
+    run = Run(folder, said.nodes, said.pods, said.patience, said.rest)
     try:
         for name, step in STEPS.items():
             if name in wanted:

@@ -14,6 +14,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.virtual.contract import new_pod
 from minik8s_modules.virtual.errors import InvalidInput, NotFound, ProviderError
 from minik8s_modules.virtual.pods.deciding import PodKey
+from minik8s_modules.virtual.provider import Provider
 from tests.support.waiting import until
 from tests.unit.virtual.world import World
 
@@ -36,6 +37,19 @@ def test_a_pod_is_created_runs_and_is_deleted(world: World) -> None:
     assert world.backend.get_pods() == []
     until(lambda: ("Normal", "ProviderDeleteSuccess") in world.events())
     assert ("Normal", "ProviderCreateSuccess") in world.events()
+
+
+def test_a_provider_for_thousands_of_pods_tells_failures_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Provider, "tells_success", False)
+    world.backend.raises["delete_pod"] = ProviderError("random error")
+    world.start()
+    world.create()
+    until(lambda: world.phase() == "Running")
+    world.delete()
+    until(lambda: ("Warning", "ProviderDeleteFailed") in world.events())
+    del world.backend.raises["delete_pod"]
+    until(lambda: world.phase() == "gone")
+    assert not {reason for _, reason in world.events() if reason.endswith("Success")}
 
 
 def test_a_pod_that_the_provider_has_lost_is_deleted_all_the_same(world: World) -> None:
