@@ -12,6 +12,7 @@ from functools import cached_property
 
 from minik8s_modules.mesh.mapping import Withholding
 from minik8s_modules.mesh.messages import Snapshot
+from minik8s_modules.mesh.resources import CLUSTER
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,12 @@ class Configuration:
     def versions(self) -> Mapping[str, Mapping[str, str]]:
         """The versions of what there is, by type and name: compared by each sidecar's stream, made once."""
         return {kind: {name: each.version for name, each in of.items()} for kind, of in self.snapshot.items()}
+
+    @cached_property
+    def on_demand(self) -> Mapping[str, str]:
+        """The clusters that a sidecar is told of when it asks for them, each with the name of its endpoints."""
+        clusters = self.snapshot.get(CLUSTER, {})
+        return {name: each.on_demand for name, each in clusters.items() if each.on_demand}
 
 
 class Catalogue:

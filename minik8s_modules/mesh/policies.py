@@ -5,7 +5,7 @@ from __future__ import annotations
 from minik8s_modules.api.network.durations import milliseconds
 from minik8s_modules.api.objects import JsonObject
 
-_FAULT = "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault"
+FAULT = "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault"
 _PREDICATE = "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"
 _ALWAYS = "connect-failure,refused-stream,reset-before-request"
 """What is tried again without being asked for: nothing of the request was sent."""
@@ -70,7 +70,7 @@ def mirror_policies(policy: JsonObject, cluster: str) -> JsonObject:
 def fault_filters(policy: JsonObject) -> list[JsonObject]:
     """Return the filters that delay and abort requests, none where nobody asks for any."""
     declared = policy.get("fault") or {}
-    fault: JsonObject = {"@type": _FAULT}
+    fault: JsonObject = {"@type": FAULT}
     if declared.get("delay"):
         delay = declared["delay"]
         fault["delay"] = {"fixed_delay": seconds(delay["fixed"]), "percentage": _share(delay)}

@@ -23,17 +23,17 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.mesh.mapping import Branch, Port
 from minik8s_modules.mesh.policies import by_method, fault_filters, mirror_policies, retry_policy, route_timeout
 
-_API = "type.googleapis.com/envoy."
-CLUSTER = f"{_API}config.cluster.v3.Cluster"
-ENDPOINTS = f"{_API}config.endpoint.v3.ClusterLoadAssignment"
-LISTENER = f"{_API}config.listener.v3.Listener"
-ROUTES = f"{_API}config.route.v3.RouteConfiguration"
+API = "type.googleapis.com/envoy."
+CLUSTER = f"{API}config.cluster.v3.Cluster"
+ENDPOINTS = f"{API}config.endpoint.v3.ClusterLoadAssignment"
+LISTENER = f"{API}config.listener.v3.Listener"
+ROUTES = f"{API}config.route.v3.RouteConfiguration"
 TYPES = (CLUSTER, ENDPOINTS, LISTENER, ROUTES)
 """In the order in which a sidecar is told of what is new: nothing refers to what it does not have yet."""
 PASSTHROUGH = "passthrough"
 """A cluster that every sidecar has of itself: on to where the caller wanted to go."""
 NO_ENDPOINT = '{"error":"no available endpoint"}'
-_ADS = {"ads": {}, "resource_api_version": "V3"}
+FROM_PILOT: JsonObject = {"ads": {}, "resource_api_version": "V3"}
 _UNLIMITED = 2**32 - 1
 AS_ASKED: JsonObject = {"use_downstream_protocol_config": {"http_protocol_options": {}, "http2_protocol_options": {}}}
 _SNIFFED_S = "1s"
@@ -41,12 +41,16 @@ _SNIFFED_S = "1s"
 
 
 class Resource(NamedTuple):
-    """One resource, and the address (ADDRESS:PORT) it is about."""
+    """One resource, and the address (ADDRESS:PORT) it is about.
+
+    ``on_demand`` are the endpoints of a cluster that a sidecar is told of only when it asks.
+    """
 
     type_url: str
     name: str
     body: JsonObject
     place: str
+    on_demand: str = ""
 
 
 def version_of(body: JsonObject) -> str:
@@ -80,7 +84,7 @@ def cluster(name: str, spoken: JsonObject) -> JsonObject:
     return {
         "name": name,
         "type": "EDS",
-        "eds_cluster_config": {"eds_config": _ADS},
+        "eds_cluster_config": {"eds_config": FROM_PILOT},
         "connect_timeout": "5s",
         "lb_policy": "ROUND_ROBIN",
         "circuit_breakers": {
@@ -91,7 +95,7 @@ def cluster(name: str, spoken: JsonObject) -> JsonObject:
         },
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                "@type": f"{_API}extensions.upstreams.http.v3.HttpProtocolOptions",
+                "@type": f"{API}extensions.upstreams.http.v3.HttpProtocolOptions",
                 **spoken,
             }
         },
@@ -118,38 +122,50 @@ def address_of(ip: str, port: int) -> JsonObject:
 
 def service_listener(name: str, port: Port, otherwise: str) -> JsonObject:
     """Return the listener of a port; ``otherwise`` is the cluster of what is no HTTP."""
-    sniffer = f"{_API}extensions.filters.listener.http_inspector.v3.HttpInspector"
-    tcp = {
-        "@type": f"{_API}extensions.filters.network.tcp_proxy.v3.TcpProxy",
-        "stat_prefix": name,
-        "cluster": otherwise,
-        "idle_timeout": "0s",
-    }
     return {
         "name": name,
         "address": address_of(port.address, port.port),
         "bind_to_port": False,
-        "listener_filters": [{"name": "http_inspector", "typed_config": {"@type": sniffer}}],
-        "listener_filters_timeout": _SNIFFED_S,
-        "continue_on_listener_filters_timeout": True,
+        **sniffing(),
         "filter_chains": [
             {
                 "filter_chain_match": {"application_protocols": ["http/1.0", "http/1.1", "h2c"]},
-                "filters": [{"name": "http", "typed_config": _http(name, port)}],
+                "filters": [{"name": "http", "typed_config": plain_http(name, fault_filters(port.policy or {}))}],
             },
-            {"filters": [{"name": "tcp", "typed_config": tcp}]},
+            {"filters": [{"name": "tcp", "typed_config": tcp_proxy(name, otherwise)}]},
         ],
     }
 
 
-def _http(name: str, port: Port) -> JsonObject:
+def sniffing() -> JsonObject:
+    """Return the fields of a listener that tell HTTP by its first bytes."""
+    sniffer = f"{API}extensions.filters.listener.http_inspector.v3.HttpInspector"
+    return {
+        "listener_filters": [{"name": "http_inspector", "typed_config": {"@type": sniffer}}],
+        "listener_filters_timeout": _SNIFFED_S,
+        "continue_on_listener_filters_timeout": True,
+    }
+
+
+def tcp_proxy(name: str, to: str) -> JsonObject:
+    """Return what leads connections to a cluster."""
+    return {
+        "@type": f"{API}extensions.filters.network.tcp_proxy.v3.TcpProxy",
+        "stat_prefix": name,
+        "cluster": to,
+        "idle_timeout": "0s",
+    }
+
+
+def plain_http(name: str, filters: Sequence[JsonObject]) -> JsonObject:
+    """Return what serves HTTP in a sidecar, by the routes ``name``."""
     own = {"stream_idle_timeout": "0s", "skip_xff_append": True, "access_log": [access_log()]}
-    return {**connection_manager(name, fault_filters(port.policy or {})), **own}
+    return {**connection_manager(name, filters), **own}
 
 
 def connection_manager(name: str, filters: Sequence[JsonObject]) -> JsonObject:
     """Return what serves HTTP by the routes ``name``, with filters before the one that follows them."""
-    router = {"@type": f"{_API}extensions.filters.http.router.v3.Router", "suppress_envoy_headers": True}
+    router = {"@type": f"{API}extensions.filters.http.router.v3.Router", "suppress_envoy_headers": True}
     nobody = {
         "filter": {"response_flag_filter": {"flags": ["UH"]}},
         "body": {"inline_string": NO_ENDPOINT},
@@ -159,9 +175,9 @@ def connection_manager(name: str, filters: Sequence[JsonObject]) -> JsonObject:
         },
     }
     return {
-        "@type": f"{_API}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "@type": f"{API}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": name,
-        "rds": {"config_source": _ADS, "route_config_name": name},
+        "rds": {"config_source": FROM_PILOT, "route_config_name": name},
         "http_filters": [*filters, {"name": "router", "typed_config": router}],
         "http_protocol_options": {"accept_http_10": True},
         "upgrade_configs": [{"upgrade_type": "websocket"}],
@@ -189,7 +205,7 @@ def access_log() -> JsonObject:
     return {
         "name": "stdout",
         "typed_config": {
-            "@type": f"{_API}extensions.access_loggers.stream.v3.StdoutAccessLog",
+            "@type": f"{API}extensions.access_loggers.stream.v3.StdoutAccessLog",
             "log_format": {"json_format": fields},
         },
     }

@@ -13,6 +13,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.copies import Copies
+from minik8s_modules.mesh.crowds import owners
 from minik8s_modules.mesh.gateways.controller import Gateways
 from minik8s_modules.mesh.gateways.following import RouteCopies
 from minik8s_modules.mesh.gateways.meshing import decide_led
@@ -71,6 +72,7 @@ class ServingController(Looping):
         mapped = decide_mapping(own, kept.memory)
         packed = kept.packer.pack(mapped, led)
         behind = {**mapped.split_by, **{each.place: each.led_by for each in led}}
+        behind |= owners({**mapped.ports, **{each.place: each for each in led}}, behind)
         self.catalogue.put(space, Configuration(packed, behind, mapped.withholdings))
 
     def _ask(self, scope: str) -> None:

@@ -64,9 +64,15 @@ class Subscription:
         if size > MOST_BYTES:
             raise TooMuch(f"names of {size} characters were requested; at most {MOST_BYTES} are kept")
 
-    def difference(self, versions: Mapping[str, str]) -> Difference:
-        """Return what the sidecar lacks of resources with these versions; a name that there is not is gone."""
-        wanted = versions if self._everything else {name: versions[name] for name in self._names & versions.keys()}
+    def difference(self, versions: Mapping[str, str], on_demand: Collection[str] = ()) -> Difference:
+        """Return what the sidecar lacks of resources with these versions; a name that there is not is gone.
+
+        Who asks for all is not told of what is there ``on_demand``.
+        """
+        wanted = {name: versions[name] for name in self._names & versions.keys()}
+        if self._everything:
+            all_told = {each: versions[each] for each in versions.keys() - on_demand} if on_demand else versions
+            wanted = {**all_told, **wanted}
         changed = sorted(name for name, version in wanted.items() if self._known.get(name) != version)
         removed = (self._known.keys() | self._names) - versions.keys() - self._gone
         return Difference(changed, sorted(removed))
@@ -74,6 +80,10 @@ class Subscription:
     def covers(self, names: Set[str]) -> bool:
         """Return whether all of ``names`` were asked for."""
         return self._everything or names <= self._names
+
+    def asks_for(self, name: str) -> bool:
+        """Return whether a name was asked for by itself."""
+        return name in self._names
 
     def has(self, name: str, version: str | None) -> bool:
         """Return whether a resource was sent in this version, and is still wanted."""

@@ -27,7 +27,7 @@ from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identity import Sidecar
 from minik8s_modules.mesh.mapping import Withholding
 from minik8s_modules.mesh.messages import Message
-from minik8s_modules.mesh.resources import ENDPOINTS, TYPES
+from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, TYPES
 from minik8s_modules.mesh.subscriptions import Difference, Subscription, TooMuch
 
 log = logging.getLogger(__name__)
@@ -217,10 +217,14 @@ class _Stream:
 
         One that has come from another pilot has older ones until it has asked for each of its clusters here.
         """
-        endpoints = self._subscriptions.get(ENDPOINTS)
-        if self._configuration is None or self._pending or endpoints is None:
+        clusters = self._subscriptions.get(CLUSTER)
+        if self._configuration is None or self._pending or clusters is None:
             return
-        names = self._configuration.snapshot.get(ENDPOINTS, {}).keys()
+        on_demand = self._configuration.on_demand.items()
+        unasked = {of for name, of in on_demand if not clusters.asks_for(name)}
+        names = self._configuration.snapshot.get(ENDPOINTS, {}).keys() - unasked
+        # an Envoy without clusters asks for no endpoints
+        endpoints = self._subscriptions.get(ENDPOINTS, Subscription())
         if endpoints.covers(names) and not any(kind == ENDPOINTS and name in names for kind, name in self._lost):
             self._settled(self._sidecar, self._configuration.withholdings)
 
@@ -244,7 +248,7 @@ class _Stream:
             if subscription is None:
                 continue
             messages, versions = configuration.snapshot.get(kind, {}), configuration.versions.get(kind, {})
-            difference = subscription.difference(versions)
+            difference = subscription.difference(versions, configuration.on_demand if kind == CLUSTER else ())
             for names in (names for of, names in halves if of == kind):
                 again = [messages[name] for name in names if subscription.has(name, versions.get(name))]
                 if again:

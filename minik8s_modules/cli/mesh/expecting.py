@@ -12,9 +12,10 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import output
 from minik8s_modules.cli.mesh.sidecars import Expected
 from minik8s_modules.client.interface import Lister
+from minik8s_modules.mesh.crowds import told
 from minik8s_modules.mesh.gateways.meshing import decide_led, routes_of
 from minik8s_modules.mesh.mapping import Declared, decide_mapping
-from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource, resources, version_of
+from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource, version_of
 from minik8s_modules.mesh.wording import Address, weights_of
 
 _KINDS = {CLUSTER: "cluster", LISTENER: "listener", ROUTES: "route"}
@@ -33,6 +34,7 @@ def expected(client: Lister, namespace: str) -> Expected:
     """Return what sidecars of a namespace are to have; raises as the API does."""
     versions: dict[tuple[str, str], str] = {}
     endpoints: dict[str, Mapping[Address, int]] = {}
+    on_demand: dict[str, str] = {}
     for one in _resources(client, namespace):
         if one.type_url == ENDPOINTS:
             endpoints[one.name] = weights_of(one.body)
@@ -40,17 +42,17 @@ def expected(client: Lister, namespace: str) -> Expected:
             # of listeners, Envoy does not tell the version that it has (sidecars.py)
             version = "" if one.type_url == LISTENER else version_of(one.body)
             versions[_KINDS[one.type_url], one.name] = version
-    return Expected(versions, endpoints)
+            if one.on_demand:
+                on_demand[one.name] = one.on_demand
+    return Expected(versions, endpoints, on_demand)
 
 
 def _resources(client: Lister, namespace: str) -> Iterator[Resource]:
     routes = routes_of(*(_of_cluster(client, each, namespace) for each in (GATEWAY_KINDS.routes, GATEWAY_KINDS.grants)))
     declared = {each: declared_of(client, each) for each in sorted(routes.namespaces(namespace))}
     own = declared[namespace]._replace(led=routes.producers(declared[namespace], namespace))
-    for place, port in decide_mapping(own).ports.items():
-        yield from resources(namespace, place, port)
-    for led in decide_led(routes, namespace, [*declared.values()]):
-        yield from led.resources()
+    led = {each.place: each for each in decide_led(routes, namespace, [*declared.values()])}
+    yield from told(namespace, {**decide_mapping(own).ports, **led})
 
 
 def _of_cluster(client: Lister, kind: Kind, namespace: str) -> list[JsonObject]:

@@ -108,8 +108,15 @@ def judge(found: Configuration, wanted: Expected, *, is_connected: bool) -> tupl
 
 def differences(found: Configuration, wanted: Expected) -> list[str]:
     """Return the resources that a sidecar is to have and has not, or not so, and those that it is not to have."""
+    unasked = {name for name in wanted.on_demand if ("cluster", name) not in found.versions}
     names = {key for key in {*found.versions, *wanted.versions} if found.versions.get(key) != wanted.versions.get(key)}
-    others = {name for name, weights in wanted.endpoints.items() if found.endpoints.get(name, {}) != weights}
+    names -= {("cluster", name) for name in unasked}
+    idle = {wanted.on_demand[name] for name in unasked}
+    others = {
+        name
+        for name, weights in wanted.endpoints.items()
+        if found.endpoints.get(name, {}) != weights and name not in idle
+    }
     return sorted({f"{kind} {name}" for kind, name in names} | {f"endpoints {name}" for name in others})
 
 
@@ -125,8 +132,18 @@ def routes(client: ApiClient, given: argparse.Namespace) -> int:
     found = configuration_of(client, asking(given), given.namespace, given.pod)
     pods = names_by_address(client, given.namespace)
     lines = [row for one in sorted(found.listeners) for row in _rows_of(one.name, str(one.address), found, pods)]
+    lines += _unasked(found)
     print(output.aligned(("PORT", "ADDRESS", "REQUESTS", "GO TO"), lines, output.Paint()))
     return 0
+
+
+def _unasked(found: Configuration) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each port number with Services that the sidecar has had no request to yet."""
+    known = {str(each.address) for each in found.listeners}
+    for number, addresses in sorted(found.crowds.items()):
+        left = [each for each in addresses if f"{each}:{number}" not in known]
+        if left:
+            yield f"*:{number}", f"{len(left)} more", "all", "Pods that it asks the pilot for at the first request"
 
 
 def configuration_of(client: ApiClient, ask: Ask, namespace: str, name: str) -> Configuration:

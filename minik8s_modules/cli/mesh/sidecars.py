@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
@@ -19,6 +20,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import sidecar_of
 from minik8s_modules.cli import kubectl
 from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.mesh.crowds import Known, addresses_of, asked_for, is_of_crowd, told_apart
 from minik8s_modules.client.interface import Lister
 from minik8s_modules.mesh.policies import is_for_get
 from minik8s_modules.mesh.wording import Address
@@ -60,6 +62,7 @@ class Configuration(NamedTuple):
         endpoints: weights by cluster and address.
         updated: when it has last taken something, RFC 3339; "" for never.
         refused: what it last refused, in its words.
+        crowds: the addresses of Services of which it asks for the Pods with its first request, by number of the port.
     """
 
     versions: Mapping[tuple[str, str], str]
@@ -68,6 +71,7 @@ class Configuration(NamedTuple):
     endpoints: Mapping[str, Mapping[Address, int]]
     updated: str
     refused: str
+    crowds: Mapping[int, frozenset[str]] = MappingProxyType({})
 
     @property
     def version(self) -> str:
@@ -78,10 +82,14 @@ class Configuration(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What sidecars of a namespace are to have, as in ``Configuration``."""
+    """What sidecars of a namespace are to have, as in ``Configuration``.
+
+    ``on_demand`` are clusters that one has when it has asked for them, with the names of their endpoints.
+    """
 
     versions: Mapping[tuple[str, str], str]
     endpoints: Mapping[str, Mapping[Address, int]]
+    on_demand: Mapping[str, str] = MappingProxyType({})
 
 
 def container_of(pod: JsonObject) -> str:
@@ -182,19 +190,38 @@ def _configuration(dumps: Mapping[str, JsonObject]) -> Configuration:
              *(("route", each["route_config"]["name"], each) for each in routes)]  # fmt: skip
     failed = [each["error_state"] for each in (*listeners, *clusters, *routes) if "error_state" in each]
     failed.sort(key=lambda each: str(each.get("last_update_attempt")))
+    crowds = [each["listener"] for each in active if is_of_crowd(each["listener"])]
+    of_crowds = {each["name"] for each in crowds}
+    tables = [each["route_config"] for each in routes]
+    known = [*(one for each in tables if each["name"] in of_crowds for one in told_apart(each)),
+             *(one for each in clusters for one in asked_for(each["cluster"]))]  # fmt: skip
+    alone = [each["listener"] for each in active if each["listener"]["name"] not in of_crowds]
     return Configuration(
         # where filters alone change, Envoy takes the new listener and goes on to tell the old one's version
         {(kind, name): "" if kind == "listener" else str(each["version_info"]) for kind, name, each in named},
-        [Listener(each["listener"]["name"], _address(each["listener"]["address"])) for each in active],
-        {each["route_config"]["name"]: _told_once(each["route_config"]) for each in routes},
+        [*(Listener(each["name"], _address(each["address"])) for each in alone), *map(_listener, known)],
+        {
+            **{
+                each["name"]: _told_once(each["virtual_hosts"][0]["routes"])
+                for each in tables
+                if each["name"] not in of_crowds
+            },
+            **{each.name: _told_once(each.routes) for each in known},
+        },
         dict(_endpoints(each["endpoint_config"]) for each in endpoints),
         max((str(each.get("last_updated") or "") for _kind, _name, each in named), default=""),
         str(failed[-1].get("details", "")) if failed else "",
+        {_address(each["address"]).port: addresses_of(each) for each in crowds},
     )
 
 
-def _told_once(table: JsonObject) -> list[JsonObject]:
-    return [route for route in table["virtual_hosts"][0]["routes"] if not is_for_get(route)]
+def _listener(known: Known) -> Listener:
+    ip, _, port = known.place.rpartition(":")
+    return Listener(known.name, Address(ip, int(port)))
+
+
+def _told_once(routes: Iterable[JsonObject]) -> list[JsonObject]:
+    return [route for route in routes if not is_for_get(route)]
 
 
 def _endpoints(assignment: JsonObject) -> tuple[str, dict[Address, int]]:

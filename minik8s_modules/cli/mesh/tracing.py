@@ -39,6 +39,9 @@ def by_sidecar(
         return [Line("sidecar", f"unknown: {plain(unanswered)}", broken=True)], False
     address = objects.spec(service).get("clusterIP")
     listener = next((one.name for one in found.listeners if (one.address.ip, one.address.port) == (address, port)), "")
+    if not listener and address in found.crowds.get(port, ()):
+        text = f"asks the pilot for the Pods of {address}:{port} at the first request, and splits requests among them"
+        return [Line("sidecar", text)], False
     if not listener:
         return [Line("sidecar", f"passes {address}:{port} on unchanged, as it has no configuration for it")], True
     pods, subsets = (

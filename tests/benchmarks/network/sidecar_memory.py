@@ -1,92 +1,167 @@
 """What a sidecar holds: ``python -m tests.benchmarks.network.sidecar_memory``, seconds, as root.
 
-A real Envoy in a network of its own begins with the bootstrap of sidecars, then one with a thousand Services of five
-Pods in it, as a pilot tells them. They stand in its file here, not in answers of a pilot, so the names of xDS are not
-in the figure. RssAnon is what no other Envoy of the machine shares.
+A real Envoy in a network of its own, with the bootstrap of sidecars, is told a thousand Services of five Pods by the
+pilot's own discovery service; then it calls some of them, which it asks the pilot for. RssAnon is what no other Envoy
+of the machine shares.
 """
 
 from __future__ import annotations
 
-import subprocess
+import asyncio
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import grpc
 import yaml
+from envoy.service.discovery.v3 import ads_pb2_grpc
 
+from minik8s_modules.base.metrics import Registry
+from minik8s_modules.mesh.catalogue import Catalogue, Configuration
+from minik8s_modules.mesh.crowds import CROWD
+from minik8s_modules.mesh.figures import Figures
+from minik8s_modules.mesh.identity import Sidecar
 from minik8s_modules.mesh.mapping import Declared, decide_mapping
-from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, resources
+from minik8s_modules.mesh.messages import Packer, Snapshot
+from minik8s_modules.mesh.resources import API
+from minik8s_modules.mesh.xds import Discovery
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.network.mesh import PODS, SERVICES, service, slice_of
 from tests.support.docker.envoy import ROLE, envoy_program
-from tests.support.waiting import until
 
-ALONE_MB, MORE_MB, PATIENCE_S = 25.0, 15.0, 120.0
-_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+ALONE_MB, MORE_MB, PATIENCE_S, CALLED, SETTLED_S = 25.0, 15.0, 120.0, 50, 1.0
+BEGIN = """
+ip link set lo up
+ip route add 100.64.0.0/10 dev lo src 127.0.0.1
+nft 'table ip mesh {
+  chain out {
+    type nat hook output priority -100
+    meta skuid != 1337 ip daddr 100.64.0.0/10 ip protocol tcp redirect to :15001
+  }
+}'
+exec setpriv --reuid 1337 --clear-groups "$@"
+"""
+CALL = """
+import sys, urllib.error, urllib.request
+for address in sys.argv[1:]:
+    try:
+        urllib.request.urlopen(f"http://{address}/", timeout=60)
+    except urllib.error.HTTPError as error:
+        assert error.code == 503 and b"no pilot" not in error.read(), error
+"""
 
 
-def configuration(folder: str, services: int) -> dict[str, Any]:
-    """Return the bootstrap with so many Services in it."""
-    for file in ("ca.crt", "token"):
-        Path(folder, file).write_text("")
-    text = (ROLE / "files/bootstrap.yaml").read_text()
-    whole: dict[str, Any] = yaml.safe_load(text.replace("/var/run/secrets/kubernetes.io/serviceaccount", folder))
-    for each in ("lds_config", "cds_config"):
-        whole["dynamic_resources"][each]["initial_fetch_timeout"] = "0.1s"
+class Held(NamedTuple):
+    """RssAnon of an Envoy in MB: when it has all that it was told, and when it has called some Services."""
+
+    told: float
+    called: float
+
+
+def snapshot(services: int) -> Snapshot:
+    """Return what the sidecars of a namespace with so many Services are told."""
     numbers = range(services)
-    mapped = decide_mapping(
-        Declared([service(each) for each in numbers], [slice_of(each) for each in numbers], [], [], [])
+    declared = Declared([service(each) for each in numbers], [slice_of(each) for each in numbers])
+    return Packer("shop").pack(decide_mapping(declared))
+
+
+def bootstrap(folder: Path, socket: Path) -> Path:
+    """Return the file of the bootstrap of sidecars, which is told at a socket instead."""
+    for each in ("ca.crt", "token"):
+        (folder / each).write_text("")
+    text = (ROLE / "files/bootstrap.yaml").read_text()
+    whole: dict[str, Any] = yaml.safe_load(text.replace("/var/run/secrets/kubernetes.io/serviceaccount", str(folder)))
+    whole["dynamic_resources"]["ads_config"]["grpc_services"] = [{"envoy_grpc": {"cluster_name": "pilot"}}]
+    options = f"{API}extensions.upstreams.http.v3.HttpProtocolOptions"
+    http2 = {"@type": options, "explicit_http_config": {"http2_protocol_options": {}}}
+    endpoint = {"endpoint": {"address": {"pipe": {"path": str(socket)}}}}
+    pilot = {
+        "name": "pilot",
+        "type": "STATIC",
+        "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2},
+        "load_assignment": {"cluster_name": "pilot", "endpoints": [{"lb_endpoints": [endpoint]}]},
+    }
+    whole["static_resources"]["clusters"].append(pilot)
+    file = folder / "bootstrap.yaml"
+    file.write_text(yaml.safe_dump(whole))
+    return file
+
+
+async def held(told: Snapshot, called: Sequence[str] = ()) -> Held:
+    """Return what an Envoy holds."""
+    asked, settled = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def is_asked(_scope: str) -> None:
+        loop.call_soon_threadsafe(asked.set)
+
+    catalogue = Catalogue(is_asked)
+    discovery = Discovery(
+        catalogue,
+        lambda _header: Sidecar("shop", "client"),
+        Figures(Registry()),
+        lambda _sidecar, _behind, message: sys.exit(f"the Envoy refused its configuration: {message}"),
+        lambda _sidecar, _withholdings: settled.set(),
     )
-    for place, port in mapped.ports.items():
-        told = {each.type_url: each.body for each in resources("shop", place, port)}
-        http = told[LISTENER]["filter_chains"][0]["filters"][0]["typed_config"]
-        del http["rds"]
-        http["route_config"] = told[ROUTES]
-        whole["static_resources"]["listeners"].append(told[LISTENER])
-        cluster = {key: value for key, value in told[CLUSTER].items() if key != "eds_cluster_config"}
-        whole["static_resources"]["clusters"].append({**cluster, "type": "STATIC", "load_assignment": told[ENDPOINTS]})
-    return whole
-
-
-def anonymous_mb(services: int) -> float:
-    """Return the RssAnon of an Envoy that has so many Services and is ready."""
-    with tempfile.TemporaryDirectory(prefix="mk8s-") as folder:
-        Path(folder).chmod(0o755)
-        file = Path(folder, "bootstrap.yaml")
-        file.write_text(yaml.dump(configuration(folder, services), Dumper=_DUMPER))
-        own = [
-            "unshare",
-            "--net",
-            "sh",
-            "-c",
-            'ip link set lo up && exec setpriv --reuid 1337 --clear-groups "$@"',
-            "run",
-        ]
-        options = ["--config-path", str(file), "--concurrency", "1", "--use-dynamic-base-id", "--log-level", "error"]
-        process = subprocess.Popen([*own, str(envoy_program()), *options])
+    server = grpc.aio.server()
+    ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(discovery, server)
+    with tempfile.TemporaryDirectory(prefix="mk8s-") as name:
+        folder, socket = Path(name), Path(name, "pilot.sock")
+        server.add_insecure_port(f"unix:{socket}")
+        await server.start()
+        for each in (folder, socket):
+            each.chmod(0o777)
+        options = ["--config-path", str(bootstrap(folder, socket)), "--concurrency", "1", "--use-dynamic-base-id"]
+        run = ["unshare", "--net", "sh", "-ec", BEGIN, "run", str(envoy_program()), *options, "--log-level", "error"]
+        process = await asyncio.create_subprocess_exec(*run, stdout=asyncio.subprocess.DEVNULL)
         try:
-            until(lambda: process.poll() is not None or _is_ready(process.pid), PATIENCE_S)
-            status = Path(f"/proc/{process.pid}/status").read_text()
+            await asyncio.wait_for(asked.wait(), PATIENCE_S)
+            catalogue.put("shop", Configuration(told, {}))
+            await asyncio.wait_for(_ready(process.pid), PATIENCE_S)
+            if any(told.values()):  # who is told nothing has nothing to take
+                await asyncio.wait_for(settled.wait(), PATIENCE_S)
+            first = await _anonymous_mb(process.pid)
+            if called:
+                inside = ["nsenter", f"--net=/proc/{process.pid}/ns/net", sys.executable, "-c", CALL, *called]
+                calling = await asyncio.create_subprocess_exec(*inside)
+                assert await asyncio.wait_for(calling.wait(), PATIENCE_S) == 0
+            return Held(first, await _anonymous_mb(process.pid))
         finally:
             process.kill()
-            process.wait()
+            await process.wait()
+            discovery.end()
+            await server.stop(0)
+
+
+async def _ready(pid: int) -> None:
+    words = ["nsenter", f"--net=/proc/{pid}/ns/net", "curl", "-sf", "-m", "5", "http://127.0.0.1:15000/ready"]
+    while True:
+        asking = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.DEVNULL)
+        if await asking.wait() == 0:
+            return
+        await asyncio.sleep(0.1)
+
+
+async def _anonymous_mb(pid: int) -> float:
+    await asyncio.sleep(SETTLED_S)
+    status = await asyncio.to_thread(Path(f"/proc/{pid}/status").read_text)
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:")) / 1024
-
-
-def _is_ready(pid: int) -> bool:
-    ask = ["nsenter", f"--net=/proc/{pid}/ns/net", "curl", "-sf", "-m", "5", "http://127.0.0.1:15000/ready"]
-    return subprocess.run(ask, capture_output=True, check=False).returncode == 0
 
 
 def measure() -> Iterator[Figure]:
     """Yield the figures."""
-    alone = anonymous_mb(0)
+    alone = asyncio.run(held(snapshot(0))).told
     yield Figure("RssAnon of a sidecar", alone, "MB", ALONE_MB, "without Services")
-    more = anonymous_mb(SERVICES) - alone
-    yield Figure(
-        "RssAnon more with all of a large namespace", more, "MB", MORE_MB, f"{SERVICES} Services of {PODS} Pods"
-    )
+    few = asyncio.run(held(snapshot(CROWD))).told - alone
+    yield Figure("RssAnon more with the most Services that are told at once", few, "MB", None, f"{CROWD} of one port")
+    note = f"{SERVICES} Services of {PODS} Pods"
+    addresses = [str(service(each)["spec"]["clusterIP"]) for each in range(CALLED)]
+    found = asyncio.run(held(snapshot(SERVICES), addresses))
+    yield Figure("RssAnon more with all of a large namespace", found.told - alone, "MB", MORE_MB, note)
+    each_kb = 1024 * (found.called - found.told) / CALLED
+    yield Figure("RssAnon more for a Service that is called", each_kb, "kB", None, f"{CALLED} of {SERVICES} called")
 
 
 def main() -> None:

@@ -1,0 +1,134 @@
+"""Many Services of one port number, on a real Envoy: each is told when it is first called, and answers as few would."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import SERVICE, VIRTUAL_SERVICE
+from minik8s_modules.cli.mesh.sidecars import DUMP, Configuration, read_configuration
+from minik8s_modules.mesh.crowds import CROWD, NO_PILOT
+from minik8s_modules.mesh.resources import NO_ENDPOINT
+from tests.integration.control.conftest import Daemon
+from tests.integration.mesh.conftest import LONG_S, OK, PORT, Client, Mesh, serves
+from tests.integration.mesh.test_looking_on_envoys import stand, statistics, traced
+from tests.integration.mesh.test_many_sidecars import Watched
+from tests.support.waiting import until
+
+CONNECT = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=60) as connection:
+    connection.sendall(sys.argv[3].encode())
+    print(connection.recv(1000).decode())
+"""
+
+
+def shop(mesh: Mesh) -> tuple[list[str], Client]:
+    """Make more Services than are told at once, all of the same two Pods, and a client."""
+    for name in ("a", "b"):
+        mesh.pod(name)
+        mesh.subset(f"v-{name}", name)
+    addresses = [mesh.service()]
+    for number in range(CROWD + 1):
+        meta = {"name": f"more-{number}", "namespace": mesh.namespace}
+        spec = {"selector": {"app": "reviews"}, "ports": [{"port": PORT, "targetPort": 8080}]}
+        made = mesh.cluster.admin.create(SERVICE, {"metadata": meta, "spec": spec})
+        addresses.append(str(objects.spec(made)["clusterIP"]))
+    client = mesh.client()
+
+    def is_told() -> bool:
+        with contextlib.suppress(AssertionError):  # it has just begun
+            return len(configuration(client).crowds.get(PORT, ())) == len(addresses)
+        return False
+
+    until(is_told, LONG_S)
+    return addresses, client
+
+
+def configuration(client: Client) -> Configuration:
+    return read_configuration(json.loads(client.stats(DUMP)))
+
+
+def connected(client: Client, address: str, said: str) -> str:
+    return client.inside(sys.executable, "-c", CONNECT, address, str(PORT), said)
+
+
+def test_each_service_is_told_when_it_is_called_and_stays_without_a_pilot(mesh: Mesh, controllers: Daemon):
+    assert controllers.process is not None
+    (_reviews, *more), client = shop(mesh)
+    assert [each.name for each in configuration(client).listeners] == []
+    assert traced(mesh, "/") == []
+    serves(client, more[0])
+    assert {client.get(more[0])[1] for _ in range(10)} == {"a v1", "b v1"}
+    assert client.get(more[1], method="POST", headers=("x-minik8s-destination: 1.2.3.4:5",))[0] == OK
+    assert all("x-minik8s" not in head for of in mesh.node.requests.values() for head in of)
+    assert {each.name.partition(".")[0] for each in configuration(client).listeners} == {"more-0", "more-1"}
+    until(lambda: stand(mesh) == {"client": "synced"}, LONG_S)
+    counted = until(lambda: statistics(client.own, "envoy_cluster_upstream_rq"), LONG_S)
+    assert {'service="more-0"', f'service_namespace="{mesh.namespace}"'} < counted[0] | counted[-1]
+
+    # what is no HTTP, to a Service and to an address that is none
+    assert connected(client, more[2], "hello\r\n\r\n").startswith("HTTP/1.1 200")
+    with socket.create_server((client.gateway, PORT)) as server, ThreadPoolExecutor(1) as pool:
+        talking = pool.submit(connected, client, client.gateway, "GET / HTTP/1.1\r\n\r\n")
+        peer, _address = server.accept()
+        with peer:
+            assert peer.recv(1000) == b"GET / HTTP/1.1\r\n\r\n"
+            peer.sendall(b"as it was sent")
+            assert talking.result(LONG_S).strip() == "as it was sent"
+
+    mesh.pilot.daemon.kill9()
+    assert client.get(more[0])[0] == OK
+    assert client.get(more[3], timeout_s=60) == (503, NO_PILOT)
+    mesh.pilot.daemon.start()
+    until(lambda: client.get(more[3], timeout_s=60)[0] == OK, LONG_S)
+    until(lambda: stand(mesh) == {"client": "synced"}, LONG_S)
+    for name in ("a", "b"):
+        mesh.node.breaking.add(name)
+    until(lambda: client.get(more[0])[0] == 503, LONG_S)
+    mesh.node.breaking.clear()
+    meta = {"name": "nobody", "namespace": mesh.namespace}
+    spec = {"selector": {"app": "nobody"}, "ports": [{"port": PORT}]}
+    nobody = mesh.cluster.admin.create(SERVICE, {"metadata": meta, "spec": spec})
+    until(lambda: client.get(str(objects.spec(nobody)["clusterIP"])) == (503, NO_ENDPOINT), LONG_S)
+
+
+def test_open_connections_follow_what_a_virtual_service_says(mesh: Mesh, controllers: Daemon):
+    assert controllers.process is not None
+    (reviews, *more), client = shop(mesh)
+    serves(client, reviews)
+    over = threading.Event()
+    watched = Watched(client, reviews, over)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(watched.run)
+        until(lambda: watched.body != "", LONG_S)
+        for subsets in (
+            [{"name": "v-a", "weight": 0}, {"name": "v-b", "weight": 1}],
+            [{"name": "v-a", "url": "^/$"}, {"name": "v-b", "url": "/b"}],
+        ):
+            mesh.split(subsets)
+            until(lambda: stays(watched, "b v1" if "weight" in subsets[0] else "a v1"), LONG_S)  # noqa: B023 - at once
+        assert client.get(reviews, "/b") == (OK, "b v1")
+        assert client.get(reviews, "/c") == (503, NO_ENDPOINT)
+        assert client.get(more[0], "/c")[0] == OK
+        assert watched.failures == 0
+        mesh.split([{"name": "v-a", "weight": 1}], fault={"abort": {"httpStatus": 418}})
+        until(lambda: client.get(reviews)[0] == 418, LONG_S)
+        assert client.get(more[0])[0] == OK
+        until(lambda: stand(mesh) == {"client": "synced"}, LONG_S)
+        mesh.cluster.admin.delete(VIRTUAL_SERVICE, "reviews", mesh.namespace)
+        until(lambda: {client.get(reviews)[1] for _ in range(6)} == {"a v1", "b v1"}, LONG_S)
+        until(lambda: watched.body in {"a v1", "b v1"}, LONG_S)
+        over.set()
+        running.result(LONG_S)
+
+
+def stays(watched: Watched, body: str) -> bool:
+    """Return whether half a second of answers are the same."""
+    return watched.body == body and time.monotonic() - watched.since_s > 0.5

@@ -1,0 +1,132 @@
+"""Many Services of one port number: what is told of each, of all, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.mesh import crowds
+from minik8s_modules.mesh.catalogue import Configuration
+from minik8s_modules.mesh.crowds import CROWD, crowds_of, owners, told
+from minik8s_modules.mesh.mapping import Declared, Mapped, decide_mapping
+from minik8s_modules.mesh.messages import Packer, Snapshot
+from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, TYPES, Resource
+from minik8s_modules.mesh.subscriptions import Subscription
+from tests.unit.mesh.namespaces import endpoint_slice, service, subset, virtual_service
+
+BY_PATH: dict[str, Any] = {"serviceRef": "web-1", "port": 80, "subsets": [{"name": "v1", "url": "/1"}]}
+BY_WEIGHT: dict[str, Any] = {"serviceRef": "web-1", "port": 80, "subsets": [{"name": "v1", "weight": 1}]}
+WEB_1 = "100.0.0.1:80"
+
+
+def decided(number: int, *, pods: str = "ab", **virtual: Any) -> Mapped:
+    """Return what becomes of so many Services; the first has these Pods and may be split."""
+    services = [service(each, f"web-{each}", [80]) for each in range(1, number + 1)]
+    slices = [endpoint_slice(f"web-{each}", pods if each == 1 else "ab") for each in range(1, number + 1)]
+    split = [virtual_service("x", **virtual)] if virtual else []
+    return decide_mapping(Declared(services, slices, split, [subset("v1", ["a"])]))
+
+
+def of(kind: str, mapped: Mapped) -> dict[str, Resource]:
+    return {each.name: each for each in told("shop", mapped.ports) if each.type_url == kind}
+
+
+def chosen(listener: JsonObject, address: str, protocol: str) -> str:
+    """Return the chain that a connection has, as Envoy chooses."""
+    outer = listener["filter_chain_matcher"]
+    spoken = outer["matcher_tree"]["prefix_match_map"]["map"]
+    inner = next((found for prefix, found in spoken.items() if protocol.startswith(prefix)), outer["on_no_match"])
+    matcher = inner["matcher"]
+    found = matcher["matcher_tree"]["exact_match_map"]["map"].get(address, matcher["on_no_match"])
+    return str(found["action"]["typed_config"]["value"])
+
+
+def test_few_services_are_told_at_once_and_many_when_they_are_asked_for():
+    few = of(LISTENER, decided(CROWD))
+    assert len(few) == CROWD
+    assert not any(each.on_demand for each in of(CLUSTER, decided(CROWD)).values())
+    many = decided(CROWD + 1)
+    assert [*of(LISTENER, many)] == [*of(ROUTES, many)] == ["*.shop:80"]
+    clusters = of(CLUSTER, many)
+    assert clusters[WEB_1].on_demand == clusters[WEB_1].body["alt_stat_name"] == "web-1.shop:80"
+    assert of(ENDPOINTS, many).keys() == {each.on_demand for each in clusters.values()}
+    assert crowds_of([f"fd00::{each}:80" for each in range(CROWD + 1)]) == {}
+
+
+def test_only_connections_to_services_are_looked_into():
+    listener = of(LISTENER, decided(CROWD + 1, **BY_PATH))["*.shop:80"].body
+    assert chosen(listener, "100.0.0.2", "'http/1.1'") == chosen(listener, "100.0.0.1", "'h2c'") == "http"
+    assert chosen(listener, "100.0.0.2", "") == "tcp"
+    assert chosen(listener, "100.0.0.1", "") == "web-1.shop:80", "of paths, connections know nothing"
+    assert {chosen(listener, "192.0.2.1", each) for each in ("", "'http/1.1'")} == {"passthrough"}
+    assert {each["name"] for each in listener["filter_chains"]} == {"http", "tcp", "passthrough", "web-1.shop:80"}
+
+
+def test_what_tells_requests_apart_is_a_host_of_its_own_and_weights_are_endpoints():
+    plain, weighted, split = (decided(CROWD + 1, **more) for more in ({}, BY_WEIGHT, BY_PATH))
+    assert of(ROUTES, plain) == of(ROUTES, weighted)
+    assert of(CLUSTER, plain) == of(CLUSTER, weighted)
+    hosts = of(ROUTES, split)["*.shop:80"].body["virtual_hosts"]
+    assert [(each["name"], each["domains"]) for each in hosts] == [("web-1.shop:80", [WEB_1]), ("*", ["*"])]
+    assert not of(CLUSTER, split)["web-1.shop:80/v1"].on_demand
+    fault: dict[str, Any] = {"fault": {"abort": {"httpStatus": 418}}}
+    (host, _) = of(ROUTES, decided(CROWD + 1, **{**BY_PATH, **fault}))["*.shop:80"].body["virtual_hosts"]
+    assert host["typed_per_filter_config"]["fault"]["abort"]["http_status"] == 418
+
+
+def test_who_may_be_behind_a_refusal_is_whose_routes_are_in_it():
+    cases: list[tuple[dict[str, Any], dict[str, str]]] = [({}, {}), (BY_WEIGHT, {}), (BY_PATH, {"0.0.0.0:80": "x"})]
+    for virtual, found in cases:
+        mapped = decided(CROWD + 1, **virtual)
+        assert owners(mapped.ports, mapped.split_by) == found
+
+
+def versions(snapshot: Snapshot) -> dict[tuple[str, str], str]:
+    return {(kind, name): each.version for kind, of in snapshot.items() for name, each in of.items()}
+
+
+def test_a_change_of_pods_is_one_resource_and_a_service_more_three():
+    packer = Packer("shop")
+    first = packer.pack(decided(CROWD + 1))
+    assert set(first) == set(TYPES)
+    second, third = packer.pack(decided(CROWD + 1, pods="a")), packer.pack(decided(CROWD + 2, pods="a"))
+    assert dict(versions(second).items() - versions(first).items()).keys() == {(ENDPOINTS, "web-1.shop:80")}
+    new = f"web-{CROWD + 2}.shop:80"
+    assert dict(versions(third).items() - versions(second).items()).keys() == {
+        (LISTENER, "*.shop:80"), (CLUSTER, f"100.0.0.{CROWD + 2}:80"), (ENDPOINTS, new),
+    }  # fmt: skip
+    assert versions(third) == versions(Packer("shop").pack(decided(CROWD + 2, pods="a")))
+
+
+def test_packed_or_not_the_same_is_told_whatever_was_before():
+    packer = Packer("shop")
+    history = [(CROWD + 1, {}), (CROWD, BY_PATH), (CROWD + 1, BY_PATH), (CROWD + 1, BY_WEIGHT), (3, {})]
+    for number, virtual in history:
+        mapped = decided(number, **virtual)
+        packed = {(kind, name) for kind, each in packer.pack(mapped).items() for name in each}
+        assert packed == {(each.type_url, each.name) for each in told("shop", mapped.ports)}
+
+
+def test_who_asks_for_all_is_told_no_cluster_that_waits_to_be_asked_for():
+    found = Configuration(Packer("shop").pack(decided(CROWD + 1, **BY_PATH)), {})
+    clusters, on_demand = found.versions[CLUSTER], found.on_demand
+    subscription = Subscription()
+    subscription.ask([], [], {})
+    assert subscription.difference(clusters, on_demand).changed == ["web-1.shop:80/v1"]
+    subscription.sent(clusters, subscription.difference(clusters, on_demand))
+    subscription.ask(["100.0.0.2:80", "100.9.9.9:80"], [], {})
+    assert subscription.difference(clusters, on_demand) == (["100.0.0.2:80"], ["100.9.9.9:80"])
+    assert subscription.asks_for("100.0.0.2:80")
+    assert not subscription.asks_for("100.0.0.3:80")
+    again = Subscription()  # at another pilot
+    again.ask(["*", "100.0.0.2:80"], [], {"100.0.0.2:80": clusters["100.0.0.2:80"]})
+    assert again.difference(clusters, on_demand) == (["web-1.shop:80/v1"], [])
+
+
+def test_the_header_that_picks_a_route_is_set_over_the_callers_and_taken_away():
+    found = decided(CROWD + 1)
+    routes = of(ROUTES, found)["*.shop:80"].body
+    assert routes["request_headers_to_remove"] == [routes["vhost_header"]] == [crowds._HEADER]
+    manager = of(LISTENER, found)["*.shop:80"].body["filter_chains"][0]["filters"][0]["typed_config"]
+    (mutation,) = manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"]
+    assert mutation["append"]["append_action"] == "OVERWRITE_IF_EXISTS_OR_ADD"
