@@ -5,8 +5,9 @@
 
 What is new is sent in the order of ``TYPES``, and what is gone in the opposite one and last: no route leads to a
 cluster that a sidecar does not have. A sidecar that refuses a response keeps what it had of all that is in it, so it is
-sent both halves again, until what is wrong is alone; that is told again when it changes. A sidecar that has taken all
-that it was sent has settled: RollingUpdates wait for that.
+sent both halves again, until what is wrong is alone; that is told again when it changes. Until then no cluster is taken
+away: what the sidecar keeps may lead there. A sidecar that has taken all that it was sent has settled: RollingUpdates
+wait for that.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import grpc
@@ -27,7 +28,7 @@ from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identity import Sidecar
 from minik8s_modules.mesh.mapping import Withholding
 from minik8s_modules.mesh.messages import Message
-from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, TYPES
+from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, TYPES
 from minik8s_modules.mesh.subscriptions import Difference, Subscription, TooMuch
 
 log = logging.getLogger(__name__)
@@ -241,7 +242,8 @@ class _Stream:
         self._refused(self._sidecar, set() if behind is None else {behind}, message)
 
     def _lacking(self, configuration: Configuration) -> list[Any]:
-        first, last = [], []
+        first: list[Any] = []
+        gone: list[tuple[str, Subscription, Difference]] = []
         halves, self._halves = self._halves, []
         for kind in TYPES:
             subscription = self._subscriptions.get(kind)
@@ -253,13 +255,25 @@ class _Stream:
                 again = [messages[name] for name in names if subscription.has(name, versions.get(name))]
                 if again:
                     first.append(self._response(kind, again, Difference([], [])))
-            subscription.sent(versions, difference)
+            subscription.sent(versions, difference._replace(removed=[]))
             if difference.changed:
                 changed = [messages[name] for name in difference.changed]
                 first.append(self._response(kind, changed, difference._replace(removed=[])))
             if difference.removed:
-                last.append(self._response(kind, [], difference._replace(changed=[])))
-        return first + last[::-1]
+                gone.append((kind, subscription, difference._replace(changed=[])))
+        return [*first, *self._removed(gone[::-1], configuration)]
+
+    def _removed(
+        self, gone: Sequence[tuple[str, Subscription, Difference]], configuration: Configuration
+    ) -> Iterator[Any]:
+        """Yield what is to be taken away, but no cluster while routes may lead there yet."""
+        leading = {LISTENER, ROUTES}
+        refused = any(kind in leading and name in configuration.versions.get(kind, {}) for kind, name in self._lost)
+        awaited = any(kind in leading for sent in self._pending.values() for kind, _name in sent.names)
+        for kind, subscription, difference in gone:
+            if kind in leading or not (refused or awaited):
+                subscription.sent({}, difference)
+                yield self._response(kind, [], difference)
 
     def _response(self, kind: str, changed: list[Message], difference: Difference) -> Any:
         nonce = str(next(self._nonces))

@@ -88,8 +88,11 @@ class Client:
         """Run a program in the namespace, whose connections its Envoy has."""
         return run("ip", "netns", "exec", self.namespace, *words, stdin=stdin)
 
-    def start(self, ca: bytes, token: str, pilot: int) -> None:
-        """Start its Envoy, told by the pilot at a port of this machine, as the image does but for the addresses."""
+    def start(self, ca: bytes, token: str, pilot: int, replaced: Sequence[tuple[str, str]] = ()) -> None:
+        """Start its Envoy, told by the pilot at a port of this machine, as the image does but for the addresses.
+
+        ``replaced`` are words of its bootstrap, and others.
+        """
         for file, content in (("ca.crt", ca), ("token", token.encode())):
             (self._folder / file).write_bytes(content)
         text = (REPOSITORY / "roles/envoy/files/bootstrap.yaml").read_text()
@@ -97,6 +100,7 @@ class Client:
             ("/var/run/secrets/kubernetes.io/serviceaccount", str(self._folder)),
             ("dns:///minik8s-pilot.kube-system.svc.cluster.local:15012", f"ipv4:{self.gateway}:{pilot}"),
             ("grpc.keepalive_time_ms:", "grpc.ssl_target_name_override: {string_value: localhost}\n" + NEXT_ARGUMENT),
+            *replaced,
         ):
             assert old in text, old
             text = text.replace(old, new)
@@ -284,7 +288,7 @@ class Mesh:
         """Return where a Pod answers."""
         return str(objects.status(self.cluster.admin.get(POD, pod, self.namespace))["podIP"])
 
-    def client(self, name: str = "client", namespace: str = "") -> Client:
+    def client(self, name: str = "client", namespace: str = "", replaced: Sequence[tuple[str, str]] = ()) -> Client:
         """Make a Pod with a sidecar, and its Envoy."""
         meta = {"name": "robot", "namespace": namespace}
         if namespace:
@@ -295,7 +299,7 @@ class Mesh:
         made = Client(self.folder, name)
         self.clients.append(made)
         token = self.pilot.token(name, namespace)
-        made.start(self.cluster.server.authority.ca.read_bytes(), token, self.pilot.port)
+        made.start(self.cluster.server.authority.ca.read_bytes(), token, self.pilot.port, replaced)
         return made
 
     def subset(self, name: str, *pods: str) -> None:

@@ -161,6 +161,22 @@ def test_what_is_new_comes_before_what_leads_to_it_and_what_is_gone_goes_last():
     run(journey)
 
 
+def test_no_cluster_is_taken_away_while_what_may_lead_there_is_refused():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        await ready(pilot, envoy)
+        pilot.declare(BY_PATH)
+        order = [names(await envoy.told(refused="no" if number == 2 else "")) for number in range(3)]
+        assert [kind for kind, _changed, _removed in order] == [CLUSTER, LISTENER, ROUTES]
+        while not pilot.refusals:
+            await asyncio.sleep(0.01)
+        pilot.declare({**BY_PATH, "subsets": [{"name": "v2", "url": "/3"}]})
+        order = [names(await envoy.told()) for _ in range(3)]
+        assert order == [(ROUTES, [NAME], []), (ENDPOINTS, [], [NAME]), (CLUSTER, [], [NAME])]
+
+    run(journey)
+
+
 def test_a_refusal_names_the_virtual_service_that_caused_it_and_is_not_repeated():
     async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
         envoy = Envoy(channel)
