@@ -31,7 +31,16 @@ from tests.benchmarks import idle, peer, scheduler_peer
 from tests.benchmarks.deciding import autoscaling, claims, controllers, monitoring, scheduling
 from tests.benchmarks.figures import Figure, load
 from tests.benchmarks.machine import Run, python_s, run_now
-from tests.benchmarks.network import mesh, naming, overlay, policies, service_reach, services, sidecar_memory
+from tests.benchmarks.network import (
+    mesh,
+    naming,
+    overlay,
+    policies,
+    service_reach,
+    services,
+    sidecar_latency,
+    sidecar_memory,
+)
 from tests.benchmarks.nodes import (
     applying,
     executor,
@@ -117,7 +126,7 @@ GROUPS: Mapping[str, Group] = {
     "services": lambda _: rows(services.measure, "services: "),
     "policies": lambda _: rows(policies.measure, "policies: "),
     "reach": lambda _: rows(service_reach.measure, "services: "),
-    "mesh": lambda _: [*rows(mesh.measure, "mesh: "), *rows(sidecar_memory.measure, "mesh: ")],
+    "mesh": lambda _: [row for each in (mesh, sidecar_memory, sidecar_latency) for row in rows(each.measure, "mesh: ")],
     "names": lambda _: rows(naming.measure, "names: "),
     "expressions": lambda _: rows(expressions.measure, "CEL: "),
     "custom": lambda _: rows(custom_kinds.measure, "custom kinds: "),

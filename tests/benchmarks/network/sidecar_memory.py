@@ -89,54 +89,79 @@ def bootstrap(folder: Path, socket: Path) -> Path:
     return file
 
 
+class Pilot:
+    """Discovery at a socket in a folder: Envoys that begin with ``bootstrap`` are told of one namespace."""
+
+    def __init__(self, folder: Path, told: Snapshot) -> None:
+        self.settled = asyncio.Event()
+        self._asked, self._told, self._loop = asyncio.Event(), told, asyncio.get_running_loop()
+        self._catalogue = Catalogue(self._is_asked)
+        self._discovery = Discovery(
+            self._catalogue,
+            lambda _header: Sidecar("shop", "client"),
+            Figures(Registry()),
+            lambda _sidecar, _behind, message: sys.exit(f"the Envoy refused its configuration: {message}"),
+            lambda _sidecar, _withholdings: self.settled.set(),
+        )
+        self._socket = folder / "pilot.sock"
+        self.bootstrap = bootstrap(folder, self._socket)
+        self._server = grpc.aio.server()
+
+    def _is_asked(self, _scope: str) -> None:
+        self._loop.call_soon_threadsafe(self._asked.set)
+
+    async def start(self) -> None:
+        """Answer from now on."""
+        ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(self._discovery, self._server)
+        self._server.add_insecure_port(f"unix:{self._socket}")
+        await self._server.start()
+        for each in (self._socket.parent, self._socket):
+            each.chmod(0o777)
+
+    async def has_told(self) -> None:
+        """Wait for an Envoy to have all."""
+        await asyncio.wait_for(self._asked.wait(), PATIENCE_S)
+        self._catalogue.put("shop", Configuration(self._told, {}))
+        if any(self._told.values()):  # who is told nothing has nothing to take
+            await asyncio.wait_for(self.settled.wait(), PATIENCE_S)
+
+    async def stop(self) -> None:
+        """End."""
+        self._discovery.end()
+        await self._server.stop(0)
+
+
+def envoy_options(file: Path) -> list[str]:
+    """Return Envoy's program, and what it is started with."""
+    options = ["--config-path", str(file), "--concurrency", "1", "--use-dynamic-base-id", "--log-level", "error"]
+    return [str(envoy_program()), *options]
+
+
 async def held(told: Snapshot, called: Sequence[str] = ()) -> Held:
     """Return what an Envoy holds."""
-    asked, settled = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def is_asked(_scope: str) -> None:
-        loop.call_soon_threadsafe(asked.set)
-
-    catalogue = Catalogue(is_asked)
-    discovery = Discovery(
-        catalogue,
-        lambda _header: Sidecar("shop", "client"),
-        Figures(Registry()),
-        lambda _sidecar, _behind, message: sys.exit(f"the Envoy refused its configuration: {message}"),
-        lambda _sidecar, _withholdings: settled.set(),
-    )
-    server = grpc.aio.server()
-    ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(discovery, server)
-    with tempfile.TemporaryDirectory(prefix="mk8s-") as name:
-        folder, socket = Path(name), Path(name, "pilot.sock")
-        server.add_insecure_port(f"unix:{socket}")
-        await server.start()
-        for each in (folder, socket):
-            each.chmod(0o777)
-        options = ["--config-path", str(bootstrap(folder, socket)), "--concurrency", "1", "--use-dynamic-base-id"]
-        run = ["unshare", "--net", "sh", "-ec", BEGIN, "run", str(envoy_program()), *options, "--log-level", "error"]
+    with tempfile.TemporaryDirectory(prefix="mk8s-") as folder:
+        pilot = Pilot(Path(folder), told)
+        await pilot.start()
+        run = ["unshare", "--net", "sh", "-ec", BEGIN, "run", *envoy_options(pilot.bootstrap)]
         process = await asyncio.create_subprocess_exec(*run, stdout=asyncio.subprocess.DEVNULL)
+        inside = ["nsenter", f"--net=/proc/{process.pid}/ns/net"]
         try:
-            await asyncio.wait_for(asked.wait(), PATIENCE_S)
-            catalogue.put("shop", Configuration(told, {}))
-            await asyncio.wait_for(_ready(process.pid), PATIENCE_S)
-            if any(told.values()):  # who is told nothing has nothing to take
-                await asyncio.wait_for(settled.wait(), PATIENCE_S)
+            await pilot.has_told()
+            await asyncio.wait_for(ready(inside), PATIENCE_S)
             first = await _anonymous_mb(process.pid)
             if called:
-                inside = ["nsenter", f"--net=/proc/{process.pid}/ns/net", sys.executable, "-c", CALL, *called]
-                calling = await asyncio.create_subprocess_exec(*inside)
+                calling = await asyncio.create_subprocess_exec(*inside, sys.executable, "-c", CALL, *called)
                 assert await asyncio.wait_for(calling.wait(), PATIENCE_S) == 0
             return Held(first, await _anonymous_mb(process.pid))
         finally:
             process.kill()
             await process.wait()
-            discovery.end()
-            await server.stop(0)
+            await pilot.stop()
 
 
-async def _ready(pid: int) -> None:
-    words = ["nsenter", f"--net=/proc/{pid}/ns/net", "curl", "-sf", "-m", "5", "http://127.0.0.1:15000/ready"]
+async def ready(inside: Sequence[str]) -> None:
+    """Wait for the Envoy of a network to take connections; ``inside`` runs a program there."""
+    words = [*inside, "curl", "-sf", "-m", "5", "http://127.0.0.1:15000/ready"]
     while True:
         asking = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.DEVNULL)
         if await asking.wait() == 0:
