@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from minik8s_modules.api.objects import JsonObject
 
 RING = 60
+PRESSURES = ("cpu", "memory", "io")
+"""Files of /proc/pressure, which a kernel may lack (CONFIG_PSI)."""
 _NS = 1_000_000_000
 
 
@@ -52,6 +55,8 @@ class Machine(NamedTuple):
     processes: int
     most_processes: int
     disk: Disk | None
+    pressure: Mapping[str, JsonObject] = MappingProxyType({})
+    """By resource what ``pressure_of`` returns; {} where the kernel tells none."""
 
 
 class Reading(NamedTuple):
@@ -129,9 +134,10 @@ class NodeMetrics:
 
     def _shown_machine(self, machine: Machine | None) -> JsonObject | None:
         usage = self._machine.shown()
-        if usage is None or machine is None or machine.disk is None:
+        if usage is None or machine is None:
             return usage
-        return {**usage, "disk": machine.disk._asdict()}
+        disk = {"disk": machine.disk._asdict()} if machine.disk is not None else {}
+        return {**usage, **disk, **({"pressure": dict(machine.pressure)} if machine.pressure else {})}
 
     def signals_message(self, node: str) -> JsonObject | None:
         """Return the message the reconciler gets: signals of the machine, working sets of containers."""
@@ -166,6 +172,8 @@ def _signals(machine: Machine) -> JsonObject:
 def machine_of(proc: Mapping[str, bytes], disk: Disk | None, at_s: float) -> Machine:
     """Return the reading in ``proc``: the bytes of /proc's stat, meminfo, loadavg and sys/kernel/pid_max.
 
+    ``pressure/RESOURCE`` is taken where it is there.
+
     Raises:
         ValueError: one of them is not what the kernel writes.
     """
@@ -178,9 +186,25 @@ def machine_of(proc: Mapping[str, bytes], disk: Disk | None, at_s: float) -> Mac
         total, available = sizes[b"MemTotal"], sizes[b"MemAvailable"]
         processes = int(proc["loadavg"].split()[3].split(b"/")[1])
         usage = Usage(at_s, busy * (_NS // 100), total - available)
-        return Machine(usage, total, available, processes, int(proc["sys/kernel/pid_max"]), disk)
+        most = int(proc["sys/kernel/pid_max"])
+        pressure = {name: pressure_of(text) for name in PRESSURES if (text := proc.get(f"pressure/{name}"))}
+        return Machine(usage, total, available, processes, most, disk, pressure)
     except (IndexError, KeyError, ValueError) as error:
         raise ValueError(f"/proc of the node cannot be read: {error!r}") from error
+
+
+def pressure_of(text: bytes) -> JsonObject:
+    """Return a file of /proc/pressure: ``some`` and ``full`` with ``total_us`` and averages in percent.
+
+    *some* counts the time in which a task waited for the resource, *full* that in which all that could run did.
+    """
+    found: JsonObject = {}
+    for line in text.decode().splitlines():
+        which, *fields = line.split()
+        numbers: dict[str, Any] = dict(each.split("=", 1) for each in fields)
+        averages = {name: float(numbers[name]) for name in ("avg10", "avg60", "avg300")}
+        found[which] = {"total_us": int(numbers["total"]), **averages}
+    return found
 
 
 def _named(line: bytes) -> tuple[bytes, bytes]:

@@ -21,7 +21,7 @@ import orjson
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.gateway.errors import DockerUnavailable, NodeUnreachable
-from minik8s_modules.gateway.metrics import Disk, Machine, Marks, Reading, Usage, machine_of
+from minik8s_modules.gateway.metrics import PRESSURES, Disk, Machine, Marks, Reading, Usage, machine_of
 from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.core.docker import UnixConnection
 
@@ -119,6 +119,7 @@ class Source:
         self._cadvisor = Http(cadvisor) if cadvisor else None
         self._files = files
         self._root = ""
+        self._has_pressure = True
         self._has_warned = False
 
     def read(self) -> Reading:
@@ -187,11 +188,21 @@ class Source:
         if not self._root:
             self._root = str((self._docker.get(f"/v{STATS_VERSION}/info") or {}).get("DockerRootDir") or "")
         try:
-            proc = {each: self._files.read(f"/proc/{each}") for each in _PROC}
+            proc = {each: self._files.read(f"/proc/{each}") for each in _PROC} | self._pressure()
             return machine_of(proc, self._files.disk(self._root or "/"), time.time())
         except (ValueError, NodeUnreachable) as error:
             self._warn(f"its own figures cannot be read: {error}")
             return None
+
+    def _pressure(self) -> dict[str, bytes]:
+        """Return the files of /proc/pressure; a kernel without them is not asked again."""
+        if self._has_pressure:
+            try:
+                return {f"pressure/{name}": self._files.read(f"/proc/pressure/{name}") for name in PRESSURES}
+            except NodeUnreachable as error:
+                log.info("%s: tells no pressure of its resources: %s", self._node, error)
+                self._has_pressure = False
+        return {}
 
 
 def _marks_of(found: Mapping[str, str]) -> Marks:

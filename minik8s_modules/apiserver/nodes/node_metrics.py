@@ -168,6 +168,7 @@ def cadvisor_lines(node: Node) -> Iterator[str]:
     starts = (each._replace(labels=_cadvisor_labels(node, each.labels)) for each in _starts(node))
     yield from _family("container_start_time_seconds", "gauge", help_text, starts)
     yield from _disk_lines(node)
+    yield from _pressure_lines(node)
     yield from _machine_lines(node)
 
 
@@ -191,6 +192,17 @@ def _disk_lines(node: Node) -> Iterator[str]:
         figures = (disk["capacity_bytes"], disk["capacity_bytes"] - disk["available_bytes"]) if disk else ()
         samples = [_Sample(_MACHINE, float(figures[value]), at_s)] if figures else []
         yield from _family(name, "gauge", help_text, samples)
+
+
+def _pressure_lines(node: Node) -> Iterator[str]:
+    for resource, told in (node.machine.get("pressure") or {}).items():
+        named = {"cpu": "CPU", "io": "I/O"}.get(resource, resource)
+        for which, name, what in (("some", "waiting", "have waited for"), ("full", "stalled", "were stalled by")):
+            if which in told:
+                sample = _Sample(_MACHINE, told[which]["total_us"] / 1e6, float(node.machine["timestamp_s"]))
+                help_text = f"Total time in seconds that tasks {what} {named} congestion."
+                metric = f"container_pressure_{resource}_{name}_seconds_total"
+                yield from _family(metric, "counter", help_text, [sample])
 
 
 def _machine_lines(node: Node) -> Iterator[str]:

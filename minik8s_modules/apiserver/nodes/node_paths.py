@@ -192,9 +192,21 @@ def configuration(node: JsonObject, shared: JsonObject) -> JsonObject:
 def summary(node: Node) -> JsonObject:
     """Return ``/stats/summary`` with what is measured here: CPU and memory of node, pods and containers."""
     return {
-        "node": {"nodeName": node.name, **(_stats([node.machine]) if node.machine else {})},
+        "node": {"nodeName": node.name, **(_node_stats(node.machine) if node.machine else {})},
         "pods": [_pod_stats(each) for each in node.measured],
     }
+
+
+def _node_stats(machine: JsonObject) -> JsonObject:
+    found = _stats([machine])
+    for resource, told in (machine.get("pressure") or {}).items():
+        found.setdefault(resource, {"time": found["cpu"]["time"]})["psi"] = {which: _psi(told[which]) for which in told}
+    return found
+
+
+def _psi(told: JsonObject) -> JsonObject:
+    """Return one row of a ``PSIStats``, whose total is in nanoseconds."""
+    return {"total": told["total_us"] * 1000, **{name: told[name] for name in ("avg10", "avg60", "avg300")}}
 
 
 def _pod_stats(each: Measured) -> JsonObject:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from minik8s_modules.gateway.errors import NodeUnreachable
 from minik8s_modules.gateway.metrics import Disk, Marks, NodeMetrics, Reading, Ring, Usage, machine_of
-from minik8s_modules.gateway.metrics_sources import cadvisor_usage, docker_usage
+from minik8s_modules.gateway.metrics_sources import Source, cadvisor_usage, docker_usage
 
 ID = "2ece966a7e478645488cedbe07bfc5e6165628cdcdcbcd0f49adf9464b61267b"
 PROC = {
@@ -64,6 +65,48 @@ def test_the_machine_is_read_from_proc():
 def test_proc_that_is_not_the_kernels_is_an_error(name):
     with pytest.raises(ValueError, match="cannot be read"):
         machine_of({**PROC, name: b"what\n"}, None, 7.0)
+
+
+def test_the_pressure_of_resources_is_read_where_the_kernel_tells_it():
+    text = b"some avg10=38.47 avg60=46.78 avg300=43.98 total=25558529\nfull avg10=0.00 avg60=0.50 avg300=0.00 total=7\n"
+    machine = machine_of({**PROC, "pressure/io": text}, None, 7.0)
+    assert machine.pressure["io"]["some"] == {"total_us": 25558529, "avg10": 38.47, "avg60": 46.78, "avg300": 43.98}
+    metrics = NodeMetrics()
+    for at_s in (7.0, 8.0):
+        metrics.add(Reading(machine._replace(usage=Usage(at_s, 1, 1)), {}, {}, "docker"))
+    assert metrics.shown()["machine"]["pressure"]["io"]["full"]["total_us"] == 7
+    assert machine_of(PROC, None, 7.0).pressure == {}
+    with pytest.raises(ValueError, match="cannot be read"):
+        machine_of({**PROC, "pressure/io": b"some avg10=1\n"}, None, 7.0)
+
+
+class Files:
+    """A node without /proc/pressure."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def read(self, path: str) -> bytes:
+        """Return what the test has."""
+        self.asked.append(path)
+        if "pressure" in path:
+            raise NodeUnreachable(f"cannot read {path}: No such file or directory")
+        return PROC[path.removeprefix("/proc/")]
+
+    def disk(self, _path: str) -> Disk:
+        """Return any."""
+        return Disk(100, 40, 10, 5)
+
+
+def test_a_kernel_without_pressure_is_asked_for_it_once(monkeypatch):
+    files = Files()
+    source = Source("n", "/nowhere", "", files)
+    monkeypatch.setattr(source, "_root", "/")
+    for _ in range(2):
+        machine = source._machine()
+        assert machine is not None
+        assert machine.processes == 345
+    assert [one for one in files.asked if "pressure" in one] == ["/proc/pressure/cpu"]
 
 
 def test_cadvisor_names_containers_by_the_end_of_their_cgroup():

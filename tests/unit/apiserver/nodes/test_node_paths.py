@@ -89,6 +89,21 @@ def test_cadvisors_lines_have_the_machine_and_what_dashboards_select_by() -> Non
     ]
 
 
+def test_the_pressure_of_a_machine_is_told_in_both() -> None:
+    row = {"total_us": 2_500_000, "avg10": 1.5, "avg60": 0.5, "avg300": 0.25}
+    machine = {**USAGE, "pressure": {"cpu": {"some": row}, "io": {"some": row, "full": {**row, "total_us": 7}}}}
+    found = summary(node(machine))["node"]
+    shown = {"total": 2_500_000_000, "avg10": 1.5, "avg60": 0.5, "avg300": 0.25}
+    assert found["cpu"]["psi"] == {"some": shown}
+    assert found["io"] == {"time": "1970-01-01T00:00:20Z", "psi": {"some": shown, "full": {**shown, "total": 7000}}}
+    lines = "".join(cadvisor_lines(node(machine))).splitlines()
+    assert [line for line in lines if line.startswith("container_pressure")] == [
+        'container_pressure_cpu_waiting_seconds_total{id="/"} 2.5 20000',
+        'container_pressure_io_waiting_seconds_total{id="/"} 2.5 20000',
+        'container_pressure_io_stalled_seconds_total{id="/"} 7e-06 20000',
+    ]
+
+
 @pytest.mark.parametrize(("method", "verb"), [("GET", "get"), ("POST", "create"), ("DELETE", "delete")])
 def test_rights_are_those_of_the_subresource(method: str, verb: str) -> None:
     path = "/api/v1/nodes/n1:10250/proxy/metrics/resource"
