@@ -1,7 +1,8 @@
 """A controller's shell: threads that sync the keys of a queue; a sync that raises is tried again later.
 
-This is the only place of a controller that catches everything: a thread that dies would stop its work for
-good.
+A thread begins when no other one waits for a key, since most controllers of a cluster have nothing to do, and each
+thread has 30 KB. This is the only place of a controller that catches everything: a thread that dies would stop its
+work for good.
 """
 
 from __future__ import annotations
@@ -25,21 +26,28 @@ class Workers(Generic[Key]):
         self._queue = queue
         self._sync = sync
         self._name = name
-        self._threads = [
-            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True) for number in range(count)
-        ]
+        self._count = count
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._waiting = 0
 
     def start(self) -> None:
-        """Start the threads; returns at once."""
-        for thread in self._threads:
-            thread.start()
+        """Start the first thread; returns at once."""
+        with self._lock:
+            self._begin_one()
+
+    def _begin_one(self) -> None:
+        number = len(self._threads)
+        thread = threading.Thread(target=self._run, name=f"{self._name}-{number}", daemon=True)
+        self._threads.append(thread)
+        self._waiting += 1
+        thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Shut the queue down and wait for the syncs under way, each at most ``timeout_s`` seconds."""
         self._queue.shut_down()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(timeout_s)
+        for thread in self._threads:  # also those that begin meanwhile, for what is queued yet
+            thread.join(timeout_s)
 
     def _run(self) -> None:
         while True:
@@ -47,8 +55,15 @@ class Workers(Generic[Key]):
                 key = self._queue.get()
             except QueueShutDown:
                 return
-            if key is not None:
-                self.sync_one(key)
+            if key is None:
+                continue
+            with self._lock:
+                self._waiting -= 1
+                if not self._waiting and len(self._threads) < self._count:
+                    self._begin_one()
+            self.sync_one(key)
+            with self._lock:
+                self._waiting += 1
 
     def sync_one(self, key: Key) -> None:
         """Sync ``key``, which came from ``get``; queue it with back-off on any error."""

@@ -1,4 +1,4 @@
-"""Workers repeat what raised and never die of it."""
+"""Workers repeat what raised and never die of it; there are as many as have something to do."""
 
 from __future__ import annotations
 
@@ -31,3 +31,28 @@ def test_a_sync_that_raises_is_tried_again(error):
     workers.stop()
     assert tries == ["a"] * 3
     assert queue.failures("a") == 0
+
+
+def test_threads_begin_as_they_are_needed_up_to_their_count():
+    queue: WorkQueue[str] = WorkQueue()
+    under_way, go_on = threading.Semaphore(0), threading.Event()
+
+    def sync(_key: str) -> None:
+        under_way.release()
+        go_on.wait(60)
+
+    def begun() -> int:
+        return sum(thread.name.startswith("begun-") for thread in threading.enumerate())
+
+    workers = Workers(queue, sync, "begun", count=3)
+    workers.start()
+    assert begun() == 1
+    for key in "abcd":
+        queue.add(key)
+    assert all(under_way.acquire(timeout=60) for _ in range(3))
+    assert not under_way.acquire(timeout=0.1)
+    assert begun() == 3
+    go_on.set()
+    assert under_way.acquire(timeout=60)
+    workers.stop()
+    assert begun() == 0
