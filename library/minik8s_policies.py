@@ -10,7 +10,8 @@ description:
   - The entry C(filter) says how, C(policy/<namespace>/<name>) is what one NetworkPolicy allows, and
     C(pod/<namespace>/<name>) a Pod that policies select or name as a peer.
   - Realized by chains, sets and maps of one table C(ip minik8s_policies), all changes in one transaction. What no
-    policy allows is rejected; TCP gets a reset.
+    policy allows is rejected; TCP gets a reset. Where Pods have IPv6 addresses, a table C(ip6 minik8s_policies) has
+    the same for these.
   - Packets between Pods of one bridge are shown to the rules, for which the kernel's module C(br_netfilter) is needed.
   - Without entries there is no table. Rules and tables of others are neither listed nor touched.
 extends_documentation_fragment:

@@ -103,8 +103,14 @@ def docker_remains(docker: Docker, node: str) -> list[Remain]:
 
 def rules(node: str) -> list[Remain]:
     """Return the rules that let the node's pods pass Docker's FORWARD policy."""
-    found = netfilter.forwards(node) or {}
-    return [Remain("rule", rule, bridge) for bridge, passing in found.items() for rule in passing]
+    kinds = {"rule": netfilter.IPV4, "rule of IPv6": netfilter.IPV6}
+    found = {kind: netfilter.forwards(node, family) or {} for kind, family in kinds.items()}
+    return [
+        Remain(kind, rule, bridge)
+        for kind, bridges in found.items()
+        for bridge, passing in bridges.items()
+        for rule in passing
+    ]
 
 
 def observe(module: AnsibleModule, docker: Docker) -> list[Remain]:
@@ -159,6 +165,8 @@ def remove(module: AnsibleModule, docker: Docker, item: Remain) -> None:
         unmount(item.id)  # by the system call: umount asks the file system first, and an NFS server may be away
     elif item.kind == "rule":
         netfilter.set_forwards([item.id], [])
+    elif item.kind == "rule of IPv6":
+        netfilter.set_forwards([item.id], [], netfilter.IPV6)
     elif item.kind == "image":
         with contextlib.suppress(DockerError):
             docker.call("DELETE", f"/images/{item.id}")

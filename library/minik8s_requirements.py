@@ -43,6 +43,10 @@ options:
     description: Range of the services' addresses, which must not overlap a network of the machine.
     type: str
     default: ""
+  cluster_cidr_ipv6:
+    description: Range of the pods' IPv6 addresses; empty where they have none.
+    type: str
+    default: ""
   nodes:
     description: How many nodes share C(cluster_cidr).
     type: int
@@ -101,13 +105,13 @@ problems:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.install.ranges import Ranges, connected_networks, range_problems
+from ansible.module_utils.minik8s.install.ranges import Ranges, connected_networks, has_ipv6, range_problems
 from ansible.module_utils.minik8s.install.requirements import Needed, System, observe_machine, problems
 from ansible.module_utils.minik8s.pods.devices import problems as device_problems
 
 PYTHON = (3, 11)
 SYSTEMS = [{"ids": ["debian"], "version": 12, "tried": True}]
-RANGES = ("cluster_cidr", "service_cidr", "nodes", "node_name", "foreign_pods")
+RANGES = ("cluster_cidr", "service_cidr", "nodes", "node_name", "foreign_pods", "cluster_cidr_ipv6")
 
 
 def main() -> None:
@@ -121,6 +125,7 @@ def main() -> None:
             "host_key": {"type": "bool", "default": False},
             "cluster_cidr": {"type": "str", "default": ""},
             "service_cidr": {"type": "str", "default": ""},
+            "cluster_cidr_ipv6": {"type": "str", "default": ""},
             "nodes": {"type": "int", "default": 0},
             "node_name": {"type": "str", "default": ""},
             "foreign_pods": {"type": "bool", "default": False},
@@ -134,7 +139,7 @@ def main() -> None:
     given = (asked[name] for name in ("untried", "disk_mb", "time_s", "host_key"))
     systems = tuple(System(name, one["version"], one["tried"]) for one in asked["systems"] for name in one["ids"])
     needed = Needed(tuple(asked["ports"]), asked["memory_mb"], PYTHON, systems, *given)
-    ranges = Ranges(*(asked[name] for name in RANGES))
+    ranges = Ranges(*(asked[name] for name in RANGES), has_ipv6=has_ipv6())
     found = problems(observe_machine(needed.ports), needed) + range_problems(ranges, connected_networks())
     found += device_problems(asked["devices"])
     if found:

@@ -9,6 +9,8 @@ short_description: Pause containers of a node's pods, with their network
 description:
   - Makes the pause container of every declared pod, attaches it to the node's bridge, and gives it its address.
   - Link, address and route are compared with the kernel and healed. Pods that are not declared are removed.
+  - A pod's IPv6 address (C(ipv6)) is a /128, so that all it sends goes to the node; pod and node are told each other's
+    hardware address, and neighbour discovery that a pod sends is dropped.
   - With C(plugin), the pod is attached by CNI plugins or by Weave Net, which give the address. What was attached
     is kept in C(state_dir) until it is detached, and detached with the configuration it was attached with.
   - Writes the pod's /etc/hosts and /etc/resolv.conf, limits the pod's cgroup, and forwards ports of the node to the

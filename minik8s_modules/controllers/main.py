@@ -11,6 +11,7 @@ from typing import Protocol
 
 from minik8s_modules.api.kinds import REPLICATION_CONTROLLER
 from minik8s_modules.api.network.balancing import NO_BALANCING, Balancing, read_balancing
+from minik8s_modules.api.network.dual_stack import SINGLE_STACK, DualStack, read_dual_stack
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.process import run_daemon
@@ -88,12 +89,13 @@ def controllers(
     cluster_cidr: str = "",
     figures: AutoscalerFigures | None = None,
     balancing: Balancing = NO_BALANCING,
+    dual_stack: DualStack = SINGLE_STACK,
 ) -> list[Controller]:
     """Return all controllers; a new one is a line here.
 
     ``authorities`` returns the PEM that pods are to trust; so many ``terminated_pods`` are kept; nodes
     get ranges of ``cluster_cidr``, unless it is empty; autoscalers are counted in ``figures``;
-    ``balancing`` has the addresses of load balancers.
+    ``balancing`` has the addresses of load balancers, ``dual_stack`` the pods' of IPv6.
     """
     recorder, readings, kept = context.recorder, Readings(client, context.clock), partial(extended, client)
     return [
@@ -122,7 +124,7 @@ def controllers(
         OrphanController(context),
         DepartureController(context),
         ReturnController(context),
-        PodCidrController(context, cluster_cidr),
+        PodCidrController(context, cluster_cidr, dual_stack),
         PodGc(context, terminated_pods),
         service_accounts(client),
         RootCa(client, authorities),
@@ -158,6 +160,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     cluster_cidr = configuration.network("cluster_cidr", "", may_be_empty=True)
     service_cidr = configuration.network("service_cidr", "", may_be_empty=True)
     balancing = read_balancing(configuration, (cluster_cidr, service_cidr))
+    dual = read_dual_stack(configuration, cluster_cidr)
     recorder = EventRecorder(client, "minik8s-controllers")
     recorder.start()
     registry = Registry().of_process()
@@ -172,7 +175,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
 
     def lead(_token: Token, lost: threading.Event) -> None:
         context = Context(client, recorder, Informers(client), metrics=metrics)
-        running = controllers(client, context, authorities, terminated_pods, cluster_cidr, figures, balancing)
+        running = controllers(client, context, authorities, terminated_pods, cluster_cidr, figures, balancing, dual)
         for part in (context.informers, *running):
             part.start()
         lost.wait()

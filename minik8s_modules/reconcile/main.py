@@ -18,6 +18,7 @@ from typing import NamedTuple
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import LEASE
 from minik8s_modules.api.network.balancing import read_balancing
+from minik8s_modules.api.network.dual_stack import read_dual_stack
 from minik8s_modules.api.nodes.standalone import PREFIX, served_alone
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
@@ -118,6 +119,7 @@ def read_options(configuration: Configuration) -> Options:
         mesh=configuration.flag("mesh", default=False),
         own_node=configuration.text("shard", DEFAULT_SHARD).startswith(OWN_SHARD),
         declared=declared_of(configuration.mapping("nodes"), "reconciler.yml") if configuration.has("nodes") else {},
+        dual_stack=read_dual_stack(configuration, cluster_cidr),
     )
     return Options(
         kubeconfig=Path(configuration.text("kubeconfig")),

@@ -125,6 +125,7 @@ class ShardService:
             settings.declared,
             lambda name: self.loop.silence(name),  # noqa: PLW0108
             settings.kubelet_port,
+            settings.dual_stack,
         )
         self.runner = outside.make_runner(self._on_outcome)
         self._watched = outside.watch

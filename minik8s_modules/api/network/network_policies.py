@@ -55,9 +55,9 @@ class Block(NamedTuple):
 
     def matches(self, address: str) -> bool:
         """Return whether an address is one of them."""
-        found = ipaddress.IPv4Address(address)
-        return found in ipaddress.IPv4Network(self.cidr) and not any(
-            found in ipaddress.IPv4Network(each) for each in self.excepted
+        found = ipaddress.ip_address(address)
+        return found in ipaddress.ip_network(self.cidr) and not any(
+            found in ipaddress.ip_network(each) for each in self.excepted
         )
 
 
@@ -166,7 +166,7 @@ def parse_policy(policy: JsonObject) -> Policy:
 def _rule(rule: JsonObject, field: str, namespace: str) -> Rule:
     peers = rule.get(field) or []
     pods = tuple(_pods(peer, namespace) for peer in peers if not peer.get("ipBlock"))
-    blocks = tuple(block for peer in peers if peer.get("ipBlock") and (block := _block(peer["ipBlock"])) is not None)
+    blocks = tuple(_block(peer["ipBlock"]) for peer in peers if peer.get("ipBlock"))
     ports = tuple(_port(port) for port in rule.get("ports") or [])
     return Rule(pods, blocks, not peers, ports or None)
 
@@ -178,12 +178,9 @@ def _pods(peer: JsonObject, namespace: str) -> Pods:
     return Pods("", from_label_selector(peer["namespaceSelector"]), pods)
 
 
-def _block(block: JsonObject) -> Block | None:
-    """Return a range; None for one of IPv6, in which nobody here has an address."""
+def _block(block: JsonObject) -> Block:
     found = ipaddress.ip_network(block["cidr"], strict=False)
     excepted = (ipaddress.ip_network(each, strict=False) for each in block.get("except") or [])
-    if found.version != 4:  # noqa: PLR2004
-        return None
     return Block(str(found), tuple(str(each) for each in excepted if each.version == found.version))
 
 

@@ -141,17 +141,18 @@ _TAINT = check.fields(
 
 
 def _pod_ranges(declared: JsonObject) -> list[Cause]:
-    """Look at ``podCIDR`` and ``podCIDRs``, which begins with it; a node has one range, of IPv4."""
-    first, ranges, detail = declared.get("podCIDR") or "", declared.get("podCIDRs") or [], "must be an IPv4 CIDR"
-    causes = [cause.invalid("spec.podCIDR", first, detail)] if first and not _is_cidr(first) else []
+    """Look at ``podCIDR`` and ``podCIDRs``, which begins with it: one range of IPv4, then perhaps one of IPv6."""
+    first, ranges = declared.get("podCIDR") or "", declared.get("podCIDRs") or []
+    details = ("must be an IPv4 CIDR", "must be an IPv6 CIDR")
+    causes = [cause.invalid("spec.podCIDR", first, details[0])] if first and not _is_cidr(first) else []
     causes += [
-        cause.invalid(f"spec.podCIDRs[{index}]", each, detail)
-        for index, each in enumerate(ranges)
-        if not _is_cidr(each) and (index or each != first)
+        cause.invalid(f"spec.podCIDRs[{index}]", each, details[index])
+        for index, each in enumerate(ranges[: len(details)])
+        if not (_is_cidr_ipv6 if index else _is_cidr)(each) and (index or each != first)
     ]
     if ranges and ranges[0] != first:
         causes.append(cause.invalid("spec.podCIDRs", ranges, "first value must match `podCIDR`"))
-    if len(ranges) > 1 and not causes:
+    if len(ranges) > len(details) and not causes:
         causes.append(cause.invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family"))
     return causes
 
@@ -201,11 +202,21 @@ def _is_cidr(text: str) -> bool:
     return True
 
 
+def _is_cidr_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Network(text)
+    except ValueError:
+        return False
+    return True
+
+
 def validate_node_update(new: JsonObject, old: JsonObject) -> list[Cause]:
-    """Return why the old node may not become the new one: its pod addresses are given once."""
+    """Return why the old node may not become the new one: its ranges of pod addresses are each given once."""
     before, after = spec(old), spec(new)
     detail = 'node updates may not change podCIDR except from "" to valid'
-    changed = [f for f in ("podCIDR", "podCIDRs") if before.get(f) and after.get(f) != before[f]]
+    had, has = before.get("podCIDRs") or [], after.get("podCIDRs") or []
+    kept = {"podCIDR": after.get("podCIDR") == before.get("podCIDR"), "podCIDRs": has[: len(had)] == had}
+    changed = [field for field, same in kept.items() if before.get(field) and not same]
     return [cause.forbidden(f"spec.{field}", detail) for field in changed]
 
 

@@ -44,12 +44,14 @@ class End(NamedTuple):
         place: what policies see of it.
         name: in words.
         node: where it is, "" outside the cluster; ``of_node``: it is the node, or a Pod in its network.
+        addresses: all that a Pod has.
     """
 
     place: Place
     name: str
     node: str = ""
     of_node: bool = False
+    addresses: tuple[str, ...] = ()
 
 
 class Answer(NamedTuple):
@@ -99,6 +101,7 @@ def judged(
 ) -> Answer:
     """Return what decides about a connection to ``place``, protocol and port; pure."""
     known, rows, allowed = list(policies), list[list[str]](), True
+    source = _facing(source, target)
     connection = Connection(source.place, target.place, *place)
     for direction in reversed(DIRECTIONS):
         own = target if direction == "ingress" else source
@@ -140,16 +143,29 @@ def _pod_end(client: ApiClient, word: str, namespace: str) -> End:
     return _end_of(client.get(POD, name, space or namespace))
 
 
-def _end_of(pod: JsonObject) -> End:
-    status, node = objects.status(pod), str(objects.spec(pod).get("nodeName") or "")
-    address = str(status.get("podIP") or "")
-    found = pod_of(pod, address)
-    return End(Place(found, address), f"Pod {objects.key(pod)}", node, bool(objects.spec(pod).get("hostNetwork")))
+def _addresses(pod: JsonObject) -> list[str]:
+    status = objects.status(pod)
+    return [str(status.get("podIP") or ""), *(str(one.get("ip")) for one in status.get("podIPs") or [])]
+
+
+def _end_of(pod: JsonObject, asked: str = "") -> End:
+    """Return a Pod as an end of a connection, with the address that was ``asked`` for, else its first."""
+    node, address = str(objects.spec(pod).get("nodeName") or ""), asked or _addresses(pod)[0]
+    found, shared = pod_of(pod, address), bool(objects.spec(pod).get("hostNetwork"))
+    return End(Place(found, address), f"Pod {objects.key(pod)}", node, shared, tuple(_addresses(pod)))
+
+
+def _facing(source: End, target: End) -> End:
+    """Return a source with its address of the target's family: a Pod may have one of IPv4 and one of IPv6."""
+    wanted = ":" in target.place.address
+    same = [each for each in source.addresses if each and (":" in each) == wanted]
+    return source._replace(place=source.place._replace(address=same[0])) if same else source
 
 
 def _targets(client: ApiClient, word: str, namespace: str) -> list[tuple[End, tuple[str, int]]]:
     """Return the ends that a target means, each with protocol and port."""
     place, _, port = word.rpartition(":")
+    place = place[1:-1] if place.startswith("[") and place.endswith("]") else place
     number, _, protocol = port.partition("/")
     protocol = (protocol or "TCP").upper()
     if not place or not number or protocol not in PROTOCOLS:
@@ -162,7 +178,7 @@ def _targets(client: ApiClient, word: str, namespace: str) -> list[tuple[End, tu
 
 def _is_address(text: str) -> bool:
     try:
-        ipaddress.IPv4Address(text)
+        ipaddress.ip_address(text)
     except ValueError:
         return False
     return True
@@ -174,8 +190,8 @@ def _address_end(client: ApiClient, address: str) -> End:
         if any(one.get("address") == address for one in objects.status(node).get("addresses") or []):
             return End(Place(None, address), f"Node {objects.name(node)}", objects.name(node), of_node=True)
     for pod in client.list(POD).items:
-        if objects.status(pod).get("podIP") == address and pod_of(pod) is not None:
-            return _end_of(pod)
+        if address in _addresses(pod) and pod_of(pod) is not None:
+            return _end_of(pod, address)
     return End(Place(None, address), address)
 
 

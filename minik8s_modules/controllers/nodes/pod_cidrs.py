@@ -17,6 +17,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import LEASE, NODE, POD_ADDRESS, POD_CIDR
+from minik8s_modules.api.network.dual_stack import SINGLE_STACK, DualStack
 from minik8s_modules.api.nodes.pod_cidrs import ASSIGNED, QUARANTINED, claim_name, claim_of
 from minik8s_modules.api.nodes.virtual_nodes import TYPE, is_virtual
 from minik8s_modules.api.objects import JsonObject, Key
@@ -42,6 +43,7 @@ class NodeRanges(NamedTuple):
         holder: the PodCIDR of the range its Node has, whoever that names.
         addresses: the PodAddresses that name it.
         lease: its Lease.
+        ipv6: the range of IPv6 that belongs to the one its Node has, "" for none.
     """
 
     node: JsonObject | None
@@ -49,6 +51,7 @@ class NodeRanges(NamedTuple):
     holder: JsonObject | None = None
     addresses: Sequence[JsonObject] = ()
     lease: JsonObject | None = None
+    ipv6: str = ""
 
 
 def decide_pod_cidrs(name: str, found: NodeRanges, now: datetime) -> list[Step]:
@@ -74,7 +77,17 @@ def _of_a_node(node: JsonObject, found: NodeRanges) -> list[Step]:
         steps.append(RecordEvent(node, "Warning", "CIDRNotAvailable", text))
     for claim in found.claims:
         steps += _claimed(claim, cidr, name)
-    return steps
+    return [*steps, *_of_ipv6(node, found.ipv6)]
+
+
+def _of_ipv6(node: JsonObject, wanted: str) -> list[Step]:
+    """Tell of a range of IPv6 that somebody gave the node, and that its pods have no addresses of."""
+    given = objects.spec(node).get("podCIDRs") or []
+    other = next((str(each) for each in given[1:] if each != wanted), "")
+    if not other or is_virtual(node):
+        return []
+    why = f"those of its Pods are of {wanted}, which goes by its range of IPv4" if wanted else "Pods have none of IPv6"
+    return [RecordEvent(node, "Warning", "CIDRNotAvailable", f"nobody gets addresses of its range {other}: {why}")]
 
 
 def _claim_for(node: JsonObject, cidr: str) -> JsonObject:
@@ -115,7 +128,8 @@ def _in_phase(claim: JsonObject, phase: str, message: str) -> list[Step]:
 class PodCidrController(Looping):
     """Keeps the claims; gives ranges of ``cluster_cidr`` to Nodes that lack one, where it is not empty."""
 
-    def __init__(self, context: Context, cluster_cidr: str = "") -> None:
+    def __init__(self, context: Context, cluster_cidr: str = "", dual_stack: DualStack = SINGLE_STACK) -> None:
+        self._dual_stack = dual_stack
         self._context = context
         self._cluster_cidr = cluster_cidr
         self._loop = Loop(context, "pod-cidrs", self.sync, workers=1)
@@ -152,12 +166,14 @@ class PodCidrController(Looping):
             self._claims.get("", claim_name(cidr)) if cidr else None,
             self._addresses.by_index(BY_NODE, name) if node is None else (),
             self._lease(name) if node is None else None,
+            self._dual_stack.range_of(cidr),
         )
 
     def _give(self, node: JsonObject) -> None:
         name = objects.name(node)
         cidr = claim_cidr(self._context.client, self._cluster_cidr, name)
-        body = {"metadata": {"uid": objects.uid(node)}, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}}
+        ranges = {"podCIDR": cidr, "podCIDRs": self._dual_stack.ranges_of(cidr)}
+        body = {"metadata": {"uid": objects.uid(node)}, "spec": ranges}
         try:
             self._context.client.patch(NODE, name, "", body)
         except NotFound:

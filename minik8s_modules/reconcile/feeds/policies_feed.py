@@ -64,7 +64,7 @@ class PolicyFeed:
         self._begun = False
         self._noted: set[tuple[str, Key]] = set()
         self._lock = threading.Lock()
-        self._book = PolicyBook()
+        self._book = PolicyBook(settings.dual_stack)
         self._homeless: dict[Key, Pod] = {}
         """Pods that have no address yet."""
 

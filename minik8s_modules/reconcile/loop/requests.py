@@ -125,7 +125,7 @@ def place_of(shard: Shard, name: str, uid: str, seen: ObservedPod) -> Place:
     up = seen.sandbox is not None and seen.sandbox.alive
     seen_ip = seen.sandbox.ip if seen.sandbox is not None else ""
     own = (seen_ip or shard.addresses.of(uid) or "") if up else ""
-    return Place(host_ip(shard.objects.node(name) or {}), own)
+    return Place(host_ip(shard.objects.node(name) or {}), own, shard.settings.dual_stack)
 
 
 def view_of(shard: Shard, state: NodeState, pod: JsonObject) -> View | None:

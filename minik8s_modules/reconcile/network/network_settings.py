@@ -9,6 +9,7 @@ from __future__ import annotations
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.module_utils.minik8s.network.network import LEAST_MTU
+from minik8s_modules.module_utils.minik8s.network.network_ipv6 import LEAST_MTU as LEAST_MTU_IPV6
 from minik8s_modules.module_utils.minik8s.network.network_vxlan import HEADERS
 from minik8s_modules.reconcile.values.values import OverlaySettings, PluginSettings, Settings
 
@@ -32,9 +33,14 @@ def network_settings(configuration: Configuration, settings: Settings) -> Settin
     overlay = declared if driver == "vxlan" else OverlaySettings()
     plugin = _plugin(configuration, driver)
     required = configuration.flag("network.policies_required", default=True)
-    return settings._replace(
-        overlay=overlay, plugin=plugin, mtu=_mtu(configuration, overlay), policies_required=required
-    )
+    mtu = _mtu(configuration, overlay)
+    if settings.dual_stack and plugin.driver:
+        raise ConfigurationError(
+            f"cluster_cidr_ipv6 is for the drivers bridge and vxlan: {driver} gives Pods addresses"
+        )
+    if settings.dual_stack and mtu < LEAST_MTU_IPV6:
+        raise ConfigurationError(f"network.mtu is {mtu}: with cluster_cidr_ipv6 it must be {LEAST_MTU_IPV6} or more")
+    return settings._replace(overlay=overlay, plugin=plugin, mtu=mtu, policies_required=required)
 
 
 def _overlay(configuration: Configuration) -> OverlaySettings:

@@ -46,9 +46,13 @@ def network_entries(node: JsonObject, settings: Settings, known: Mapping[str, Pe
         "cluster_cidr": settings.cluster_cidr,
         "mtu": settings.mtu,
     }
+    dual = settings.dual_stack
+    if ranged := dual.range_of(cidr):
+        network["ipv6"] = {"cidr": ranged, "gateway": dual.gateway_of(cidr), "cluster_cidr": dual.cluster_cidr}
     if overlay.device:
         # names that are all one machine, as in tests, reach each other without a tunnel
-        peers = {name: way for name, way in known.items() if name != objects.name(node) and way["address"] != address}
+        others = {name: way for name, way in known.items() if name != objects.name(node) and way["address"] != address}
+        peers = {name: _dual(way, settings) for name, way in others.items()} if ranged else others
         network["overlay"] = {
             "device": overlay.device,
             "vni": overlay.vni,
@@ -58,6 +62,11 @@ def network_entries(node: JsonObject, settings: Settings, known: Mapping[str, Pe
             "peers": peers,
         }
     return {KEY: network}
+
+
+def _dual(way: Peer, settings: Settings) -> Peer:
+    ranged = settings.dual_stack.range_of(way["cidr"])
+    return {**way, "cidr_ipv6": ranged} if ranged else way
 
 
 def _of_plugin(node: JsonObject, settings: Settings, known: Mapping[str, Peer]) -> dict[str, NetworkEntry]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.network.dual_stack import SINGLE_STACK, DualStack
 from minik8s_modules.api.network.network_policies import DIRECTIONS, Direction, Pod, Pods, Policy, Port, Rule
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import LabelSelector
@@ -32,6 +33,8 @@ def filter_entry(node: JsonObject, settings: Settings) -> FilterEntry | None:
         return None
     table = DEFAULT_TABLE if settings.bridge == DEFAULT_BRIDGE else f"{DEFAULT_TABLE}_{settings.bridge}"
     made: FilterEntry = {"table": table, "bridge": settings.bridge, "driver": driver}
+    if settings.dual_stack:
+        made["ipv6"] = True
     return made if settings.policies_required else {**made, "required": False}
 
 
@@ -40,15 +43,15 @@ def group_of(selector: Pods) -> str:
     return f"group/{hashlib.sha256(selector.canonical().encode()).hexdigest()[:24]}"
 
 
-def policy_entry(policy: Policy) -> PolicyEntry:
-    """Return the entry of a policy."""
-    ingress, egress = (None if rules is None else [_rule(one) for one in rules] for rules in policy[3:])
+def policy_entry(policy: Policy, *, ipv6: bool = False) -> PolicyEntry:
+    """Return the entry of a policy; where nobody has IPv6 addresses, ranges of those are nobody's."""
+    ingress, egress = (None if rules is None else [_rule(one, ipv6=ipv6) for one in rules] for rules in policy[3:])
     return {"ingress": ingress, "egress": egress}
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: Rule, *, ipv6: bool) -> dict[str, Any]:
     groups = sorted({group_of(one) for one in rule.pods})
-    blocks = [[one.cidr, list(one.excepted)] for one in rule.blocks]
+    blocks = [[one.cidr, list(one.excepted)] for one in rule.blocks if ipv6 or ":" not in one.cidr]
     peers = None if rule.everybody else {"groups": groups, "blocks": blocks}
     return {"peers": peers, "ports": None if rule.ports is None else [_port(one) for one in rule.ports]}
 
@@ -139,7 +142,8 @@ class PolicyBook:
     ``entries(node)`` returns the same mapping until something changes, so that comparing it costs nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dual_stack: DualStack = SINGLE_STACK) -> None:
+        self._dual_stack = dual_stack
         self._policies: dict[str, Policy] = {}
         self._entries: dict[str, PolicyEntry] = {}
         self._needs: dict[str, _Needs] = {}
@@ -191,7 +195,7 @@ class PolicyBook:
             self._selected.drop(key, before.namespace)
             touched |= self._release(before)
         if policy is not None:
-            self._policies[key], self._entries[key] = policy, policy_entry(policy)
+            self._policies[key], self._entries[key] = policy, policy_entry(policy, ipv6=bool(self._dual_stack))
             self._needs[key] = _Needs(frozenset(_groups(policy)), frozenset(_named_ports(policy)))
             self._selected.put(key, policy.namespace, policy.selector)
             touched |= self._ask(policy)
@@ -350,4 +354,12 @@ class PolicyBook:
         peers = sorted(member.groups & needs.groups)
         if own is None and sent is None and not named and not peers:
             return None
-        return {"address": member.pod.address, "groups": peers, "ports": named, "ingress": own, "egress": sent}
+        made: PolicyPodEntry = {
+            "address": member.pod.address,
+            "groups": peers,
+            "ports": named,
+            "ingress": own,
+            "egress": sent,
+        }
+        second = self._dual_stack.address_of(member.pod.address)
+        return {**made, "address_ipv6": second} if second else made

@@ -6,7 +6,7 @@ which outlives every process of ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -36,9 +36,9 @@ _INFO = {
 }
 
 
-def node_object(name: str, facts: Mapping[str, Any], cidr: str) -> JsonObject:
+def node_object(name: str, facts: Mapping[str, Any], ranges: Sequence[str]) -> JsonObject:
     """Return the Node to create for a host; without a range where the controllers give it one."""
-    spec: JsonObject = {"podCIDR": cidr, "podCIDRs": [cidr]} if cidr else {}
+    spec: JsonObject = {"podCIDR": ranges[0], "podCIDRs": [*ranges]} if ranges else {}
     meta = {"name": name, "labels": labels(name, facts)}
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
 

@@ -10,6 +10,7 @@ import minik8s_modules
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists
 from minik8s_modules.api.kinds import NODE
+from minik8s_modules.api.network.dual_stack import SINGLE_STACK, DualStack
 from minik8s_modules.api.nodes.counted_devices import COUNTED
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, rfc3339
@@ -45,7 +46,9 @@ class Registrar:
         declared: Mapping[str, Declared] | None = None,
         silence: Callable[[str], str] = lambda _: "",
         kubelet_port: int = 0,
+        dual_stack: DualStack = SINGLE_STACK,
     ) -> None:
+        self._dual_stack = dual_stack
         self._kubelet_port = kubelet_port
         self._silence = silence
         self._kept = kept or {}
@@ -140,21 +143,22 @@ class Registrar:
                 self._drivers.pop(name, None)
 
     def _create(self, name: str, facts: JsonObject) -> JsonObject:
-        cidr = self._range(name)
+        ranges = self._dual_stack.ranges_of(self._range(name))
         try:
-            created = self._api.create(NODE, nodes.declared(nodes.node_object(name, facts, cidr), self._said(name)))
+            created = self._api.create(NODE, nodes.declared(nodes.node_object(name, facts, ranges), self._said(name)))
         except AlreadyExists:
             return self._api.get(NODE, name)
-        log.info("node %s is registered with pod CIDR %s", name, cidr or "from the controllers")
+        log.info("node %s is registered with pod CIDR %s", name, " and ".join(ranges) or "from the controllers")
         return created
 
     def _complete(self, name: str, node: JsonObject, facts: JsonObject) -> None:
         """Give a Node that somebody else created what it lacks; labels changed by people stay."""
         missing = {key: value for key, value in nodes.labels(name, facts).items() if key not in objects.labels(node)}
         body: JsonObject = {"metadata": {"labels": missing}} if missing else {}
-        cidr = self._range(name) if not objects.spec(node).get("podCIDR") else ""
-        if cidr:
-            body["spec"] = {"podCIDR": cidr, "podCIDRs": [cidr]}
+        declared = objects.spec(node)
+        ranges = self._dual_stack.ranges_of(declared.get("podCIDR") or self._range(name))
+        if len(ranges) > len(declared.get("podCIDRs") or []):
+            body["spec"] = {"podCIDR": ranges[0], "podCIDRs": ranges}
         if body:
             self._api.patch(NODE, name, "", body)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NETWORK_POLICY, POD
+from minik8s_modules.api.network.dual_stack import SINGLE_STACK, DualStack
 from minik8s_modules.api.network.network_policies import (
     Connection,
     Direction,
@@ -45,9 +46,9 @@ class World(NamedTuple):
     namespaces: Mapping[str, Mapping[str, str]]
     pods: Mapping[str, Pod]
 
-    def book(self) -> PolicyBook:
+    def book(self, dual_stack: DualStack = SINGLE_STACK) -> PolicyBook:
         """Return it as nodes are told of it."""
-        book = PolicyBook()
+        book = PolicyBook(dual_stack)
         for name, labels in self.namespaces.items():
             book.put_namespace(name, labels)
         for key, policy in self.policies.items():
@@ -90,9 +91,9 @@ def _over(known: Mapping[str, JsonObject], changes: Mapping[str, JsonObject | No
 class Side:
     """One world, with what is known of each Pod in it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, dual_stack: DualStack) -> None:
         self.world = world
-        self.book = world.book()
+        self.book = world.book(dual_stack)
         self.members = self.book.members()
 
     def policies(self, key: str, direction: Direction) -> list[Policy]:
@@ -131,7 +132,8 @@ class ImaginedPolicies:
     """Policies before and after what is planned; thread-safe."""
 
     def __init__(self, before: World, after: World, settings: Settings) -> None:
-        self._before, self._after, self._settings = Side(before), Side(after), settings
+        self._before, self._after = (Side(one, settings.dual_stack) for one in (before, after))
+        self._settings = settings
         self._lock = threading.Lock()
 
     def entries(self, node: JsonObject) -> Entries:

@@ -233,14 +233,18 @@ def _network(seen: ObservedPod, inputs: PodInputs, *, host_network: bool) -> San
     if host_network or not cidr:
         return {"ip": "", "prefix_length": 0, "gateway": "", "bridge": settings.bridge, "mtu": settings.mtu}
     network = ipaddress.IPv4Network(cidr)
-    gateway = str(network.network_address + 1)
-    return {
-        "ip": address(seen, inputs),
+    gateway, own = str(network.network_address + 1), address(seen, inputs)
+    found: SandboxNetwork = {
+        "ip": own,
         "prefix_length": network.prefixlen,
         "gateway": gateway,
         "bridge": settings.bridge,
         "mtu": settings.mtu,
     }
+    dual = settings.dual_stack
+    if second := dual.address_of(own) if dual.range_of(cidr) else "":
+        found["ipv6"] = {"ip": second, "gateway": dual.gateway_of(cidr)}
+    return found
 
 
 def _dns(pod: JsonObject, settings: Settings) -> SandboxDns:

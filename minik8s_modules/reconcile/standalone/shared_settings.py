@@ -16,7 +16,16 @@ from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.client.interface import Api
 
 NAMESPACE, NAME, KEY = "kube-system", "minik8s-nodes", "reconciler.json"
-TEXTS = ("cluster_cidr", "service_cidr", "proxy_mode", "pause_image", "bridge", "api_address", "drift")
+TEXTS = (
+    "cluster_cidr",
+    "cluster_cidr_ipv6",
+    "service_cidr",
+    "proxy_mode",
+    "pause_image",
+    "bridge",
+    "api_address",
+    "drift",
+)
 NUMBERS = ("pod_pids_limit", "pod_stop_delay_s", "kubelet_port")
 PARTS = ("network", "dns", "ingress", "housekeeping", "load_balancer")
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.network.dual_stack import SINGLE_STACK, DualStack
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.resources import qos_class
 from minik8s_modules.base.clock import rfc3339
@@ -29,6 +30,7 @@ class Place(NamedTuple):
 
     host_ip: str
     pod_ip: str
+    dual_stack: DualStack = SINGLE_STACK
 
 
 def pod_status(
@@ -78,7 +80,7 @@ def _addresses(pod: JsonObject, before: JsonObject, place: Place) -> JsonObject:
     if place.host_ip:
         found |= {"hostIP": place.host_ip, "hostIPs": [{"ip": place.host_ip}]}
     if pod_ip:
-        found |= {"podIP": pod_ip, "podIPs": [{"ip": pod_ip}]}
+        found |= {"podIP": pod_ip, "podIPs": [{"ip": each} for each in place.dual_stack.addresses_of(pod_ip)]}
     return found
 
 

@@ -244,7 +244,7 @@ def field_value(pod: JsonObject, path: str, inputs: PodInputs) -> str:
         "status.hostIP": host_ip,
         "status.hostIPs": host_ip,
         "status.podIP": pod_ip,
-        "status.podIPs": pod_ip,
+        "status.podIPs": ",".join(inputs.settings.dual_stack.addresses_of(pod_ip)),
     }
     if path not in known:
         raise ConfigurationMissing(f"unsupported fieldPath: {path}")

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from minik8s_modules.api.network.balancing import Balancing
 from minik8s_modules.api.network.cluster_names import CLUSTER_DOMAIN
+from minik8s_modules.api.network.dual_stack import SINGLE_STACK, DualStack
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.inventory import Hosts
 from minik8s_modules.module_utils.minik8s.entries.network import Peer
@@ -107,6 +108,8 @@ class Settings(NamedTuple):
     """The reconciler is a node's own, with a node's rights: it reads what its pods name one by one."""
     declared: Mapping[str, Declared] = MappingProxyType({})
     """What is declared of nodes beside what their machines tell."""
+    dual_stack: DualStack = SINGLE_STACK
+    """The IPv6 addresses of pods."""
 
     def with_hosts(self, hosts: Hosts) -> Settings:
         """Return the settings with what the inventory says of nodes; raises ConfigurationError."""

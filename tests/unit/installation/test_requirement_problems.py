@@ -135,3 +135,22 @@ def test_the_listener_of_a_port_is_found() -> None:
         port = server.getsockname()[1]
         assert "python" in observe_machine([port, 1]).listeners[port]
     assert observe_machine([port]).listeners == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, ""),
+        ({"cluster_cidr_ipv6": "10.0.0.0/8"}, "is not an IPv6 network"),
+        ({"cluster_cidr_ipv6": "fd00::/57"}, "too small: a /56 has a /64 for each /24 of 10.244.0.0/16"),
+        ({"cluster_cidr_ipv6": "fe80::/48"}, "is not for Pods"),
+        ({"has_ipv6": False}, "IPv6 is off on this machine"),
+        ({"has_ipv6": False, "node_name": ""}, ""),
+        ({"foreign_pods": True}, "their own program gives Pods their addresses"),
+    ],
+)
+def test_a_range_of_ipv6_that_cannot_be_is_told_before_anything_is_changed(change: dict[str, Any], words: str) -> None:
+    wanted = Ranges("10.244.0.0/16", "100.0.0.0/24", 3, "n1", cluster_cidr_ipv6="fd00::/56")
+    found = range_problems(wanted._replace(**change), [])
+    assert len(found) == bool(words)
+    assert words in "".join(found)

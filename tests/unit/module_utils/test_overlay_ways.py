@@ -24,8 +24,8 @@ def entry(**overlay: Any) -> dict[str, Any]:
 
 def test_only_neighbours_are_reached_without_a_tunnel_and_only_when_asked() -> None:
     peers = {"far": FAR, "near": NEAR}
-    tunneled = Way("10.244.2.0/24", "10.244.2.0", mac_of("far"), "198.51.100.1")
-    assert ways(entry(peers=peers), UNDERLAY) == [tunneled, Way("10.244.1.0/24", "192.0.2.22")]
+    tunneled = Way("10.244.2.0/24", "10.244.2.0", "10.244.0.1", mac_of("far"), "198.51.100.1")
+    assert ways(entry(peers=peers), UNDERLAY) == [tunneled, Way("10.244.1.0/24", "192.0.2.22", "10.244.0.1")]
     assert all(way.mac for way in ways(entry(peers=peers, direct=False), UNDERLAY))
     assert all(way.mac for way in ways(entry(peers=peers), Underlay()))
 

@@ -3,13 +3,29 @@
 from typing import TypedDict
 
 
-class Peer(TypedDict):
-    """Another node of the overlay."""
-
+class _RequiredPeer(TypedDict):
     cidr: str
     """Range of its pods. The first address is the next hop to them."""
     address: str
     """Address of its machine, where tunnels end."""
+
+
+class Peer(_RequiredPeer, total=False):
+    """Another node of the overlay."""
+
+    cidr_ipv6: str
+    """Range of its pods' IPv6 addresses; it is always reached through a tunnel."""
+
+
+class Ipv6(TypedDict):
+    """The IPv6 addresses that pods have beside those of IPv4."""
+
+    cidr: str
+    """Range of the node's pods."""
+    gateway: str
+    """Address of the bridge, the pods' default route."""
+    cluster_cidr: str
+    """Range of all pods of the cluster."""
 
 
 class Overlay(TypedDict):
@@ -65,6 +81,8 @@ class NetworkEntry(_RequiredNetwork, total=False):
     """With V(bridge) and V(vxlan): range of the node's pods."""
     gateway: str
     """With V(bridge) and V(vxlan): address of the bridge, the pods' default route."""
+    ipv6: Ipv6
+    """With V(bridge) and V(vxlan): the pods' IPv6 addresses; left out where they have none."""
     overlay: Overlay
     """With V(vxlan): the ways to the other nodes' pods."""
     cni: CniPart

@@ -20,6 +20,8 @@ class FilterEntry(_RequiredFilter, total=False):
 
     required: Annotated[bool, Default(True)]
     """Whether a Pod that policies isolate waits where its rules cannot be made; else it starts without them."""
+    ipv6: Annotated[bool, Default(False)]
+    """Whether Pods have IPv6 addresses. Those have a table of IPv6, of the same name."""
 
 
 class PolicyEntry(TypedDict):
@@ -36,9 +38,7 @@ class PolicyEntry(TypedDict):
     """Rules for what those Pods send."""
 
 
-class PolicyPodEntry(TypedDict):
-    """A Pod that policies tell of: one of this node that they select, or a peer anywhere in the cluster."""
-
+class _RequiredPolicyPod(TypedDict):
     address: str
     """Its address."""
     groups: list[str]
@@ -49,3 +49,10 @@ class PolicyPodEntry(TypedDict):
     """Keys of the policies that decide who reaches it; null: it is not isolated, or on another node."""
     egress: Optional[list[str]]
     """The same for what it sends."""
+
+
+class PolicyPodEntry(_RequiredPolicyPod, total=False):
+    """A Pod that policies tell of: one of this node that they select, or a peer anywhere in the cluster."""
+
+    address_ipv6: Annotated[str, Default("")]
+    """Its IPv6 address; empty for none."""

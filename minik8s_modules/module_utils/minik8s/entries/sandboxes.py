@@ -84,8 +84,20 @@ class _RequiredSandboxNetwork(TypedDict):
     """MTU of the pod's device."""
 
 
+class SandboxIpv6(TypedDict):
+    """A pod's IPv6 address."""
+
+    ip: str
+    """The address."""
+    gateway: str
+    """Address of the default route."""
+
+
 class SandboxNetwork(_RequiredSandboxNetwork, total=False):
     """How a pod is attached."""
+
+    ipv6: Optional[SandboxIpv6]
+    """The pod's IPv6 address, beside that of IPv4; null for none."""
 
     plugin: Optional[Union[CniPlugin, WeavePlugin]]
     """The program that attaches the pod in place of the node's bridge, and gives the address; null for none. C(ip),

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 OURS = "mk8"
 NODE_PREFIX_LENGTH = 24  # a node's share of the cluster's range (reconcile gives each node a /24)
+NODE_PREFIX_LENGTH_IPV6 = 64
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 _NAME_LENGTH = 63  # the label kubernetes.io/hostname holds it
 _ROUTE_FIELDS = 8
@@ -26,6 +27,7 @@ class Ranges(NamedTuple):
     """The cluster's ranges as they were written, how many nodes share the first, and this machine's name as a node.
 
     ``foreign_pods``: the first range is of a program (drivers cni and weave), which may have devices in it.
+    ``has_ipv6``: the kernel of this machine does IPv6.
     """
 
     cluster_cidr: str
@@ -33,6 +35,8 @@ class Ranges(NamedTuple):
     nodes: int
     node_name: str = ""
     foreign_pods: bool = False
+    cluster_cidr_ipv6: str = ""
+    has_ipv6: bool = True
 
 
 def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list[str]:
@@ -60,7 +64,36 @@ def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list
             f"minik8s_cluster_cidr: {pods} is too small: "
             f"each of {wanted.nodes} nodes gets a /{NODE_PREFIX_LENGTH} of it"
         )
+    return [*found, *_ipv6_problems(wanted, pods)] if wanted.cluster_cidr_ipv6 else found
+
+
+def _ipv6_problems(wanted: Ranges, pods: ipaddress.IPv4Network | None) -> list[str]:
+    name, text = "minik8s_cluster_cidr_ipv6", wanted.cluster_cidr_ipv6
+    found = []
+    try:
+        network = ipaddress.IPv6Network(text)
+    except ValueError:
+        return [f"{name}: {text} is not an IPv6 network: write its address and prefix length, such as fd00:10:244::/48"]
+    if network.is_link_local or network.is_multicast or network.is_loopback or network.is_unspecified:
+        found.append(f"{name}: {text} is not for Pods: take one of your own, or of fd00::/8")
+    if wanted.foreign_pods:
+        found.append(f"{name}: with the network drivers cni and weave, their own program gives Pods their addresses")
+    if wanted.node_name and not wanted.has_ipv6:
+        found.append(
+            f"{name}: IPv6 is off on this machine: see its kernel's ipv6.disable and net.ipv6.conf.all.disable_ipv6"
+        )
+    longest = NODE_PREFIX_LENGTH_IPV6 - max(0, NODE_PREFIX_LENGTH - pods.prefixlen) if pods is not None else 0
+    if pods is not None and network.prefixlen > longest:
+        found.append(f"{name}: {text} is too small: a /{longest} has a /64 for each /{NODE_PREFIX_LENGTH} of {pods}")
     return found
+
+
+def has_ipv6(switches: Path = Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")) -> bool:
+    """Return whether the kernel of this machine does IPv6, and nobody has turned it off."""
+    try:
+        return switches.read_text(encoding="ascii").strip() == "0"
+    except OSError:
+        return False
 
 
 def _network(text: str) -> ipaddress.IPv4Network | None:

@@ -23,7 +23,19 @@ from ..volumes.mounts import parse_mountinfo, under, unmount
 USERS = ("minik8s", "minik8s-node", "minik8s-etcd", "minik8s-streams")
 # the Docker that the installation started removes containers and images first; the role stops it after that
 SPARED = "minik8s-dockerd"
-_ORDER = ("process", "container", "cgroup", "slice", "image", "link", "address", "table", "rule", "mount")
+_ORDER = (
+    "process",
+    "container",
+    "cgroup",
+    "slice",
+    "image",
+    "link",
+    "address",
+    "table",
+    "rule",
+    "rule of IPv6",
+    "mount",
+)
 
 
 class Remain(NamedTuple):

@@ -2,15 +2,19 @@
 
 The host end is ``mk8s-<8 hex of the uid>`` and carries ``minik8s <node> <uid>`` as its alias, which tells whose it is;
 the other end is ``eth0`` with the pod's address and the default route. All of it is read from the kernel and compared;
-what is right already stays. Hairpin is on, so that a pod reaches itself through a service.
+what is right already stays. Hairpin is on, so that a pod reaches itself through a service. A pod's IPv6 address, where
+it has one, is /128, and pod and node have each other's MAC for good (network_ipv6.py says why).
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import re
+import socket
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..core import labels
@@ -18,10 +22,15 @@ from ..core.docker import Docker
 from ..core.faults import KeyFault
 from ..core.section import Context, Scope
 from . import sources
-from .netlink import Address, Link, Netlink
+from .netlink import Address, Link, Netlink, inside_of
 from .sandbox_network import network_of
+from .switches import set_switch
 
 ALIAS = "minik8s {node} {uid}"
+WHOLE = 128
+"""The prefix length of a pod's IPv6 address: nobody is in its network."""
+# Docker turns IPv6 off in a network of its own; what is left off here would find out who is near, and ask for a router
+_SWITCHES = {"eth0/accept_ra": "0", "eth0/accept_dad": "0", "eth0/disable_ipv6": "0", "lo/disable_ipv6": "0"}
 
 
 class Attachment(NamedTuple):
@@ -34,6 +43,8 @@ class Attachment(NamedTuple):
     gateway: str = ""
     mtu: str = ""
     loopback: bool = False
+    neighbours: str = ""
+    """Of IPv6: the pod, as the node has it, and the gateway, as the pod has it."""
 
 
 def link_name(uid: str) -> str:
@@ -50,20 +61,41 @@ def declared_attachment(key: str, entry: Mapping[str, Any]) -> Attachment:
     if entry.get("plugin") is not None:
         text = f"{entry['ip']}/{entry['prefix_length']}" if entry["ip"] else "given by the plugin"
         return Attachment(entry["plugin"]["driver"], address=text)
-    address = f"{entry['ip']}/{entry['prefix_length']}"
+    ipv6 = entry.get("ipv6")
     return Attachment(
         link=link_name(key),
         bridge=entry["bridge"],
         hairpin=True,
-        address=address,
-        gateway=entry["gateway"],
+        address=" ".join(f"{each.ip}/{each.prefix_length}" for each in _addresses(entry, 0)),
+        gateway=f"{entry['gateway']} {ipv6['gateway']}" if ipv6 else entry["gateway"],
         mtu=str(entry["mtu"]),
         loopback=True,
+        neighbours=_neighbours_shown(_near(entry)) if ipv6 else "",
     )
 
 
-def observe_attachment(docker: Docker, inspect: Mapping[str, Any], links: Mapping[str, Link]) -> Attachment:
-    """Return a running sandbox's network as the kernel has it."""
+def _addresses(entry: Mapping[str, Any], index: int) -> list[Address]:
+    own = Address(index, entry["ip"], entry["prefix_length"])
+    return [own, Address(index, entry["ipv6"]["ip"], WHOLE)] if entry.get("ipv6") else [own]
+
+
+def _near(entry: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Return who is to be known for good: the pod and its gateway, each with its MAC."""
+    ipv6 = entry["ipv6"]
+    return {(ipv6["ip"], mac_of(entry["ip"])), (ipv6["gateway"], mac_of(entry["gateway"]))}
+
+
+def _neighbours_shown(found: Iterable[tuple[str, str]]) -> str:
+    return "; ".join(f"{address} is {mac}" for address, mac in sorted(found))
+
+
+def observe_attachment(
+    docker: Docker,
+    inspect: Mapping[str, Any],
+    links: Mapping[str, Link],
+    known: Mapping[int, set[tuple[str, str]]] = MappingProxyType({}),
+) -> Attachment:
+    """Return a running sandbox's network as the kernel has it; ``known`` are the node's neighbours by their device."""
     if inspect["HostConfig"]["NetworkMode"] == "host":
         return Attachment()
     name = link_name(inspect["Config"]["Labels"].get(labels.POD_UID, ""))
@@ -71,7 +103,7 @@ def observe_attachment(docker: Docker, inspect: Mapping[str, Any], links: Mappin
     bridge = next((link.name for link in links.values() if host and link.ifindex == host.master), "")
     try:
         with network_of(docker, inspect) as network, Netlink(network) as inside:
-            return _attachment_inside(inside, host, bridge)
+            return _attachment_inside(inside, host, bridge, known.get(host.master, set()) if host else set())
     except KeyFault:  # it ended meanwhile
         return Attachment()
 
@@ -83,30 +115,42 @@ def observe_address(docker: Docker, inspect: Mapping[str, Any], interface: str =
     try:
         with network_of(docker, inspect) as network, Netlink(network) as inside:
             device = inside.link(interface)
-            return _addresses_of(inside, device) if device is not None and device.up else ""
+            return _shown(inside.addresses(), device) if device is not None and device.up else ""
     except KeyFault:  # it ended meanwhile
         return ""
 
 
-def _addresses_of(inside: Netlink, link: Link) -> str:
-    return " ".join(
-        sorted(f"{each.ip}/{each.prefix_length}" for each in inside.addresses() if each.ifindex == link.ifindex)
-    )
+def _shown(addresses: Iterable[Address], link: Link) -> str:
+    """Return the addresses of a device, those of IPv4 first."""
+    found = (f"{each.ip}/{each.prefix_length}" for each in addresses if each.ifindex == link.ifindex)
+    return " ".join(sorted(found, key=lambda text: (":" in text, text)))
 
 
-def _attachment_inside(inside: Netlink, host: Link | None, bridge: str) -> Attachment:
+def _attachment_inside(
+    inside: Netlink, host: Link | None, bridge: str, near_bridge: set[tuple[str, str]]
+) -> Attachment:
     links = inside.links()
     eth0, loopback = links.get("eth0"), links["lo"].up
     if eth0 is None or not eth0.up:
         return Attachment(host.name if host else "", bridge, loopback=loopback)
-    gateways = [each.gateway for each in inside.routes() if each.destination == "default"]
-    seen = Attachment(
-        address=_addresses_of(inside, eth0), gateway=" ".join(gateways), mtu=str(eth0.mtu), loopback=loopback
-    )
+    address = _shown(inside.addresses(ipv6=True), eth0)
+    dual = ":" in address
+    gateways = _gateways(inside, ipv6=dual)
+    seen = Attachment(address=address, gateway=" ".join(gateways), mtu=str(eth0.mtu), loopback=loopback)
+    if dual:
+        own = {each for each in near_bridge if f"{each[0]}/{WHOLE}" in address.split()}
+        # whom else the pod knows is its own affair
+        own |= {each for each in inside.neighbours(eth0.ifindex, socket.AF_INET6) if each[0] in gateways}
+        seen = seen._replace(neighbours=_neighbours_shown(own))
     if host is None or not host.up:
         return seen
     mtu = seen.mtu if host.mtu == eth0.mtu else f"{eth0.mtu} (outside {host.mtu})"
     return seen._replace(link=host.name, bridge=bridge, hairpin=_hairpin(host.name), mtu=mtu)
+
+
+def _gateways(inside: Netlink, *, ipv6: bool) -> list[str]:
+    found = [each.gateway for each in inside.routes(ipv6=ipv6) if each.destination == "default"]
+    return sorted(found, key=lambda gateway: ":" in gateway)
 
 
 def _hairpin_path(link: str) -> str:
@@ -131,17 +175,42 @@ def attach(context: Context, inspect: Mapping[str, Any], key: str, entry: Mappin
     """Give a running sandbox its link, address and default route; what is right already stays.
 
     Raises:
-        KeyFault: SandboxGone when it ended meanwhile, NetworkNotReady when the bridge is missing, InvalidEntry when the
-            network is its node's.
+        KeyFault: SandboxGone when it ended meanwhile, NetworkNotReady when the bridge is missing or nothing holds back
+            what pods forge of IPv6, InvalidEntry when the network is its node's.
     """
     with network_of(context.docker, inspect) as network, Netlink() as outside, Netlink(network) as inside:
         bridge = outside.link(entry["bridge"])
         if bridge is None:
             raise KeyFault("NetworkNotReady", f"bridge {entry['bridge']} does not exist; section network makes it")
         context.checkpoint("admit source")  # before the pod has a way to send
-        sources.admit(context.node, entry["bridge"], sources.Pair(link_name(key), entry["ip"]))
+        admitted = sources.admit(context.node, entry["bridge"], pair_of(key, entry))
+        if entry.get("ipv6") and not admitted:
+            text = "nf_tables of this machine knows no bridges: pods with IPv6 addresses could pass as others there"
+            raise KeyFault("NetworkNotReady", text)
         _make_link(context, outside, inside, (bridge, network), key, entry)
         _configure(context, inside, entry)
+        if entry.get("ipv6"):
+            _configure_ipv6(context, outside, inside, (bridge, network), entry)
+
+
+def pair_of(key: str, entry: Mapping[str, Any]) -> sources.Pair:
+    """Return what a pod's device may send with."""
+    ipv6 = entry.get("ipv6")
+    return sources.Pair(link_name(key), entry["ip"], ipv6["ip"] if ipv6 else "")
+
+
+def pair_seen(attachment: Attachment) -> sources.Pair:
+    """Return what a pod's device could send with, from what was seen of it."""
+    first, _, second = attachment.address.partition(" ")
+    return sources.Pair(attachment.link, first.partition("/")[0], second.partition("/")[0])
+
+
+def forget(netlink: Netlink, attachment: Attachment) -> None:
+    """Have the node forget who was near it."""
+    bridge, address = netlink.link(attachment.bridge), pair_seen(attachment).ipv6
+    if bridge is not None and address:
+        with contextlib.suppress(FileNotFoundError):
+            netlink.delete_neighbour(bridge.ifindex, address)
 
 
 def links_of(netlink: Netlink, keys: Iterable[str]) -> dict[str, Link]:
@@ -222,9 +291,9 @@ def _configure(context: Context, inside: Netlink, entry: Mapping[str, Any]) -> N
         context.checkpoint("eth0 up")
         inside.set_link(eth0.ifindex, up=True, mtu=entry["mtu"])
     wanted = Address(eth0.ifindex, entry["ip"], entry["prefix_length"])
-    present = [each for each in inside.addresses() if each.ifindex == eth0.ifindex]
+    present = [each for each in inside.addresses(ipv6=True) if each.ifindex == eth0.ifindex]
     for other in present:
-        if other != wanted:
+        if other not in _addresses(entry, eth0.ifindex):
             context.checkpoint("delete address")
             inside.delete_address(other)
     if wanted not in present:
@@ -233,3 +302,19 @@ def _configure(context: Context, inside: Netlink, entry: Mapping[str, Any]) -> N
     if [each.gateway for each in inside.routes() if each.destination == "default"] != [entry["gateway"]]:
         context.checkpoint("default route")
         inside.set_default_route(entry["gateway"], eth0.ifindex)
+
+
+def _configure_ipv6(
+    context: Context, outside: Netlink, inside: Netlink, place: tuple[Link, str], entry: Mapping[str, Any]
+) -> None:
+    """Give ``eth0`` the pod's IPv6 address, and pod and node each other's MAC."""
+    (bridge, network), ipv6, eth0 = place, entry["ipv6"], inside.links()["eth0"]
+    context.checkpoint("eth0 ipv6")
+    with inside_of(network):
+        for name, value in _SWITCHES.items():
+            set_switch(f"ipv6/conf/{name}", value)
+    inside.add_address(Address(eth0.ifindex, ipv6["ip"], WHOLE))
+    inside.add_neighbour(eth0.ifindex, ipv6["gateway"], mac_of(entry["gateway"]))
+    if _gateways(inside, ipv6=True) != [entry["gateway"], ipv6["gateway"]]:
+        inside.set_default_route(ipv6["gateway"], eth0.ifindex)
+    outside.add_neighbour(bridge.ifindex, ipv6["ip"], mac_of(entry["ip"]))

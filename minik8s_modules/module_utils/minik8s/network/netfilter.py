@@ -17,6 +17,8 @@ import subprocess
 from ..core.faults import KeyFault
 
 TABLE = "minik8s_pods"
+IPV4, IPV6 = "ip", "ip6"
+_IPTABLES = {IPV4: "iptables", IPV6: "ip6tables"}
 WAIT_S = "5"
 NAME_SHOWN = 63
 
@@ -28,7 +30,13 @@ def mark_of(node: str) -> str:
 
 def masquerade_rule(node: str, cidr: str, cluster_cidr: str) -> str:
     """Return the rule as nft prints it: what leaves the cluster takes this node's address."""
-    return f'ip saddr {cidr} ip daddr != {cluster_cidr} masquerade fully-random comment "{mark_of(node)}"'
+    words = family_of(cidr)
+    return f'{words} saddr {cidr} {words} daddr != {cluster_cidr} masquerade fully-random comment "{mark_of(node)}"'
+
+
+def family_of(address: str) -> str:
+    """Return nft's word for the family of an address or range."""
+    return IPV6 if ":" in address else IPV4
 
 
 def forward_rules(node: str, bridge: str) -> list[str]:
@@ -79,26 +87,26 @@ def _must(argv: list[str], text: str) -> None:
         raise KeyFault("NetworkNotReady", f"{' '.join(argv)}: {done.stderr.strip()[:300]}")
 
 
-def chains() -> dict[str, list[str]]:
-    """Return the rules of our table by chain; {} when there is none.
+def chains(family: str = IPV4) -> dict[str, list[str]]:
+    """Return the rules of our table of a family by chain; {} when there is none.
 
     Raises:
         KeyFault: NetworkNotReady, nft is not installed.
     """
     if not shutil.which("nft"):
         raise KeyFault("NetworkNotReady", "the command nft is not installed on this node (package nftables)")
-    done = _run(["nft", "list", "table", "ip", TABLE])
+    done = _run(["nft", "list", "table", family, TABLE])
     return parse_chains(done.stdout) if done.returncode == 0 else {}
 
 
 HOOK = "type nat hook postrouting priority srcnat; policy accept;"
 
 
-def set_chain(bridge: str, rule: str) -> None:
+def set_chain(bridge: str, rule: str, family: str = IPV4) -> None:
     """Make the bridge's chain hold exactly ``rule``, in one transaction."""
-    chain = f"ip {TABLE} {bridge}"
+    chain = f"{family} {TABLE} {bridge}"
     lines = [
-        f"add table ip {TABLE}",
+        f"add table {family} {TABLE}",
         f"add chain {chain} {{ {HOOK} }}",
         f"flush chain {chain}",
         f"add rule {chain} {rule}",
@@ -106,21 +114,23 @@ def set_chain(bridge: str, rule: str) -> None:
     _must(["nft", "-f", "-"], "\n".join(lines) + "\n")
 
 
-def delete_chain(bridge: str, *, last: bool) -> None:
+def delete_chain(bridge: str, *, last: bool, family: str = IPV4) -> None:
     """Delete the bridge's chain, with the table when it is the last one."""
-    line = f"delete table ip {TABLE}" if last else f"delete chain ip {TABLE} {bridge}"
+    line = f"delete table {family} {TABLE}" if last else f"delete chain {family} {TABLE} {bridge}"
     _must(["nft", "-f", "-"], line + "\n")
 
 
-def forwards(node: str) -> dict[str, list[str]] | None:
+def forwards(node: str, family: str = IPV4) -> dict[str, list[str]] | None:
     """Return the node's FORWARD rules by bridge; None on a node without iptables, where nothing drops."""
-    if not shutil.which("iptables"):
+    if not shutil.which(_IPTABLES[family]):
         return None
-    return parse_forward(node, _run(["iptables", "-w", WAIT_S, "-S", "FORWARD"]).stdout)
+    return parse_forward(node, _run([_IPTABLES[family], "-w", WAIT_S, "-S", "FORWARD"]).stdout)
 
 
-def set_forwards(present: list[str], wanted: list[str]) -> None:
+def set_forwards(present: list[str], wanted: list[str], family: str = IPV4) -> None:
     """Replace our rules of one bridge in one transaction; the wanted ones go on top."""
     gone = [rule.replace("-A FORWARD", "-D FORWARD", 1) for rule in present]
     new = [rule.replace("-A FORWARD", "-I FORWARD 1", 1) for rule in reversed(wanted)]
-    _must(["iptables-restore", "-w", WAIT_S, "--noflush"], "\n".join(["*filter", *gone, *new, "COMMIT", ""]))
+    _must(
+        [f"{_IPTABLES[family]}-restore", "-w", WAIT_S, "--noflush"], "\n".join(["*filter", *gone, *new, "COMMIT", ""])
+    )

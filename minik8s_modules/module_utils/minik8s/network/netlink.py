@@ -22,6 +22,9 @@ IFF_UP = 1
 DUMP_INTERRUPTED = 0x10  # NLM_F_DUMP_INTR of linux/netlink.h: something changed meanwhile, a part may be missing
 DUMP_TRIES = 20
 MAIN_TABLE, UNICAST = 254, 1
+LASTING, UNTRIED = 0x80, 0x02  # IFA_F_PERMANENT, IFA_F_NODAD of linux/if_addr.h
+PERMANENT = 0x80  # NUD_PERMANENT of linux/neighbour.h
+EVERYWHERE = 0  # RT_SCOPE_UNIVERSE
 NOBODY = (errno.ENODEV, errno.ERANGE)  # ERANGE: a name longer than a device's can be
 
 
@@ -41,7 +44,7 @@ class Link(NamedTuple):
 
 
 class Address(NamedTuple):
-    """An IPv4 address of a device."""
+    """An address of a device."""
 
     ifindex: int
     ip: str
@@ -49,7 +52,7 @@ class Address(NamedTuple):
 
 
 class Route(NamedTuple):
-    """An IPv4 route of the main table; ``destination`` is "default" or CIDR, ``gateway`` "" when on the link."""
+    """A route of the main table; ``destination`` is "default" or CIDR, ``gateway`` "" when on the link."""
 
     destination: str
     gateway: str
@@ -100,6 +103,13 @@ def _inside(netns_path: str, setns: Callable[..., None]) -> Iterator[None]:
             setns(home, libc=libc)
     finally:
         os.close(home)
+
+
+@contextlib.contextmanager
+def inside_of(netns_path: str) -> Iterator[None]:
+    """Have the calling thread in another network namespace, whose switches it then finds below /proc/sys/net."""
+    with _inside(netns_path, _library().setns):
+        yield
 
 
 class Netlink:
@@ -165,19 +175,36 @@ class Netlink:
                 return None
             raise
 
-    def addresses(self) -> list[Address]:
-        """Return the IPv4 addresses of the namespace."""
+    def addresses(self, *, ipv6: bool = False) -> list[Address]:
+        """Return the IPv4 addresses of the namespace; with ``ipv6`` also those of IPv6 that somebody gave it."""
         found = []
-        for each in self._dump("addr", family=socket.AF_INET):
+        for each in self._dump("addr", family=socket.AF_UNSPEC if ipv6 else socket.AF_INET):
             ip = each.get_attr("IFA_LOCAL") or each.get_attr("IFA_ADDRESS")
-            if ip:
+            given = each["family"] == socket.AF_INET or (each["flags"] & LASTING and each["scope"] == EVERYWHERE)
+            if ip and given:
                 found.append(Address(each["index"], ip, each["prefixlen"]))
         return found
 
-    def routes(self) -> list[Route]:
-        """Return the IPv4 unicast routes of the main table."""
+    def neighbours(self, index: int, family: int = socket.AF_INET) -> set[tuple[str, str]]:
+        """Return the permanent neighbours of a device: (address, MAC)."""
+        found = (each for each in self._dump("neigh", family=family) if each["ifindex"] == index)
+        return {
+            (each.get_attr("NDA_DST"), each.get_attr("NDA_LLADDR") or "") for each in found if each["state"] & PERMANENT
+        }
+
+    def add_neighbour(self, index: int, address: str, mac: str) -> None:
+        """Tell a device the MAC of an address, for good."""
+        self._ask("neigh", "replace", ifindex=index, dst=address, lladdr=mac, state=PERMANENT)
+
+    def delete_neighbour(self, index: int, address: str) -> None:
+        """Forget such a neighbour."""
+        self._ask("neigh", "del", ifindex=index, dst=address)
+
+    def routes(self, *, ipv6: bool = False) -> list[Route]:
+        """Return the IPv4 unicast routes of the main table; with ``ipv6`` also those of IPv6."""
+        families = (socket.AF_INET, socket.AF_INET6) if ipv6 else (socket.AF_INET,)  # pyroute2 0.7.2 knows no "all"
         found = []
-        for each in self._dump("route", family=socket.AF_INET):
+        for each in (one for family in families for one in self._dump("route", family=family)):
             if (each["table"], each["type"]) == (MAIN_TABLE, UNICAST):
                 to = each.get_attr("RTA_DST")
                 destination = f"{to}/{each['dst_len']}" if to else "default"
@@ -214,16 +241,20 @@ class Netlink:
         self._ask("link", "del", index=index)
 
     def add_address(self, address: Address) -> None:
-        """Give a device an address; one it has already is fine."""
-        self._ask("addr", "replace", index=address.ifindex, address=address.ip, prefixlen=address.prefix_length)
+        """Give a device an address; one it has already is fine. One of IPv6 can be used at once (no DAD)."""
+        untried = {"flags": UNTRIED} if ":" in address.ip else {}
+        self._ask(
+            "addr", "replace", index=address.ifindex, address=address.ip, prefixlen=address.prefix_length, **untried
+        )
 
     def delete_address(self, address: Address) -> None:
         """Take an address from a device."""
         self._ask("addr", "del", index=address.ifindex, address=address.ip, prefixlen=address.prefix_length)
 
     def set_default_route(self, gateway: str, index: int) -> None:
-        """Make ``gateway`` the only default route."""
-        self._ask("route", "replace", dst="default", gateway=gateway, oif=index)
+        """Make ``gateway`` the only default route of its family; one of IPv6 need be in no network of the device."""
+        to = {"dst": "::/0", "flags": ["onlink"]} if ":" in gateway else {"dst": "default"}
+        self._ask("route", "replace", gateway=gateway, oif=index, **to)
 
 
 def _link(message: Any) -> Link:

@@ -18,7 +18,7 @@ from ..core.faults import KeyFault
 from ..core.schema import check_fields, schema_of
 from ..core.section import Context, Plan, Scope, Step
 from ..entries.network import NetworkEntry
-from . import netfilter
+from . import netfilter, network_ipv6
 from . import sources as pod_sources
 from .netlink import Link
 from .network_bridge import FORWARDING, KEY, BridgeDriver, Driver, ObservedNetwork, alias_of
@@ -66,15 +66,18 @@ class Network:
     def observe(self, context: Context, entries: Entries, scope: Scope) -> ObservedNetwork:
         """Return links, addresses and rules."""
         overlaid = "overlay" in entries.get(KEY, {})
+        last = load_document(context.state_dir, "network").entries.get(KEY, {})
+        dual = "ipv6" in entries.get(KEY, {}) or "ipv6" in last
         with OverlayNetlink() as netlink:
-            links, addresses = netlink.links(), netlink.addresses()
+            links, addresses = netlink.links(), netlink.addresses(ipv6=dual)
             overlay = netlink.overlay(links.get(entries[KEY]["overlay"]["device"])) if overlaid else None
         with open(FORWARDING, encoding="ascii") as source:
             forwarding = source.read().strip()
         plugin = DRIVERS[entries[KEY]["driver"]].look(context, entries[KEY]) if KEY in entries else {}
-        left = _weave_before(context) if "weave" not in entries.get(KEY, {}) else ""
+        left = _weave_before(last) if "weave" not in entries.get(KEY, {}) else ""
         rules = netfilter.chains(), netfilter.forwards(context.node)
-        return ObservedNetwork(links, addresses, forwarding, *rules, overlay, plugin, left)
+        ipv6 = network_ipv6.observe(context.node) if dual else None
+        return ObservedNetwork(links, addresses, forwarding, *rules, overlay, plugin, left, ipv6)
 
     def plan(self, context: Context, entries: Entries, observed: ObservedNetwork, scope: Scope) -> Plan:
         """Return the steps: another bridge of this node goes, the declared one becomes right."""
@@ -90,7 +93,7 @@ class Network:
                 plan.steps.append(Step("unweave", KEY, "forget the other machines", observed.left))
             for name in _ours(context.node, observed):
                 if name != declared:
-                    _plan_removal(plan, name, observed)
+                    _plan_removal(plan, context.node, name, observed)
         if declared and scope.covers(KEY):
             _plan_driver(plan, entries[KEY], observed, context.node)
         return plan
@@ -116,11 +119,15 @@ class Network:
         with OverlayNetlink() as netlink:
             links = netlink.links().values()
             ours = {link.ifindex for link in links if link.alias == alias_of(context.node)}
-            sources = {each.ip for each in netlink.addresses() if each.ifindex in ours}
+            sources = {each.ip for each in netlink.addresses(ipv6=True) if each.ifindex in ours}
             netlink.delete_overlay(step.data.ifindex, sources)
 
     def _unweave(self, context: Context, step: Step) -> None:
         forget_all(context, step.data)
+
+    def _unipv6(self, context: Context, step: Step) -> None:
+        context.checkpoint("remove rules of ipv6")
+        network_ipv6.remove(context.node, step.data)
 
     def _unlink(self, context: Context, step: Step) -> None:
         context.checkpoint("delete bridge")
@@ -140,9 +147,8 @@ class Network:
         return {KEY: {"state": "present"} if right else None}
 
 
-def _weave_before(context: Context) -> str:
+def _weave_before(last: Mapping[str, Any]) -> str:
     """Return the command of the last document's Weave, "" where it named no machines to connect to."""
-    last = load_document(context.state_dir, "network").entries.get(KEY, {})
     return str(last["weave"]["command"]) if (last.get("weave") or {}).get("peers") else ""
 
 
@@ -154,11 +160,15 @@ def _overlays(node: str, observed: ObservedNetwork) -> list[Link]:
 def _ours(node: str, observed: ObservedNetwork) -> list[str]:
     """Return the bridges this node has, or of which only rules are left."""
     links = [name for name, link in observed.links.items() if link.alias == alias_of(node) and link.kind == "bridge"]
-    return sorted({*links, *netfilter.chains_of(node, observed.chains), *(observed.forwards or {})})
+    ipv6 = observed.ipv6.bridges(node) if observed.ipv6 is not None else set[str]()
+    return sorted({*links, *netfilter.chains_of(node, observed.chains), *(observed.forwards or {}), *ipv6})
 
 
-def _plan_removal(plan: Plan, bridge: str, observed: ObservedNetwork) -> None:
+def _plan_removal(plan: Plan, node: str, bridge: str, observed: ObservedNetwork) -> None:
     before = {"bridge": bridge}
+    if observed.ipv6 is not None and bridge in observed.ipv6.bridges(node):
+        before["ipv6"] = "rules"
+        plan.steps.append(Step("unipv6", KEY, bridge, bridge))
     if observed.forwards and bridge in observed.forwards:
         before["forward"] = "; ".join(observed.forwards[bridge])
         plan.steps.append(Step("unforward", KEY, bridge, bridge))

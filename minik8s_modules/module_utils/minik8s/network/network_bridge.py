@@ -15,8 +15,9 @@ from typing import Any, Callable, NamedTuple, Protocol
 
 from ..core.faults import KeyFault
 from ..core.section import Context, Facets
-from . import netfilter
+from . import netfilter, network_ipv6
 from .netlink import Address, Link, Netlink
+from .network_ipv6 import ObservedIpv6
 from .overlay_links import Overlay
 from .switches import set_switch
 
@@ -38,6 +39,8 @@ class ObservedNetwork(NamedTuple):
     overlay: Overlay | None = None
     plugin: Mapping[str, Any] = {}
     left: str = ""
+    ipv6: ObservedIpv6 | None = None
+    """Looked at where pods have IPv6 addresses, or had them."""
 
 
 class Driver(Protocol):
@@ -76,7 +79,7 @@ class BridgeDriver:
         """Refuse what only other drivers have, and a gateway outside the range."""
         for field in sorted(set(entry) & {"overlay", "cni", "weave"}):
             raise KeyFault("InvalidEntry", f"{where}.{field} is not for the driver {entry['driver']}")
-        check_range(where, entry)
+        check_ranges(where, entry)
 
     def look(self, context: Context, entry: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return nothing."""
@@ -84,13 +87,13 @@ class BridgeDriver:
 
     def declared(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what should be."""
-        prefix_length = entry["cidr"].partition("/")[2]
         return {
             "bridge": f"{entry['bridge']} up mtu {entry['mtu']} mac {mac_of_gateway(entry['gateway'])}",
-            "address": f"{entry['gateway']}/{prefix_length}",
+            "address": " ".join(f"{each.ip}/{each.prefix_length}" for each in _addresses(entry, 0)),
             "ip_forward": "1",
             "masquerade": netfilter.masquerade_rule(node, entry["cidr"], entry["cluster_cidr"]),
             "forward": "; ".join(netfilter.forward_rules(node, entry["bridge"])),
+            **network_ipv6.declared(node, entry, observed.ipv6),
         }
 
     def found(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
@@ -104,9 +107,8 @@ class BridgeDriver:
         up = f"{name} {'up' if link.up else 'down'} mtu {link.mtu}" if link and link.kind == "bridge" else ""
         if link and up and "gateway" in entry:
             up += f" mac {link.mac}"
-        here = [
-            f"{each.ip}/{each.prefix_length}" for each in observed.addresses if link and each.ifindex == link.ifindex
-        ]
+        on_bridge = [each for each in observed.addresses if link and each.ifindex == link.ifindex]
+        here = [f"{each.ip}/{each.prefix_length}" for each in sorted(on_bridge, key=lambda one: ":" in one.ip)]
         rules = [line for line in observed.chains.get(name, []) if line != netfilter.HOOK]
         hooked = netfilter.HOOK in observed.chains.get(name, [])
         passing = netfilter.forward_rules(node, name) if observed.forwards is None else observed.forwards.get(name, [])
@@ -116,6 +118,7 @@ class BridgeDriver:
             "ip_forward": observed.forwarding,
             "masquerade": "; ".join(rules) if hooked else "",
             "forward": "; ".join(passing),
+            **network_ipv6.found(entry, observed.ipv6),
         }
 
     def mend(self, context: Context, entry: Mapping[str, Any], aspect: str) -> None:
@@ -126,12 +129,25 @@ class BridgeDriver:
             "ip_forward": _mend_forwarding,
             "masquerade": _mend_masquerade,
             "forward": _mend_forward,
+            **network_ipv6.MENDING,
         }
         mending[aspect](context, entry)
 
 
-def check_range(where: str, entry: Mapping[str, Any]) -> None:
+def gateways_of(entry: Mapping[str, Any]) -> list[str]:
+    """Return the bridge's addresses."""
+    own = [entry["gateway"]] if "gateway" in entry else []
+    return [*own, entry["ipv6"]["gateway"]] if "ipv6" in entry else own
+
+
+def _addresses(entry: Mapping[str, Any], index: int) -> list[Address]:
+    ranges = [entry.get("cidr", ""), *([entry["ipv6"]["cidr"]] if "ipv6" in entry else [])]
+    return [Address(index, ip, int(cidr.partition("/")[2])) for ip, cidr in zip(gateways_of(entry), ranges)]
+
+
+def check_ranges(where: str, entry: Mapping[str, Any]) -> None:
     """Raise KeyFault where range or gateway of the node's pods are missing or do not fit."""
+    network_ipv6.check(where, entry)
     for field in ("cidr", "gateway"):
         if field not in entry:
             raise KeyFault("InvalidEntry", f"{where}.{field} is missing")
@@ -169,16 +185,16 @@ def _mend_bridge(context: Context, entry: Mapping[str, Any]) -> None:
 def _mend_address(context: Context, entry: Mapping[str, Any]) -> None:
     with Netlink() as netlink:
         link = _bridge(netlink, entry["bridge"])
-        wanted = None
-        if "gateway" in entry:
-            wanted = Address(link.ifindex, entry["gateway"], int(entry["cidr"].partition("/")[2]))
-        for other in netlink.addresses():
-            if other.ifindex == link.ifindex and other != wanted:
+        wanted = _addresses(entry, link.ifindex)
+        for other in netlink.addresses(ipv6=True):
+            if other.ifindex == link.ifindex and other not in wanted:
                 context.checkpoint("delete address")
                 netlink.delete_address(other)
-        if wanted is not None:
+        if "ipv6" in entry:
+            network_ipv6.open_device(entry["bridge"])
+        for each in wanted:
             context.checkpoint("add address")
-            netlink.add_address(wanted)
+            netlink.add_address(each)
 
 
 def _mend_forwarding(context: Context, _entry: Mapping[str, Any]) -> None:

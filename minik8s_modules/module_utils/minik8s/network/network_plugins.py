@@ -17,11 +17,11 @@ from ..core.faults import KeyFault
 from ..core.schema import Schema, check_fields, check_texts, schema_of
 from ..core.section import Context, Facets
 from ..entries.network import CniPart, WeavePart
-from . import cni, netfilter
+from . import cni, netfilter, network_ipv6
 from .network_bridge import KEY, BridgeDriver, ObservedNetwork
 from .weave import Weave, check_peer
 
-OF_BRIDGES = ("cidr", "gateway", "overlay")
+OF_BRIDGES = ("cidr", "gateway", "ipv6", "overlay")
 CNI = schema_of(CniPart)
 WEAVE = schema_of(WeavePart)
 
@@ -46,6 +46,7 @@ class PluginDriver(BridgeDriver):
             "ip_forward": "1",
             "masquerade": "",
             "forward": "; ".join(_forwards(node, entry)),
+            **network_ipv6.declared(node, entry, observed.ipv6),
         }
 
     def found(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:

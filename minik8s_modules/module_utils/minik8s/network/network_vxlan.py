@@ -15,15 +15,16 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
-from collections.abc import Mapping
-from typing import Any, Callable, NamedTuple
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable, NamedTuple, Union
 
 from ..core.faults import KeyFault
 from ..core.schema import check_fields, schema_of
 from ..core.section import Context, Facets
 from ..entries.network import Overlay, Peer
 from .netlink import Address
-from .network_bridge import BridgeDriver, ObservedNetwork, alias_of, check_range
+from .network_bridge import BridgeDriver, ObservedNetwork, alias_of, check_ranges, gateways_of
 from .overlay_links import PROTOCOL, UNREACHABLE, OverlayNetlink, OverlayRoute, Tunnel
 
 HEADERS = 50  # outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8 (RFC 7348)
@@ -34,10 +35,11 @@ PEER = schema_of(Peer)
 
 
 class Way(NamedTuple):
-    """How a peer's pods are reached: the next hop, and its MAC and machine when it is in the tunnel."""
+    """How a peer's pods are reached, and from where: the next hop, and its MAC and machine when it is in the tunnel."""
 
     cidr: str
     hop: str
+    source: str
     mac: str = ""
     machine: str = ""
 
@@ -64,7 +66,7 @@ class VxlanDriver(BridgeDriver):
         """Refuse an overlay that cannot be."""
         for field in sorted(set(entry) & {"cni", "weave"}):
             raise KeyFault("InvalidEntry", f"{where}.{field} is not for the driver vxlan")
-        check_range(where, entry)
+        check_ranges(where, entry)
         overlay, where = entry.get("overlay"), f"{where}.overlay"
         check_fields(where, overlay, OVERLAY)
         if overlay is None:
@@ -76,10 +78,22 @@ class VxlanDriver(BridgeDriver):
             if not 0 < overlay[name] <= most:
                 raise KeyFault("InvalidEntry", f"{where}.{name} is {overlay[name]}; it is between 1 and {most}")
         _ip(f"{where}.address", overlay["address"])
-        taken = {"the node itself": ipaddress.IPv4Network(entry["cidr"])}
-        for name, peer in overlay["peers"].items():
-            _check_peer(f"{where}.peers.{name}", peer, entry["cluster_cidr"], taken)
-            taken[name] = ipaddress.IPv4Network(peer["cidr"])
+        self._check_peers(f"{where}.peers", entry)
+
+    def _check_peers(self, where: str, entry: Mapping[str, Any]) -> None:
+        peers, ipv6 = entry["overlay"]["peers"], entry.get("ipv6")
+        taken = {"the node itself": ipaddress.ip_network(entry["cidr"])}
+        taken_ipv6 = {"the node itself": ipaddress.ip_network(ipv6["cidr"])} if ipv6 else {}
+        for name, peer in peers.items():
+            check_fields(f"{where}.{name}", peer, PEER)
+            _ip(f"{where}.{name}.address", peer["address"])
+            taken[name] = _range(f"{where}.{name}.cidr", peer["cidr"], entry["cluster_cidr"], taken)
+            if "cidr_ipv6" not in peer:
+                continue
+            at = f"{where}.{name}.cidr_ipv6"
+            if ipv6 is None:
+                raise KeyFault("InvalidEntry", f"{at} is for a node that has ipv6, and this one has none")
+            taken_ipv6[name] = _range(at, peer["cidr_ipv6"], ipv6["cluster_cidr"], taken_ipv6)
 
     def declared(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what should be."""
@@ -89,11 +103,14 @@ class VxlanDriver(BridgeDriver):
             **super().declared(node, entry, observed),
             "underlay": _needed(entry),
             "vxlan": _shown(overlay["device"], entry["mtu"], _tunnel(node, overlay), alias_of(node)),
-            "end": f"{entry['gateway']}/32",
-            "forwarding": _lines(f"{way.mac} at {way.machine}" for way in hops),
+            "end": _lines(f"{each.ip}/{each.prefix_length}" for each in _ends(entry, 0)),
+            "forwarding": _lines({f"{way.mac} at {way.machine}" for way in hops}),
             "neighbours": _lines(f"{way.hop} is {way.mac}" for way in hops),
             "routes": _lines(
-                [_end_shown(_end(entry)), *(f"{way.cidr} via {way.hop} from {entry['gateway']}" for way in found)]
+                [
+                    *(f"{cidr} else unreachable" for cidr in _clusters(entry)),
+                    *(f"{way.cidr} via {way.hop} from {way.source}" for way in found),
+                ]
             ),
         }
 
@@ -117,14 +134,7 @@ class VxlanDriver(BridgeDriver):
             ),
             "forwarding": _lines(f"{mac} at {machine}" for mac, machine in overlay.forwarding),
             "neighbours": _lines(f"{hop} is {mac}" for hop, mac in overlay.neighbours),
-            "routes": _lines(
-                _end_shown(route)
-                if route == _end(entry)
-                else f"{route.destination} via {route.gateway} from {route.source}"
-                for route in overlay.routes
-                if _is_ours(route, entry)
-                and (route == _end(entry) or route.ifindex in {underlay.ifindex, link.ifindex if link else 0})
-            ),
+            "routes": _routes_shown(entry, overlay.routes, {underlay.ifindex}, link.ifindex if link else 0),
         }
 
     def mend(self, context: Context, entry: Mapping[str, Any], aspect: str) -> None:
@@ -145,16 +155,33 @@ class VxlanDriver(BridgeDriver):
 
 
 def ways(entry: Mapping[str, Any], underlay: Underlay) -> list[Way]:
-    """Return how each peer's pods are reached from a machine whose tunnels ``underlay`` carries."""
-    found = []
+    """Return how each peer's pods are reached from a machine whose tunnels ``underlay`` carries.
+
+    What is IPv6 is always reached through a tunnel: a machine's address of IPv4 is no next hop for it.
+    """
+    found, source = [], entry["gateway"]
     for name, peer in sorted(entry["overlay"]["peers"].items()):
         near = underlay.network is not None and ipaddress.IPv4Address(peer["address"]) in underlay.network
         if entry["overlay"]["direct"] and near:
-            found.append(Way(peer["cidr"], peer["address"]))
+            found.append(Way(peer["cidr"], peer["address"], source))
         else:
-            hop = str(ipaddress.IPv4Network(peer["cidr"]).network_address)
-            found.append(Way(peer["cidr"], hop, mac_of(name), peer["address"]))
+            found.append(Way(peer["cidr"], _hop(peer["cidr"]), source, mac_of(name), peer["address"]))
+        if (cidr := peer.get("cidr_ipv6")) and "ipv6" in entry:
+            found.append(Way(cidr, _hop(cidr), entry["ipv6"]["gateway"], mac_of(name), peer["address"]))
     return found
+
+
+def _hop(cidr: str) -> str:
+    return str(ipaddress.ip_network(cidr).network_address)
+
+
+def _clusters(entry: Mapping[str, Any]) -> list[str]:
+    return [entry["cluster_cidr"], *([entry["ipv6"]["cluster_cidr"]] if "ipv6" in entry else [])]
+
+
+def _ends(entry: Mapping[str, Any], index: int) -> list[Address]:
+    """Return the addresses that the overlay's device has."""
+    return [Address(index, each, ipaddress.ip_address(each).max_prefixlen) for each in gateways_of(entry)]
 
 
 def _ip(where: str, text: Any) -> None:
@@ -164,18 +191,22 @@ def _ip(where: str, text: Any) -> None:
         raise KeyFault("InvalidEntry", f"{where}: {error}") from None
 
 
-def _check_peer(where: str, peer: Any, cluster_cidr: str, taken: Mapping[str, ipaddress.IPv4Network]) -> None:
-    check_fields(where, peer, PEER)
-    _ip(f"{where}.address", peer["address"])
+Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+
+
+def _range(where: str, text: str, cluster_cidr: str, taken: Mapping[str, Network]) -> Network:
+    """Return the range of a peer's pods; raise KeyFault for one that is not in the cluster's, or another's."""
+    cluster = ipaddress.ip_network(cluster_cidr)
     try:
-        cidr, cluster = ipaddress.IPv4Network(peer["cidr"]), ipaddress.IPv4Network(cluster_cidr)
+        cidr = type(cluster)(text)
     except ValueError as error:
-        raise KeyFault("InvalidEntry", f"{where}.cidr: {error}") from None
-    if not cidr.subnet_of(cluster):
-        raise KeyFault("InvalidEntry", f"{where}.cidr {cidr} is not in {cluster}")
+        raise KeyFault("InvalidEntry", f"{where}: {error}") from None
+    if not cidr.subnet_of(cluster):  # type: ignore[arg-type]  # both are of the same class
+        raise KeyFault("InvalidEntry", f"{where} {cidr} is not in {cluster}")
     for other, range_ in taken.items():
         if cidr.overlaps(range_):
-            raise KeyFault("InvalidEntry", f"{where}.cidr {cidr} overlaps {range_} of {other}")
+            raise KeyFault("InvalidEntry", f"{where} {cidr} overlaps {range_} of {other}")
+    return cidr
 
 
 def _underlay(entry: Mapping[str, Any], observed: ObservedNetwork) -> Underlay:
@@ -207,17 +238,32 @@ def _lines(words: Any) -> str:
     return "; ".join(sorted(words))
 
 
-def _is_ours(route: OverlayRoute, entry: Mapping[str, Any]) -> bool:
-    return route.protocol == PROTOCOL and route.source == entry["gateway"]
+def _is_ours(route: OverlayRoute, entry: Mapping[str, Any], index: int) -> bool:
+    """Return whether a route is ours; one of IPv6 loses its source with the address that it was."""
+    led = ":" in route.destination and route.ifindex == index
+    return route.protocol == PROTOCOL and (led or route.source in gateways_of(entry))
 
 
-def _end(entry: Mapping[str, Any]) -> OverlayRoute:
-    """Return where the way to addresses ends that are no peer's; another route to the same range goes before it."""
-    return OverlayRoute(entry["cluster_cidr"], "", 0, entry["gateway"], PROTOCOL, UNREACHABLE)
+def _last_routes(entry: Mapping[str, Any], index: int) -> set[OverlayRoute]:
+    """Return where the way to addresses ends that are no peer's; another route to the same range goes before it.
+
+    In IPv6 it leads to the overlay's device, which knows no such neighbour: an unreachable route would outlive it.
+    """
+    found = {OverlayRoute(entry["cluster_cidr"], "", 0, entry["gateway"], PROTOCOL, UNREACHABLE)}
+    if ipv6 := entry.get("ipv6"):
+        found.add(OverlayRoute(ipv6["cluster_cidr"], "", index, ipv6["gateway"], PROTOCOL))
+    return found
 
 
-def _end_shown(route: OverlayRoute) -> str:
-    return f"{route.destination} else unreachable"
+def _routes_shown(entry: Mapping[str, Any], routes: Iterable[OverlayRoute], under: set[int], index: int) -> str:
+    last = _last_routes(entry, index)
+    return _lines(
+        f"{route.destination} else unreachable"
+        if route in last
+        else f"{route.destination} via {route.gateway} from {route.source}"
+        for route in routes
+        if _is_ours(route, entry, index) and (route in last or route.ifindex in under | {index})
+    )
 
 
 def _refuse_underlay(_context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
@@ -253,13 +299,14 @@ def _mend_vxlan(context: Context, entry: Mapping[str, Any], netlink: OverlayNetl
 
 def _mend_end(context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
     index, _ways, _underlay_seen = _seen(entry, netlink)
-    wanted = Address(index, entry["gateway"], 32)
-    for other in netlink.addresses():
-        if other.ifindex == index and other != wanted:
+    wanted = _ends(entry, index)
+    for other in netlink.addresses(ipv6=True):
+        if other.ifindex == index and other not in wanted:
             context.checkpoint("delete end")
             netlink.delete_address(other)
-    context.checkpoint("add end")
-    netlink.add_address(wanted)
+    for each in wanted:
+        context.checkpoint("add end")
+        netlink.add_address(each)
 
 
 def _seen(entry: Mapping[str, Any], netlink: OverlayNetlink) -> tuple[int, list[Way], Underlay]:
@@ -285,7 +332,7 @@ def _mend_forwarding(context: Context, entry: Mapping[str, Any], netlink: Overla
 def _mend_neighbours(context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
     index, found, _underlay_seen = _seen(entry, netlink)
     wanted = {way.hop: way.mac for way in found if way.mac}
-    for hop, mac in sorted(netlink.neighbours(index)):
+    for hop, mac in sorted(netlink.neighbours(index) | netlink.neighbours(index, socket.AF_INET6)):
         if wanted.get(hop) == mac:
             del wanted[hop]
         elif hop not in wanted:
@@ -299,16 +346,16 @@ def _mend_neighbours(context: Context, entry: Mapping[str, Any], netlink: Overla
 def _mend_routes(context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
     index, found, underlay = _seen(entry, netlink)
     wanted = {
-        way.cidr: OverlayRoute(way.cidr, way.hop, index if way.mac else underlay.ifindex, entry["gateway"], PROTOCOL)
+        way.cidr: OverlayRoute(way.cidr, way.hop, index if way.mac else underlay.ifindex, way.source, PROTOCOL)
         for way in found
     }
-    missing_end = {_end(entry)}
+    missing_end = _last_routes(entry, index)
     for route in netlink.overlay_routes():
         if route == wanted.get(route.destination):
             del wanted[route.destination]
         elif route in missing_end:
             missing_end.remove(route)
-        elif _is_ours(route, entry):
+        elif _is_ours(route, entry, index):
             context.checkpoint("delete route")
             netlink.delete_overlay_route(route)
         elif route.destination in wanted:

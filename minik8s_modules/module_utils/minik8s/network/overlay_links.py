@@ -1,7 +1,7 @@
 """What the driver vxlan asks of the kernel beyond links and addresses: VXLAN devices, their FDB, neighbours, routes.
 
-Routes of ours carry the protocol number ``PROTOCOL`` and, as source, the bridge's gateway address: the kernel drops
-them when that address goes, so nothing of them outlives the bridge.
+Routes of ours carry the protocol number ``PROTOCOL`` and, as source, the bridge's gateway address of their family. The
+kernel drops those of IPv4 when that address goes, and those of IPv6, which all lead to the VXLAN device, with it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple
 
-from .netlink import MAIN_TABLE, Link, Netlink
+from .netlink import MAIN_TABLE, PERMANENT, Link, Netlink
 
 PROTOCOL = 78  # nobody's in /etc/iproute2/rt_protos
-PERMANENT = 0x80  # NUD_PERMANENT of linux/neighbour.h
 SELF = 0x02  # NTF_SELF: the device's own FDB, not that of a bridge it is in
 UNICAST, UNREACHABLE = 1, 7  # RTN_* of linux/rtnetlink.h
 LAST = 2**32 - 1  # the metric of what is to be tried after everything else
@@ -61,7 +60,8 @@ class OverlayNetlink(Netlink):
         if link is None or link.kind != "vxlan":
             return Overlay(None, set(), set(), self.overlay_routes())
         at = link.ifindex
-        return Overlay(self.tunnel(at), self.forwarding(at), self.neighbours(at), self.overlay_routes())
+        hops = self.neighbours(at) | self.neighbours(at, socket.AF_INET6)
+        return Overlay(self.tunnel(at), self.forwarding(at), hops, self.overlay_routes())
 
     def delete_overlay(self, index: int, sources: set[str]) -> None:
         """Take away our routes that leave from ``sources``, then the device: what is left is found by the device."""
@@ -98,33 +98,18 @@ class OverlayNetlink(Netlink):
         found = (each for each in self._dump("fdb", ifindex=index) if each["ifindex"] == index)
         return {(each.get_attr("NDA_LLADDR") or ZERO_MAC, each.get_attr("NDA_DST") or "") for each in found}
 
-    def neighbours(self, index: int) -> set[tuple[str, str]]:
-        """Return the permanent neighbours of a device: (address, MAC)."""
-        found = (each for each in self._dump("neigh", family=socket.AF_INET) if each["ifindex"] == index)
-        return {
-            (each.get_attr("NDA_DST"), each.get_attr("NDA_LLADDR") or "") for each in found if each["state"] & PERMANENT
-        }
-
     def add_forwarding(self, index: int, mac: str, address: str) -> None:
         """Tell a VXLAN device on which machine a MAC is; another one is forgotten."""
         self._ask("fdb", "replace", ifindex=index, lladdr=mac, dst=address, flags=SELF, state=PERMANENT)
-
-    def add_neighbour(self, index: int, address: str, mac: str) -> None:
-        """Tell a device the MAC of a next hop, for good."""
-        self._ask("neigh", "replace", ifindex=index, dst=address, lladdr=mac, state=PERMANENT)
 
     def delete_forwarding(self, index: int, mac: str, address: str) -> None:
         """Forget where a MAC is."""
         self._ask("fdb", "del", ifindex=index, lladdr=mac, flags=SELF, **({"dst": address} if address else {}))
 
-    def delete_neighbour(self, index: int, address: str) -> None:
-        """Forget a next hop."""
-        self._ask("neigh", "del", ifindex=index, dst=address)
-
     def overlay_routes(self) -> list[OverlayRoute]:
-        """Return the IPv4 routes of the main table with source and protocol."""
+        """Return the routes of the main table with source and protocol."""
         found = []
-        for each in self._dump("route", family=socket.AF_INET):
+        for each in (*self._dump("route", family=socket.AF_INET), *self._dump("route", family=socket.AF_INET6)):
             to = each.get_attr("RTA_DST")
             if each["table"] == MAIN_TABLE and to:
                 gateway, source = each.get_attr("RTA_GATEWAY") or "", each.get_attr("RTA_PREFSRC") or ""
@@ -133,9 +118,10 @@ class OverlayNetlink(Netlink):
         return found
 
     def set_overlay_route(self, route: OverlayRoute) -> None:
-        """Make a route of ours; the next hop need not be in a network of the device."""
-        if route.kind == UNREACHABLE:
+        """Make a route of ours; the next hop need not be in a network of the device, and the last one has none."""
+        if not route.gateway:
             about = {"dst": route.destination, "type": route.kind, "priority": LAST}
+            about |= {"oif": route.ifindex} if route.ifindex else {}
             self._ask("route", "replace", prefsrc=route.source, proto=PROTOCOL, **about)
             return
         self._ask(

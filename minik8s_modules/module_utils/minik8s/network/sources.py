@@ -1,9 +1,12 @@
 """Source addresses: what a pod sends has the pod's own address, whatever the pod could forge.
 
 Table ``bridge minik8s_sources`` holds the pairs of device and address of the node's pods; what comes from such a
-device into its bridge with another IPv4 address, in a packet or in ARP, is dropped before anything looks at it. So a
+device into its bridge with another address, in a packet or in ARP, is dropped before anything looks at it. So a
 pod with NET_RAW cannot pass as another one that NetworkPolicies allow more. A kernel whose nf_tables does not know
 bridges has no such table, and pods of such a node can forge. A bridge of another name has a table of its own.
+
+What pods send of IPv6 goes to the node alone, which forwards it (network_ipv6.py): nothing passes from port to port,
+and nothing of neighbour discovery is taken from a pod, neither an advertisement of a router nor of a neighbour.
 """
 
 from __future__ import annotations
@@ -16,26 +19,34 @@ from typing import NamedTuple
 from .netfilter import mark_of
 
 TABLE, DEFAULT_BRIDGE = "minik8s_sources", "mk8s-br0"
-GUARDED, DEVICES = "own", "links"
+GUARDED, GUARDED_IPV6, DEVICES = "own", "own_ipv6", "links"
 _PAIR = re.compile(r'"?([\w.-]+)"? \. (\d+\.\d+\.\d+\.\d+)')
+_PAIR_IPV6 = re.compile(r'"?([\w.-]+)"? \. ([0-9a-f:]*:[0-9a-f:.]*)')
 _SET = re.compile(r"set own \{(.*?)^\t\}", re.DOTALL | re.MULTILINE)
+_SET_IPV6 = re.compile(r"set own_ipv6 \{(.*?)^\t\}", re.DOTALL | re.MULTILINE)
 _DEVICES = re.compile(r"set links \{(.*?)^\t\}", re.DOTALL | re.MULTILINE)
 _NAME = re.compile(r'"([\w.-]+)"')
-_CHAIN = re.compile(r"chain arriving \{(.*?)^\t\}", re.DOTALL | re.MULTILINE)
+_CHAIN = re.compile(r"chain (?:arriving|arriving_ipv6|passing) \{(.*?)^\t\}", re.DOTALL | re.MULTILINE)
 
 
 class Pair(NamedTuple):
-    """A pod's device and its address."""
+    """A pod's device and its addresses; ``ipv6`` "" for none."""
 
     device: str
     address: str
+    ipv6: str = ""
 
 
 class Guard(NamedTuple):
-    """What the table has: the pairs, and whether the rules are there."""
+    """What the table has: the pairs, and how many of the rules are there."""
 
     pairs: frozenset[Pair] = frozenset()
     rules: int = 0
+
+    def holds(self, pair: Pair) -> bool:
+        """Return whether a pod cannot send with other addresses than its own."""
+        rules = len(RULES) + (len(RULES_IPV6) + len(PASSING) if pair.ipv6 else 0)
+        return self.rules >= rules and pair in self.pairs
 
 
 def table_of(bridge: str) -> str:
@@ -48,6 +59,12 @@ RULES = (
     # who asks whether an address is free has none
     "iifname @links ether type arp arp saddr ip != 0.0.0.0 iifname . arp saddr ip != @own drop",
 )
+RULES_IPV6 = (
+    "iifname @links ether type ip6 iifname . ip6 saddr != @own_ipv6 drop",
+    "iifname @links ether type ip6 icmpv6 type 133-137 drop",  # RFC 4861
+)
+PASSING = ("iifname @links ether type ip6 drop",)
+"""Rules for what would pass from port to port."""
 
 
 def script(node: str, bridge: str, pair: Pair) -> str:
@@ -59,9 +76,22 @@ def script(node: str, bridge: str, pair: Pair) -> str:
     lines.append(f"add chain {table} arriving {{ type filter hook prerouting priority -300; }}")
     lines.append(f"flush chain {table} arriving")
     lines += [f"add rule {table} arriving {rule}" for rule in RULES]
+    lines += _lines_of_ipv6(table, pair) if pair.ipv6 else []
     lines.append(f'add element {table} {GUARDED} {{ "{pair.device}" . {pair.address} }}')
     lines.append(f'add element {table} {DEVICES} {{ "{pair.device}" }}')
     return "\n".join(lines) + "\n"
+
+
+def _lines_of_ipv6(table: str, pair: Pair) -> list[str]:
+    return [
+        f"add set {table} {GUARDED_IPV6} {{ type ifname . ipv6_addr; }}",
+        f"add chain {table} arriving_ipv6 {{ type filter hook prerouting priority -300; }}",
+        f"add chain {table} passing {{ type filter hook forward priority -300; }}",
+        *(f"flush chain {table} {name}" for name in ("arriving_ipv6", "passing")),
+        *(f"add rule {table} arriving_ipv6 {rule}" for rule in RULES_IPV6),
+        *(f"add rule {table} passing {rule}" for rule in PASSING),
+        f'add element {table} {GUARDED_IPV6} {{ "{pair.device}" . {pair.ipv6} }}',
+    ]
 
 
 def admit(node: str, bridge: str, pair: Pair) -> bool:
@@ -73,6 +103,8 @@ def dismiss(bridge: str, pair: Pair) -> None:
     """Forget a pair; where there is none, nothing happens."""
     place = f"delete element bridge {table_of(bridge)}"
     _nft(f'{place} {DEVICES} {{ "{pair.device}" }}\n{place} {GUARDED} {{ "{pair.device}" . {pair.address} }}\n')
+    if pair.ipv6:
+        _nft(f'{place} {GUARDED_IPV6} {{ "{pair.device}" . {pair.ipv6} }}\n')
 
 
 def remove(bridge: str) -> None:
@@ -93,10 +125,12 @@ def found(bridge: str) -> Guard | None:
 
 def parse(listing: str) -> Guard:
     """Return what ``nft list table`` shows."""
-    pairs, devices, chain = (pattern.search(listing) for pattern in (_SET, _DEVICES, _CHAIN))
-    rules = [line for line in (chain[1] if chain else "").splitlines() if "@own drop" in line]
+    pairs, ipv6, devices = (pattern.search(listing) for pattern in (_SET, _SET_IPV6, _DEVICES))
+    rules = [line for chain in _CHAIN.findall(listing) for line in chain.splitlines() if line.endswith(" drop")]
     looked_at = set(_NAME.findall(devices[1])) if devices else set()
-    own = (Pair(*each) for each in _PAIR.findall(pairs[1] if pairs else ""))
+    second = dict(_PAIR_IPV6.findall(ipv6[1] if ipv6 else ""))
+    first = _PAIR.findall(pairs[1] if pairs else "")
+    own = (Pair(device, address, second.get(device, "")) for device, address in first)
     return Guard(frozenset(pair for pair in own if pair.device in looked_at), len(rules))
 
 

@@ -11,6 +11,7 @@ started again).
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,17 +23,20 @@ from ..core.observations import observation_from_inspect
 from ..core.schema import check_fields, check_texts, schema_of, with_defaults
 from ..core.section import Context, Plan, Scope, Step
 from ..entries.identity import PodIdentity
-from ..entries.sandboxes import SandboxDns, SandboxEntry
+from ..entries.sandboxes import SandboxDns, SandboxEntry, SandboxIpv6
 from ..network import pod_plugins, sources
 from ..network.attachment import (
     ALIAS,
     Attachment,
     attach,
     delete_link,
+    forget,
     link_name,
     links_of,
     observe_address,
     observe_attachment,
+    pair_of,
+    pair_seen,
     strays,
 )
 from ..network.isolation import check_isolated
@@ -44,6 +48,7 @@ from .sandbox_plan import LIVE, ObservedSandboxes, attempt_of, plan_removal, pla
 POD = schema_of(PodIdentity)
 ENTRY = schema_of(SandboxEntry)
 DNS = schema_of(SandboxDns)
+IPV6 = schema_of(SandboxIpv6)
 LOG_CONFIG = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "5"}}  # kubelet's containerLogMax*
 PAUSE_CPU_SHARES = 2  # kubelet's minimum: the pause container only sleeps
 
@@ -52,6 +57,10 @@ def _check_addresses(key: str, entry: Mapping[str, Any]) -> None:
     try:
         ipaddress.IPv4Interface(f"{entry['ip']}/{entry['prefix_length']}")
         ipaddress.IPv4Address(entry["gateway"])
+        if entry.get("ipv6"):
+            check_fields(f"{key}.ipv6", entry["ipv6"], IPV6)
+            for each in entry["ipv6"].values():
+                ipaddress.IPv6Address(each)
     except ValueError as error:
         raise KeyFault("InvalidEntry", f"sandbox {key}: {error}") from None
 
@@ -82,7 +91,8 @@ def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
             marks[labels.NETWORK] = entry["plugin"]["driver"]
         else:
             marks[labels.IP] = entry["ip"]
-            host_config["ExtraHosts"] = [f"{entry['hostname']}:{entry['ip']}"]
+            own = [entry["ip"], *([entry["ipv6"]["ip"]] if entry["ipv6"] else [])]
+            host_config["ExtraHosts"] = [f"{entry['hostname']}:{ip}" for ip in own]
     return body
 
 
@@ -117,8 +127,9 @@ class Sandboxes:
             containers.setdefault(each["Config"]["Labels"].get(labels.POD_UID, ""), []).append(each)
         with Netlink() as netlink:
             links = netlink.links() if scope.keys is None else links_of(netlink, scope.keys)
+            known = _neighbours(netlink, entries, links)
         running = [each for each in inspected if each["State"]["Status"] in LIVE]
-        attachments = {each["Id"]: _attachment(context.docker, each, links) for each in running}
+        attachments = {each["Id"]: _attachment(context.docker, each, links, known) for each in running}
         left = strays(context.node, links, containers, scope)
         rest = parts.observe(context, entries, containers, attachments, scope)
         unguarded = _unguarded(entries) if scope.keys is None else frozenset[str]()
@@ -149,10 +160,10 @@ class Sandboxes:
         container, attachment = step.data
         self._remove(context, step._replace(data=container))
         if attachment.bridge:
-            address = attachment.address.partition("/")[0]
-            sources.dismiss(attachment.bridge, sources.Pair(attachment.link, address))
+            sources.dismiss(attachment.bridge, pair_seen(attachment))
         context.checkpoint("delete link")  # the kernel would, but only some milliseconds later
         with Netlink() as netlink:
+            forget(netlink, attachment)
             link = netlink.link(link_name(step.key))
             if link is not None and link.alias == ALIAS.format(node=context.node, uid=step.key):
                 delete_link(netlink, link)
@@ -218,7 +229,7 @@ class Sandboxes:
 
     def _guard(self, context: Context, step: Step) -> None:
         context.checkpoint("admit source")
-        sources.admit(context.node, step.data["bridge"], sources.Pair(link_name(step.key), step.data["ip"]))
+        sources.admit(context.node, step.data["bridge"], pair_of(step.key, step.data))
 
     def _names(self, context: Context, step: Step) -> None:
         parts.names(context, *step.data)
@@ -258,9 +269,15 @@ def _unguarded(entries: Entries) -> frozenset[str]:
     return frozenset(
         key
         for key, entry in own.items()
-        if (guard := guards[entry["bridge"]]) is not None
-        and (guard.rules != len(sources.RULES) or sources.Pair(link_name(key), entry["ip"]) not in guard.pairs)
+        if (guard := guards[entry["bridge"]]) is not None and not guard.holds(pair_of(key, entry))
     )
+
+
+def _neighbours(netlink: Netlink, entries: Entries, links: Mapping[str, Link]) -> dict[int, set[tuple[str, str]]]:
+    """Return the node's IPv6 neighbours on the bridges of pods that have such addresses."""
+    bridges = {str(entry["bridge"]) for entry in entries.values() if entry.get("ipv6")}
+    numbers = [links[name].ifindex for name in sorted(bridges & links.keys())]
+    return {number: netlink.neighbours(number, socket.AF_INET6) for number in numbers}
 
 
 def _look_again(context: Context, entry: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -305,7 +322,12 @@ def create_fault(error: DockerError, image: str, reason: str) -> KeyFault:
     return KeyFault(reason, str(error))
 
 
-def _attachment(docker: Docker, inspect: Mapping[str, Any], links: Mapping[str, Link]) -> Attachment:
+def _attachment(
+    docker: Docker,
+    inspect: Mapping[str, Any],
+    links: Mapping[str, Link],
+    known: Mapping[int, set[tuple[str, str]]],
+) -> Attachment:
     if driver := pod_plugins.driver_of(inspect):
         return Attachment(driver, address=observe_address(docker, inspect, pod_plugins.interface_of(inspect)))
-    return observe_attachment(docker, inspect, links)
+    return observe_attachment(docker, inspect, links, known)

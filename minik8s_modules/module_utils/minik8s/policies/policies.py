@@ -18,11 +18,33 @@ from ..network.isolation import NOT_ENFORCED
 from ..services.services_host import bridge_rules_possible
 from ..services.services_plan import SHOWN, Rule, RulePlan, Words, leftovers_of, plan_rules, result
 from .policy_entries import DIRECTIONS, FILTER, POLICY, check_entry, is_key
-from .policy_rules import CHAIN, SET, SWITCH, chain_name, is_element, place_of, rules_of, shown
+from .policy_rules import CHAIN, IPV4, IPV6, SET, SWITCH, Family, chain_name, is_element, place_of, rules_of, shown
 from .policy_table import PolicyTable
 
 DRIVERS = frozenset({"bridge", "vxlan"})
-WORDS = Words(shown, place_of)
+KNOWN = {IPV4.word: "known", IPV6.word: "known_ipv6"}
+"""What the ledger keeps of the chains of each family."""
+
+
+def _shown_ipv6(rule: Rule) -> tuple[str, str]:
+    what, text = shown(rule)
+    return f"{IPV6.word} {what}", text
+
+
+WORDS = {IPV4.word: Words(shown, place_of), IPV6.word: Words(_shown_ipv6, place_of)}
+
+
+def families_of(config: Mapping[str, Any] | None) -> list[Family]:
+    """Return the families that have a table; IPv4 is always one."""
+    if config is None:
+        return []
+    return [IPV4, IPV6] if config.get("ipv6") else [IPV4]
+
+
+def _table_of(config: Mapping[str, Any], family: Family) -> dict[str, Any]:
+    """Return how a family's table is realized."""
+    name = str(config["table"])
+    return {**config, "table": name if family == IPV4 else f"{family.word} {name}"}
 
 
 class Declared(NamedTuple):
@@ -79,7 +101,8 @@ class Pass:
 
     def run(self) -> dict[str, Any]:
         """Return the result of the pass."""
-        known: dict[str, str] = dict(self._ledger.extra().get("known") or {})
+        before = self._ledger.extra()
+        known: dict[str, dict[str, str]] = {word: dict(before.get(name) or {}) for word, name in KNOWN.items()}
         config = self._config()
         try:
             self._leave(config)
@@ -91,7 +114,8 @@ class Pass:
         if not self._check:
             if self._ledger.dirty:
                 self._context.checkpoint("document policies")
-            self._ledger.commit(node=self._context.node, digest=declared.digest, known=known, faults=self._faults())
+            kept = {name: known[word] for word, name in KNOWN.items() if known[word] or word == IPV4.word}
+            self._ledger.commit(node=self._context.node, digest=declared.digest, **kept, faults=self._faults())
         found = result(
             "policies",
             declared.digest,
@@ -142,9 +166,15 @@ class Pass:
     def _leave(self, config: Mapping[str, Any] | None) -> None:
         """Remove the table that was declared before, where another or none is declared now."""
         was = self._declared.was
-        same = was is not None and config is not None and was["table"] == config["table"]
-        if was is None or same or was["driver"] not in DRIVERS:
+        if was is None or was["driver"] not in DRIVERS:
             return
+        same = config is not None and was["table"] == config["table"]
+        kept = families_of(config) if same else []
+        for family in families_of(was):
+            if family not in kept:
+                self._remove(_table_of(was, family))
+
+    def _remove(self, was: Mapping[str, Any]) -> None:
         table = PolicyTable(self._context.node, was, {})
         with contextlib.closing(table):
             if not table.exists():
@@ -155,25 +185,31 @@ class Pass:
                 self._context.checkpoint("remove policies")
                 table.remove()
 
-    def _realize(self, config: Mapping[str, Any], known: dict[str, str]) -> None:
+    def _realize(self, config: Mapping[str, Any], known: dict[str, dict[str, str]]) -> None:
         bridged = bridge_rules_possible()
-        table = PolicyTable(self._context.node, config, known)
+        for family in families_of(config):
+            self._realize_family(config, family, known[family.word], bridged=bridged)
+        if not bridged:
+            text = "Pods of this node reach each other whatever policies say: load the kernel's module br_netfilter"
+            self._errors[FILTER] = KeyFault(NOT_ENFORCED, text)
+
+    def _realize_family(
+        self, config: Mapping[str, Any], family: Family, known: dict[str, str], *, bridged: bool
+    ) -> None:
+        table = PolicyTable(self._context.node, _table_of(config, family), known)
         with contextlib.closing(table):
             if not self._declared.whole and not table.exists():
                 self._become_whole()
             try:
-                self._converge(table, bridged=bridged)
+                self._converge(table, family, bridged=bridged)
             except OSError:
                 if self._declared.whole:
                     raise
                 self._become_whole()  # somebody changed the table: all of it is looked at
-                self._converge(table, bridged=bridged)
+                self._converge(table, family, bridged=bridged)
             finally:
                 known.clear()
                 known.update(table.known)
-        if not bridged:
-            text = "Pods of this node reach each other whatever policies say: load the kernel's module br_netfilter"
-            self._errors[FILTER] = KeyFault(NOT_ENFORCED, text)
 
     def _become_whole(self) -> None:
         self._declared = self._declared._replace(entries=self._ledger.entries(), previous={}, whole=True)
@@ -183,18 +219,20 @@ class Pass:
         for key in sorted(entries):
             try:
                 check_entry(key, entries[key])
-                holder = holders.setdefault(str(entries[key].get("address") or key), key)
-                if holder != key:
-                    raise KeyFault("InvalidEntry", f"{key}: {holder} has the same address")  # noqa: TRY301
+                for each in {str(entries[key].get(family.field) or key) for family in (IPV4, IPV6)}:
+                    holder = holders.setdefault(each, key)
+                    if holder != key:
+                        raise KeyFault("InvalidEntry", f"{key}: {holder} has the same address")  # noqa: TRY301
                 usable[key] = entries[key]
             except KeyFault as fault:
                 self._errors[key] = fault
         return usable
 
-    def _converge(self, table: PolicyTable, *, bridged: bool) -> None:
+    def _converge(self, table: PolicyTable, family: Family, *, bridged: bool) -> None:
         declared = self._declared
         there = table.exists()
-        wanted = {key: rules_of(key, entry, bridged=bridged) for key, entry in self._usable(declared.entries).items()}
+        usable = self._usable(declared.entries)
+        wanted = {key: rules_of(key, entry, bridged=bridged, family=family) for key, entry in usable.items()}
         wanted.update(self._shut(declared.entries))
         every = [rule for rules in wanted.values() for rule in rules]
         stale, owners = list[Rule](), dict[tuple[str, Any], str]()
@@ -203,23 +241,24 @@ class Pass:
             seen[SWITCH] = table.switches()
             stale = [rule for rule in leftovers_of(seen, wanted) if is_element(rule) or rule.table in {CHAIN, SET}]
         else:
-            previous = self._previous()
+            previous = self._previous(family)
             owners = {(rule.table, rule.key): key for key, rules in previous.items() for rule in rules}
             stale = [rule for rules in previous.values() for rule in rules]
             seen = table.read([*stale, *every], whole=False)
-        plan = plan_rules(wanted, stale, seen, WORDS, owners)
+        plan = plan_rules(wanted, stale, seen, WORDS[family.word], owners)
         if not self._check:
             self._apply(table, plan, every, there=there)
         self._steps += plan.steps
-        self._before.update(plan.before)
-        self._after.update(plan.after)
+        for told, found in ((self._before, plan.before), (self._after, plan.after)):
+            for key, facets in found.items():
+                told[key] = {**(told.get(key) or {}), **(facets or {})} or None
 
     def _shut(self, entries: Entries) -> dict[str, list[Rule]]:
         """Return the chains of policies that cannot be used, empty: whom they select takes what others allow."""
         known = (key for key in entries if is_key(key, POLICY) and key in self._errors)
         return {key: [Rule(CHAIN, chain_name(each, key), "") for each in DIRECTIONS] for key in known}
 
-    def _previous(self) -> dict[str, list[Rule]]:
+    def _previous(self, family: Family) -> dict[str, list[Rule]]:
         """Return the elements of what was declared before for each key of a delta, but those that others have too.
 
         Chains and sets may be others' as well: those that nobody wants any more go when all of it is looked at.
@@ -228,12 +267,12 @@ class Pass:
         for key, entry in previous.items():
             with contextlib.suppress(KeyFault):
                 check_entry(key, entry)
-                rules[key] = [rule for rule in rules_of(key, entry) if is_element(rule)]
+                rules[key] = [rule for rule in rules_of(key, entry, family=family) if is_element(rule)]
         addresses = {str(entry["address"]) for entry in previous.values() if entry.get("address")}
         shared = {
             (rule.table, rule.key)
             for key, entry in self._ledger.at_addresses(addresses).items()
-            for rule in rules_of(key, entry)
+            for rule in rules_of(key, entry, family=family)
         }
         return {key: [rule for rule in each if (rule.table, rule.key) not in shared] for key, each in rules.items()}
 

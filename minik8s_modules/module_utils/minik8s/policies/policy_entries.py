@@ -80,8 +80,8 @@ def _check_peers(where: str, peers: Any) -> None:
             raise KeyFault("InvalidEntry", f"{where}.peers.blocks must hold rows of range and exceptions")
         for cidr in (block[0], *block[1]):
             try:
-                ipaddress.IPv4Network(cidr)
-            except ValueError as error:
+                type(ipaddress.ip_network(block[0]))(cidr)
+            except (ValueError, TypeError) as error:
                 raise KeyFault("InvalidEntry", f"{where}.peers.blocks: {error}") from None
 
 
@@ -108,6 +108,11 @@ def _is_port(value: Any) -> bool:
 def _check_pod(key: str, entry: Mapping[str, Any]) -> None:
     check_fields(key, entry, _POD)
     check_address(f"{key}.address", entry["address"])
+    if entry.get("address_ipv6"):
+        try:
+            ipaddress.IPv6Address(entry["address_ipv6"])
+        except ValueError as error:
+            raise KeyFault("InvalidEntry", f"{key}.address_ipv6: {error}") from None
     _check_groups(f"{key}.groups", entry["groups"])
     for row in entry["ports"]:
         if not isinstance(row, (list, tuple)) or len(row) != _THREE or not _is_port(row[2]):

@@ -11,6 +11,7 @@ a map, and of each group and port that names it. Both directions are base chains
 looks at. They come after destination NAT, so they see the addresses of Pods. Every packet is looked at, not only the
 first of a connection: when a policy changes, connections under way that it no longer allows end. Packets that the node
 itself sends or receives pass no such chain, except in ``ipvs_*``: IPVS sends what it forwards through the hook output.
+What is IPv6 has a table of its own, with the same chains and sets.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import hashlib
 import socket
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..services.nftables_wire import chain_of, verdict_of
 from ..services.services_plan import Rule
@@ -33,9 +34,55 @@ REPLIES = "ct direction reply accept"
 MAP_OF = {direction: f"{direction}_of" for direction in DIRECTIONS}
 SIDE = {"ingress": "daddr", "egress": "saddr"}
 PEER = {"ingress": "saddr", "egress": "daddr"}
-ADDRESS, PAIR, PLACE, VERDICTS = "ipv4_addr", "ipv4_addr . ipv4_addr", "ipv4_addr . inet_service", "ipv4_addr : verdict"
 LONGEST_NAME = 120
-_PLACE = struct.Struct(">4sH2x")
+
+
+class Family(NamedTuple):
+    """The words of IPv4 or IPv6: each has a table of its own, with the same chains and sets.
+
+    Attributes:
+        number: of the family, for ``socket``.
+        size: bytes of an address.
+        word: what rules about addresses begin with.
+        address: nft's type of an address.
+        icmp: its ICMP, as a protocol and where something is rejected.
+        field: of a Pod's entry, which has its address.
+    """
+
+    number: int
+    size: int
+    word: str
+    address: str
+    icmp: tuple[str, str]
+    field: str
+
+    @property
+    def pair(self) -> str:
+        """The type of two addresses."""
+        return f"{self.address} . {self.address}"
+
+    @property
+    def place(self) -> str:
+        """The type of an address and a port."""
+        return f"{self.address} . inet_service"
+
+    @property
+    def verdicts(self) -> str:
+        """The type of a map from addresses to chains."""
+        return f"{self.address} : verdict"
+
+    def packed(self, address: str) -> bytes:
+        """Return an address as the kernel has it."""
+        return socket.inet_pton(self.number, address)
+
+    def has(self, cidr: str) -> bool:
+        """Return whether a range is of this family."""
+        return (":" in cidr) == (self.number == socket.AF_INET6)
+
+
+IPV4 = Family(socket.AF_INET, 4, "ip", "ipv4_addr", ("icmp", "icmp"), "address")
+IPV6 = Family(socket.AF_INET6, 16, "ip6", "ipv6_addr", ("ipv6-icmp", "icmpv6"), "address_ipv6")
+_PORT = struct.Struct(">H2x")
 
 
 def _short(text: str, length: int = 24) -> str:
@@ -58,75 +105,78 @@ def port_set(protocol: str, name: str) -> str:
     return f"ports/{protocol.lower()}/{name}"
 
 
-def rules_of(key: str, entry: Mapping[str, Any], *, bridged: bool = True) -> list[Rule]:
-    """Return what one entry wants; several may want the same set or chain."""
+def rules_of(key: str, entry: Mapping[str, Any], *, bridged: bool = True, family: Family = IPV4) -> list[Rule]:
+    """Return what one entry wants in the table of a family; several may want the same set or chain."""
     if key == FILTER:
-        return _of_filter(bridged=bridged)
-    return _of_policy(key, entry) if key.startswith(POLICY) else _of_pod(entry)
+        return _of_filter(family, bridged=bridged)
+    return _of_policy(key, entry, family) if key.startswith(POLICY) else _of_pod(entry, family)
 
 
-def _of_filter(*, bridged: bool) -> list[Rule]:
-    maps = [Rule(SET, MAP_OF[direction], VERDICTS) for direction in DIRECTIONS]
-    chains = [Rule(CHAIN, name, "\n".join(lines)) for name, lines in base_chains().items()]
-    switch = [Rule(SWITCH, BRIDGE_RULES, "on")] if bridged else []
-    return [*switch, *maps, Rule(SET, ITSELF, PAIR), *chains]
+def _of_filter(family: Family, *, bridged: bool) -> list[Rule]:
+    maps = [Rule(SET, MAP_OF[direction], family.verdicts) for direction in DIRECTIONS]
+    chains = [Rule(CHAIN, name, "\n".join(lines)) for name, lines in base_chains(family).items()]
+    # what is IPv6 goes from Pod to Pod by way of the node, whatever the bridge shows to rules
+    switch = [Rule(SWITCH, BRIDGE_RULES, "on")] if bridged and family == IPV4 else []
+    return [*switch, *maps, Rule(SET, ITSELF, family.pair), *chains]
 
 
-def base_chains() -> dict[str, list[str]]:
+def base_chains(family: Family = IPV4) -> dict[str, list[str]]:
     """Return the chains that every packet between Pods passes, where most pay for one look, and the refusal."""
+    word, (protocol, refused) = family.word, family.icmp
     refusal = [
-        "meta l4proto icmp ct state related accept",  # what became of a connection that was allowed
-        f"ip saddr . ip daddr @{ITSELF} accept",
+        f"meta l4proto {protocol} ct state related accept",  # what became of a connection that was allowed
+        f"{word} saddr . {word} daddr @{ITSELF} accept",
         "meta l4proto tcp reject with tcp reset",
-        "reject with icmp type admin-prohibited",
+        f"reject with {refused} type admin-prohibited",
     ]
     chains = {REFUSE: refusal}
     for number, direction in enumerate(("egress", "ingress")):
-        look = f"ip {SIDE[direction]} vmap @{MAP_OF[direction]}"
+        look = f"{word} {SIDE[direction]} vmap @{MAP_OF[direction]}"
         own = "fib saddr type local accept"  # of the node itself, which reaches its Pods whatever policies say
         chains[direction] = [f"type filter hook forward priority {number - 10}", look]
-        chains[f"ipvs_{direction}"] = [f"type filter hook output priority {number - 10}", own, look]
+        if family == IPV4:  # IPVS has no services of IPv6 here
+            chains[f"ipvs_{direction}"] = [f"type filter hook output priority {number - 10}", own, look]
     return chains
 
 
-def _of_policy(key: str, entry: Mapping[str, Any]) -> list[Rule]:
+def _of_policy(key: str, entry: Mapping[str, Any], family: Family) -> list[Rule]:
     found, sets = list[Rule](), dict[str, str]()
     for direction in DIRECTIONS:
         if entry[direction] is None:
             continue
-        lines = [line for rule in entry[direction] for line in rule_lines(direction, rule)]
+        lines = [line for rule in entry[direction] for line in rule_lines(direction, rule, family)]
         found.append(Rule(CHAIN, chain_name(direction, key), "\n".join(lines)))
         for rule in entry[direction]:
-            sets.update((name, ADDRESS) for name in (rule["peers"] or {}).get("groups", ()))
-            sets.update((port_set(*row), PLACE) for row in rule["ports"] or [] if len(row) == 2)  # noqa: PLR2004
+            sets.update((name, family.address) for name in (rule["peers"] or {}).get("groups", ()))
+            sets.update((port_set(*row), family.place) for row in rule["ports"] or [] if len(row) == 2)  # noqa: PLR2004
     return [*(Rule(SET, name, kind) for name, kind in sorted(sets.items())), *found]
 
 
-def rule_lines(direction: str, rule: Mapping[str, Any]) -> list[str]:
+def rule_lines(direction: str, rule: Mapping[str, Any], family: Family = IPV4) -> list[str]:
     """Return the rules of nft for one rule of a policy: its peers times its protocols."""
-    peers, ports = _peer_words(direction, rule["peers"]), _port_words(rule["ports"])
+    peers, ports = _peer_words(direction, rule["peers"], family), _port_words(rule["ports"], family)
     return [" ".join(word for word in (peer, port, "accept") if word) for peer in peers for port in ports]
 
 
-def _peer_words(direction: str, peers: Mapping[str, Any] | None) -> list[str]:
+def _peer_words(direction: str, peers: Mapping[str, Any] | None, family: Family) -> list[str]:
     if peers is None:
         return [""]
-    field = f"ip {PEER[direction]}"
+    field = f"{family.word} {PEER[direction]}"
     words = [f"{field} @{name}" for name in peers["groups"]]
-    for cidr, excepted in peers["blocks"]:
+    for cidr, excepted in (block for block in peers["blocks"] if family.has(block[0])):
         whole = [] if str(cidr).endswith("/0") else [f"{field} {cidr}"]
         words.append(" ".join([*whole, *(f"{field} != {each}" for each in excepted)]))
     return words
 
 
-def _port_words(ports: Sequence[Sequence[Any]] | None) -> list[str]:
+def _port_words(ports: Sequence[Sequence[Any]] | None, family: Family) -> list[str]:
     if ports is None:
         return [""]
     numbers, named = dict[str, list[tuple[int, int]]](), list[str]()
     for row in ports:
         protocol = str(row[0]).lower()
         if len(row) == 2:  # noqa: PLR2004 - protocol, name
-            named.append(f"ip daddr . {protocol} dport @{port_set(row[0], row[1])}")
+            named.append(f"{family.word} daddr . {protocol} dport @{port_set(row[0], row[1])}")
         else:
             numbers.setdefault(protocol, []).append((row[1], row[2]))
     words = []
@@ -150,10 +200,12 @@ def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _of_pod(entry: Mapping[str, Any]) -> list[Rule]:
-    address = socket.inet_aton(entry["address"])
+def _of_pod(entry: Mapping[str, Any], family: Family) -> list[Rule]:
+    if not entry.get(family.field):
+        return []
+    address = family.packed(entry[family.field])
     found = [Rule(name, address, b"") for name in entry["groups"]]
-    found += [Rule(port_set(row[0], row[1]), _PLACE.pack(address, row[2]), b"") for row in entry["ports"]]
+    found += [Rule(port_set(row[0], row[1]), address + _PORT.pack(row[2]), b"") for row in entry["ports"]]
     isolated = False
     for direction in DIRECTIONS:
         policies = entry[direction]
@@ -175,10 +227,15 @@ def is_element(rule: Rule) -> bool:
 
 def element_text(rule: Rule) -> str:
     """Return an element as nft writes it, without the value of a map."""
-    addresses = [socket.inet_ntoa(rule.key[at : at + 4]) for at in range(0, min(len(rule.key), 8), 4)]
     if rule.table.startswith("ports/"):
-        return f"{addresses[0]} . {_PLACE.unpack(rule.key)[1]}"
-    return " . ".join(addresses)
+        at = len(rule.key) - _PORT.size
+        return f"{_address_text(rule.key[:at])} . {_PORT.unpack(rule.key[at:])[0]}"
+    size = len(rule.key) // 2 if rule.table == ITSELF else len(rule.key)
+    return " . ".join(_address_text(rule.key[at : at + size]) for at in range(0, len(rule.key), size))
+
+
+def _address_text(packed: bytes) -> str:
+    return socket.inet_ntop(socket.AF_INET if len(packed) == IPV4.size else socket.AF_INET6, packed)
 
 
 def shown(rule: Rule) -> tuple[str, str]:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from ..core.faults import KeyFault
 from ..network.netfilter import mark_of
 from ..services import nftables_wire as wire_words
-from ..services.nftables_table import head_of, run_nft
-from ..services.nftables_wire import GENERATED, LIST_SET, LIST_TABLE, SUBSYSTEM, Change
+from ..services.nftables_table import head_of, in_words, run_nft
+from ..services.nftables_wire import LIST_SET, SUBSYSTEM, Change
 from ..services.services_host import Host, device
 from ..services.services_plan import Rule, Rules
-from ..services.services_wire import NETFILTER, Wire, attributes, text
-from .policy_rules import ADDRESS, BRIDGE_RULES, CHAIN, PAIR, PLACE, SET, SWITCH, VERDICTS, element_text, is_element
+from ..services.services_wire import NETFILTER, Wire, attributes
+from .policy_rules import BRIDGE_RULES, CHAIN, IPV4, IPV6, SET, SWITCH, element_text, is_element
 
 
 class SetKind(NamedTuple):
@@ -29,12 +29,16 @@ class SetKind(NamedTuple):
 
 
 _GET_SET, _SET_FLAGS, _SET_KEY, _SET_DATA, _ANONYMOUS = SUBSYSTEM | 10, 3, 4, 6, 1
-_IPV4, _SERVICE, _VERDICT, _BITS = 7, 13, 0xFFFFFF00, 6  # numbers of nft's types (libnftables datatype.h)
+_IPV4, _IPV6, _SERVICE, _VERDICT, _BITS = 7, 8, 13, 0xFFFFFF00, 6  # numbers of nft's types (libnftables datatype.h)
 KINDS = {
-    SetKind(_IPV4, 0): ADDRESS,
-    SetKind(_IPV4 << _BITS | _IPV4, 0): PAIR,
-    SetKind(_IPV4 << _BITS | _SERVICE, 0): PLACE,
-    SetKind(_IPV4, _VERDICT): VERDICTS,
+    kind: text
+    for family, number in ((IPV4, _IPV4), (IPV6, _IPV6))
+    for kind, text in (
+        (SetKind(number, 0), family.address),
+        (SetKind(number << _BITS | number, 0), family.pair),
+        (SetKind(number << _BITS | _SERVICE, 0), family.place),
+        (SetKind(number, _VERDICT), family.verdicts),
+    )
 }
 FEW_CHAINS = 16
 """So many are asked for one by one; more are read with all others."""
@@ -65,7 +69,8 @@ class PolicyTable:
         comment = wire_words.comment_of(self._wire, self._name)
         if comment is not None and comment != mark_of(self._node):
             raise KeyFault(
-                "NetworkNotReady", f"table ip {self._name} exists and is not ours (comment {comment!r}); remove it"
+                "NetworkNotReady",
+                f"table {in_words(self._name)} exists and is not ours (comment {comment!r}); remove it",
             )
         return comment is not None
 
@@ -127,7 +132,7 @@ class PolicyTable:
         if all(is_element(rule) for rule in (*gone, *new)) and not replace:
             wire_words.commit(self._wire, wire_words.element_messages(self._name, _changes(gone, new)))
             return
-        first = [f"add table ip {self._name}", f"delete table ip {self._name}"] if replace else []
+        first = [f"{verb} table {in_words(self._name)}" for verb in ("add", "delete")] if replace else []
         run_nft("\n".join([*first, head_of(self._name, self._node), *script(self._name, gone, new)]) + "\n")
         self._learn(gone, new)
 
@@ -142,7 +147,7 @@ class PolicyTable:
     def remove(self) -> None:
         """Remove the table with everything in it, if it is ours."""
         if wire_words.comment_of(self._wire, self._name) == mark_of(self._node):
-            run_nft(f"delete table ip {self._name}\n")
+            run_nft(f"delete table {in_words(self._name)}\n")
         self.known.clear()
 
 
@@ -153,7 +158,7 @@ def _digests(lines: str, print_: str) -> str:
 def sets_of(wire: Wire, table: str) -> dict[str, SetKind]:
     """Return the sets and maps of a table that have a name."""
     found = {}
-    for answer in wire.dump(_GET_SET, GENERATED + text(LIST_TABLE, table)):
+    for answer in wire.dump(_GET_SET, wire_words.named(table)):
         parts = dict(attributes(answer.body[4:]))
         flags, key, data = (int.from_bytes(parts.get(kind, b""), "big") for kind in (_SET_FLAGS, _SET_KEY, _SET_DATA))
         if not flags & _ANONYMOUS:
@@ -177,30 +182,29 @@ def _changes(gone: Iterable[Rule], new: Iterable[Rule]) -> list[Change]:
 
 def script(table: str, gone: Iterable[Rule], new: Iterable[Rule]) -> list[str]:
     """Return the lines for ``nft -f``: what is new comes before what needs it, what goes after what needed it."""
+    place = in_words(table)
     chains = {rule.key: rule.value.split("\n") if rule.value else [] for rule in new if rule.table == CHAIN}
     sets = {rule.key: rule.value for rule in new if rule.table == SET}
     old = [(rule.table, rule.key) for rule in gone]
     stale_chains = [key for kind, key in old if kind == CHAIN and key not in chains]
     stale_sets = [key for kind, key in old if kind == SET and key not in sets]
-    lines = [
-        f"add {'map' if ':' in kind else 'set'} ip {table} {name} {{ type {kind}; }}" for name, kind in sets.items()
-    ]
+    lines = [f"add {'map' if ':' in kind else 'set'} {place} {name} {{ type {kind}; }}" for name, kind in sets.items()]
     for name, body in chains.items():
         hook = f" {{ {body[0]}; }}" if body and body[0].startswith("type ") else ""
-        lines += [f"add chain ip {table} {name}{hook}", f"flush chain ip {table} {name}"]
+        lines += [f"add chain {place} {name}{hook}", f"flush chain {place} {name}"]
     for name, body in chains.items():
-        lines += [f"add rule ip {table} {name} {rule}" for rule in body if not rule.startswith("type ")]
-    lines += _element_lines("delete", table, (rule for rule in gone if rule.table not in stale_sets))
-    lines += _element_lines("add", table, new)
-    lines += [f"flush chain ip {table} {name}" for name in stale_chains]
-    lines += [f"delete chain ip {table} {name}" for name in stale_chains]
-    return lines + [f"delete set ip {table} {name}" for name in stale_sets]
+        lines += [f"add rule {place} {name} {rule}" for rule in body if not rule.startswith("type ")]
+    lines += _element_lines("delete", place, (rule for rule in gone if rule.table not in stale_sets))
+    lines += _element_lines("add", place, new)
+    lines += [f"flush chain {place} {name}" for name in stale_chains]
+    lines += [f"delete chain {place} {name}" for name in stale_chains]
+    return lines + [f"delete set {place} {name}" for name in stale_sets]
 
 
-def _element_lines(verb: str, table: str, rules: Iterable[Rule]) -> list[str]:
+def _element_lines(verb: str, place: str, rules: Iterable[Rule]) -> list[str]:
     by_set: dict[str, list[str]] = {}
     for rule in rules:
         if is_element(rule):
             goes = f" : goto {wire_words.chain_of(rule.value)}" if rule.value and verb == "add" else ""
             by_set.setdefault(rule.table, []).append(element_text(rule) + goes)
-    return [f"{verb} element ip {table} {name} {{ {', '.join(each)} }}" for name, each in by_set.items()]
+    return [f"{verb} element {place} {name} {{ {', '.join(each)} }}" for name, each in by_set.items()]

@@ -33,7 +33,12 @@ def run_nft(text: str) -> None:
 
 def head_of(table: str, node: str) -> str:
     """Return the line that makes a node's table."""
-    return f'add table ip {table} {{ comment "{mark_of(node)}"; }}'
+    return f'add table {in_words(table)} {{ comment "{mark_of(node)}"; }}'
+
+
+def in_words(table: str) -> str:
+    """Return a table as nft writes it: with its family, which is ip where it says none."""
+    return table if " " in table else f"ip {table}"
 
 
 def chains_text(table: str, chains: Mapping[str, list[str]]) -> list[str]:

@@ -43,7 +43,7 @@ ELEMENT_KEY, ELEMENT_DATA, ELEMENT_TIMEOUT, ELEMENT_EXPIRES = 1, 2, 4, 5
 VALUE, VERDICT, VERDICT_CODE, VERDICT_CHAIN = 1, 2, 1, 2
 GOTO = -4
 RULE_TABLE, RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS = 1, 2, 3, 4
-GENERATED = struct.pack("=BBH", socket.AF_INET, 0, 0)
+_FAMILIES = {"": socket.AF_INET, "ip": socket.AF_INET, "ip6": socket.AF_INET6}
 LONGEST_LIST = 60_000  # an attribute's length has 16 bits
 ASKED_AT_ONCE = 256
 Elements = dict[bytes, bytes]
@@ -97,8 +97,14 @@ def _element(key: bytes, value: bytes | None) -> bytes:
     return before + key + between + (value or b"")
 
 
+def named(table: str) -> bytes:
+    """Return what messages about a table or a part of it begin with; ``ip6 NAME`` is one of IPv6, as nft writes it."""
+    family, _, name = table.rpartition(" ")
+    return struct.pack("=BBH", _FAMILIES[family], 0, 0) + text(LIST_TABLE, name)
+
+
 def _place(table: str, name: str) -> bytes:
-    return GENERATED + text(LIST_TABLE, table) + text(LIST_SET, name)
+    return named(table) + text(LIST_SET, name)
 
 
 def _lists(elements: Iterable[bytes]) -> Iterable[bytes]:
@@ -247,7 +253,7 @@ def remembering_messages(table: str, name: str, gone: list[bytes], new: list[Rem
 def comment_of(wire: Wire, table: str) -> str | None:
     """Return a table's comment, None when there is no such table."""
     sequence = next_sequence()
-    asked = message(GET_TABLE, 0, GENERATED + text(1, table), sequence)
+    asked = message(GET_TABLE, 0, named(table), sequence)
     answer = wire.ask_each([asked], [sequence])[sequence]
     if answer.type == ERROR:
         if error_of(answer) in (errno.ENOENT, 0):
@@ -260,27 +266,27 @@ def comment_of(wire: Wire, table: str) -> str | None:
 
 def fingerprints(wire: Wire, table: str, chain: str = "") -> dict[str, str]:
     """Return a digest of each chain of the table, or of one: its hook and its rules, as the kernel has them."""
-    chains = dict[str, list[bytes]]()
+    chains, own = dict[str, list[bytes]](), table.rpartition(" ")[2]
     for answer in _chains(wire, table, chain):
         parts = dict(attributes(answer.body[4:]))
-        if parts[1].rstrip(b"\0").decode() == table:
+        if _name(parts[1]) == own:
             # type, hook and policy; neither handle nor number of uses
             chains[_name(parts[3])] = [parts.get(kind, b"") for kind in (4, 5, 7)]
     if not chains:
         return {}
-    place = GENERATED + text(RULE_TABLE, table) + (text(RULE_CHAIN, chain) if chain else b"")
+    place = named(table) + (text(RULE_CHAIN, chain) if chain else b"")
     for answer in wire.dump(GET_RULE, place):
         parts = dict(attributes(answer.body[4:]))
-        if _name(parts[RULE_TABLE]) == table and _name(parts[RULE_CHAIN]) in chains:
+        if _name(parts[RULE_TABLE]) == own and _name(parts[RULE_CHAIN]) in chains:
             chains[_name(parts[RULE_CHAIN])].append(parts.get(RULE_EXPRESSIONS, b""))
     return {name: hashlib.sha256(b"\0".join(parts)).hexdigest()[:16] for name, parts in chains.items()}
 
 
 def _chains(wire: Wire, table: str, chain: str) -> list[Message]:
     if not chain:
-        return wire.dump(GET_CHAIN, GENERATED + text(1, table))
+        return wire.dump(GET_CHAIN, named(table))
     sequence = next_sequence()
-    asked = message(GET_CHAIN, 0, GENERATED + text(1, table) + text(3, chain), sequence)
+    asked = message(GET_CHAIN, 0, named(table) + text(3, chain), sequence)
     answer = wire.ask_each([asked], [sequence])[sequence]
     return [answer] if answer.type != ERROR else []
 
@@ -376,15 +382,15 @@ def _marking(bits: int) -> bytes:
 
 def chain_messages(table: str, chain: str, rules: Iterable[bytes]) -> list[bytes]:
     """Return what makes a chain (which may exist) hold exactly these rules."""
-    named = GENERATED + text(1, table)
-    made = message(NEW_CHAIN, CREATE, named + text(3, chain))
-    emptied = message(DELETE_RULE, 0, named + text(RULE_CHAIN, chain))
-    bodies = (named + text(RULE_CHAIN, chain) + attribute(RULE_EXPRESSIONS | NESTED, each) for each in rules)
+    place = named(table)
+    made = message(NEW_CHAIN, CREATE, place + text(3, chain))
+    emptied = message(DELETE_RULE, 0, place + text(RULE_CHAIN, chain))
+    bodies = (place + text(RULE_CHAIN, chain) + attribute(RULE_EXPRESSIONS | NESTED, each) for each in rules)
     return [made, emptied, *(message(NEW_RULE, CREATE | APPEND, body) for body in bodies)]
 
 
 def deletion_messages(table: str, chains: Iterable[str]) -> list[bytes]:
     """Return what deletes chains, rules first."""
-    named = GENERATED + text(1, table)
-    emptied = [message(DELETE_RULE, 0, named + text(RULE_CHAIN, chain)) for chain in chains]
-    return emptied + [message(DELETE_CHAIN, 0, named + text(3, chain)) for chain in chains]
+    place = named(table)
+    emptied = [message(DELETE_RULE, 0, place + text(RULE_CHAIN, chain)) for chain in chains]
+    return emptied + [message(DELETE_CHAIN, 0, place + text(3, chain)) for chain in chains]

@@ -34,6 +34,24 @@ def node(name: str, cidr: str = "") -> JsonObject:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec}
 
 
+@pytest.mark.parametrize(
+    ("given", "wanted", "words"),
+    [
+        ("fd00:1::/64", "fd00:2::/64", "those of its Pods are of fd00:2::/64"),
+        ("fd00:1::/64", "", "Pods have none of IPv6"),
+        ("fd00:2::/64", "fd00:2::/64", ""),
+    ],
+)
+def test_a_range_of_ipv6_that_is_not_used_is_told(given: str, wanted: str, words: str) -> None:
+    found = node("n1", "10.244.1.0/24")
+    found["spec"]["podCIDRs"].append(given)
+    holder = claim_of("10.244.1.0/24", "n1")
+    steps = decide_pod_cidrs("n1", NodeRanges(found, holder=holder, ipv6=wanted), NOW)
+    told = [step.message for step in steps if isinstance(step, RecordEvent)]
+    assert len(told) == bool(words)
+    assert words in "".join(told)
+
+
 @pytest.mark.parametrize("path", sorted((CASES / "choose_pod_cidr").glob("*.yml")), ids=lambda path: path.stem)
 def test_choose_pod_cidr(path: Path):
     message = yaml.safe_load(path.read_text(encoding="utf-8"))

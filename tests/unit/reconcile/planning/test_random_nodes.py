@@ -42,6 +42,7 @@ from minik8s_modules.api.kinds import (
     Kind,
 )
 from minik8s_modules.api.network.balancing import read_balancing
+from minik8s_modules.api.network.dual_stack import DualStack
 from minik8s_modules.api.network.load_balancers import World, by_age, decide_addresses, machines_of, serving_nodes
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.interception import OUTBOUND_PORTS
@@ -105,12 +106,13 @@ QUIET, PATIENCE_S = 15, 60.0
 NEW = {placeholder_uid(SPACE, name): f"<{name}>" for name in ("a", "b", "c", "data", "more")}
 NEW |= {placeholder_uid("", f"pvc-{placeholder_uid(SPACE, name)}"): "<volume>" for name in ("data", "more")}
 """What stands for uids that a plan cannot know."""
-ADDRESS = re.compile(r"\b10[.-]244[.-]0[.-]\d+\b")
+ADDRESS = re.compile(r"\b10[.-]244[.-]0[.-]\d+\b|\bfd00:10:244::[0-9a-f]+\b")
 Document = dict[str, dict[str, Any]]
 SETTINGS = Settings(
     hmac_key=b"test key",
     dns=DnsSettings(listen="10.96.0.10"),
     ingress=IngressSettings(80, 443, str(ROOT / "templates")),
+    dual_stack=DualStack("10.244.0.0/16", "fd00:10:244::/48"),
     balancing=read_balancing(
         Configuration({"load_balancer": {"default": "pool", "addresses": ["203.0.113.50-203.0.113.51"]}}, "test"), ()
     ),

@@ -1,0 +1,154 @@
+"""Pods with an IPv6 address beside that of IPv4: computed from it, wherever it stands."""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import NODE
+from minik8s_modules.api.network.dual_stack import DualStack, read_dual_stack
+from minik8s_modules.api.network.network_policies import parse_policy, pod_of
+from minik8s_modules.base.clock import SystemClock
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
+from minik8s_modules.module_utils.minik8s.network.network import Network
+from minik8s_modules.reconcile.network.network_settings import network_settings
+from minik8s_modules.reconcile.network.networks import machines, network_entries
+from minik8s_modules.reconcile.network.policies import PolicyBook, filter_entry
+from minik8s_modules.reconcile.nodes.registration import Registrar
+from minik8s_modules.reconcile.values.values import OverlaySettings, Settings
+from tests.support.policies import SPACES, pods
+
+DUAL = DualStack("10.244.0.0/16", "fd00:10:244::/48")
+SETTINGS = Settings(dual_stack=DUAL, overlay=OverlaySettings("mk8s-vx0"), mtu=1450)
+
+
+def node(name: str, cidr: str, address: str) -> dict[str, Any]:
+    status = {"addresses": [{"type": "InternalIP", "address": address}]}
+    return {"metadata": {"name": name}, "spec": {"podCIDR": cidr}, "status": status}
+
+
+def test_an_address_has_the_same_place_in_the_block_of_the_same_number() -> None:
+    assert DUAL.range_of("10.244.3.0/24") == "fd00:10:244:3::/64"
+    assert DUAL.gateway_of("10.244.3.0/24") == "fd00:10:244:3::1"
+    assert DUAL.addresses_of("10.244.3.7") == ["10.244.3.7", "fd00:10:244:3::7"]
+    assert DUAL.ranges_of("192.0.2.0/24") == ["192.0.2.0/24"]  # of somebody else's
+    assert DualStack().addresses_of("10.244.3.7") == ["10.244.3.7"]
+    assert not DualStack()
+
+
+@pytest.mark.parametrize(
+    ("ipv4", "ipv6"), [("10.244.0.0/16", "fd00::/56"), ("10.0.0.0/8", "fd00::/40"), ("10.9.8.0/26", "fd00::/64")]
+)
+def test_whatever_the_ranges_addresses_are_in_that_of_their_node_and_nobody_elses(ipv4: str, ipv6: str) -> None:
+    dual, dice = DualStack(ipv4, ipv6), random.Random(26)
+    cluster, cluster_ipv6 = ipaddress.IPv4Network(ipv4), ipaddress.IPv6Network(ipv6)
+    seen: dict[str, str] = {}
+    for _ in range(300):
+        length = dice.randrange(cluster.prefixlen, 31)
+        address = cluster[dice.randrange(cluster.num_addresses)]
+        cidr = ipaddress.IPv4Network(f"{address}/{length}", strict=False)
+        ranged = ipaddress.IPv6Network(dual.range_of(str(cidr)))
+        assert ranged.subnet_of(cluster_ipv6)
+        found = ipaddress.IPv6Address(dual.address_of(str(address)))
+        assert found in ranged
+        other = cluster[dice.randrange(cluster.num_addresses)]
+        assert (ipaddress.IPv6Address(dual.address_of(str(other))) in ranged) == (other in cidr)
+        assert seen.setdefault(str(found), str(address)) == str(address)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"cluster_cidr_ipv6": "fd00::/57"}, "must be a /56 or larger"),
+        ({"cluster_cidr_ipv6": "10.1.0.0/16"}, "must be an IPv6 network"),
+        ({"cluster_cidr_ipv6": "fd00::/48", "cluster": ""}, "needs cluster_cidr"),
+        ({"cluster_cidr_ipv6": "fd00::/48", "network": {"driver": "cni"}}, "is for the drivers bridge and vxlan"),
+        ({"cluster_cidr_ipv6": "fd00::/48", "network": {"mtu": 1200}}, "must be 1280 or more"),
+    ],
+)
+def test_what_does_not_fit_ends_the_daemon_with_its_reason(given: dict[str, Any], words: str) -> None:
+    configuration = Configuration(given, "test")
+
+    def read() -> None:
+        dual = read_dual_stack(configuration, given.get("cluster", "10.244.0.0/16"))
+        network_settings(configuration, Settings(dual_stack=dual))
+
+    with pytest.raises(ConfigurationError, match=words):
+        read()
+
+
+def test_a_node_is_told_of_both_ranges_and_of_both_ways() -> None:
+    a, b = node("a", "10.244.1.0/24", "192.0.2.1"), node("b", "10.244.2.0/24", "192.0.2.2")
+    (entry,) = network_entries(a, SETTINGS, machines([a, b])).values()
+    Network().check_entry("pod-network", entry)
+    cluster = {"cluster_cidr": "fd00:10:244::/48"}
+    assert entry["ipv6"] == {"cidr": "fd00:10:244:1::/64", "gateway": "fd00:10:244:1::1", **cluster}
+    assert entry["overlay"]["peers"]["b"]["cidr_ipv6"] == "fd00:10:244:2::/64"
+    single = network_entries(a, SETTINGS._replace(dual_stack=DualStack()), machines([a, b]))
+    assert "ipv6" not in str(single)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"cidr": "10.244.1.0/24"}, "in .10.244.1.0"),
+        ({"gateway": "fd00:10:244:2::1"}, "must be in"),
+        ({"cluster_cidr": "fd01::/48"}, "and that in"),
+        ({"colour": "red"}, "unknown fields"),
+    ],
+)
+def test_a_range_that_cannot_be_is_refused(change: dict[str, str], words: str) -> None:
+    (entry,) = network_entries(node("a", "10.244.1.0/24", "192.0.2.1"), SETTINGS, {}).values()
+    entry["ipv6"].update(change)  # type: ignore[typeddict-item]  # wrong on purpose
+    with pytest.raises(KeyFault, match=words):
+        Network().check_entry("pod-network", entry)
+
+
+def test_a_policy_speaks_of_both_addresses_and_of_ranges_of_both() -> None:
+    blocks = [{"ipBlock": {"cidr": "fd00::/8", "except": ["fd00:1::/32"]}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}]
+    book = PolicyBook(DualStack("10.32.0.0/16", "fd00:32::/48"))
+    for name, labels in SPACES.items():
+        book.put_namespace(name, labels)
+    for one in pods():
+        found = pod_of(one, one["status"]["podIP"])
+        assert found is not None
+        book.put_pod(found.key, found)
+    spec = {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": blocks}]}
+    parsed = parse_policy({"metadata": {"namespace": "x", "name": "wall"}, "spec": spec})
+    book.put_policy(parsed.key, parsed)
+    made = filter_entry(node("n1", "10.32.0.0/24", "192.0.2.1"), SETTINGS)
+    entries = book.entries("n1", made)
+    assert entries["filter"]["ipv6"] is True
+    (rule,) = entries[f"policy/{parsed.key}"]["ingress"]
+    assert rule["peers"]["blocks"] == [["fd00::/8", ["fd00:1::/32"]], ["10.0.0.0/8", []]]
+    told = [entry for key, entry in entries.items() if key.startswith("pod/")]
+    assert told
+    assert all(entry["address_ipv6"] == f"fd00:32::{int(entry['address'].split('.')[3]):x}" for entry in told)
+
+
+def test_a_node_gets_its_range_of_ipv6_when_the_cluster_does() -> None:
+    api = FakeApi(SystemClock())
+    api.create(NODE, {"metadata": {"name": "old"}, "spec": {"podCIDR": "10.244.4.0/24", "podCIDRs": ["10.244.4.0/24"]}})
+    registrar = Registrar(
+        api, lambda name: _there(api, name), lambda _: True, DUAL.ipv4, SystemClock(), dual_stack=DUAL
+    )
+    for name in ("old", "new"):
+        registrar.on_facts(name, {"cpus": 2, "memory_bytes": 1 << 30, "internal_ip": "192.0.2.10"})
+        registrar.write(name)
+    ranges = {name: api.get(NODE, name)["spec"]["podCIDRs"] for name in ("old", "new")}
+    assert ranges["old"] == ["10.244.4.0/24", "fd00:10:244:4::/64"]
+    assert ranges["new"] == ["10.244.0.0/24", "fd00:10:244::/64"]
+
+
+def _there(api: FakeApi, name: str) -> dict[str, Any] | None:
+    try:
+        return api.get(NODE, name)
+    except NotFound:
+        return None
