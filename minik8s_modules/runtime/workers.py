@@ -39,9 +39,9 @@ class Workers(Generic[Key]):
     def _begin_one(self) -> None:
         number = len(self._threads)
         thread = threading.Thread(target=self._run, name=f"{self._name}-{number}", daemon=True)
-        self._threads.append(thread)
         self._waiting += 1
         thread.start()
+        self._threads.append(thread)  # only now: ``stop`` joins what is here
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Shut the queue down and wait for the syncs under way, each at most ``timeout_s`` seconds."""
