@@ -94,7 +94,9 @@ def told(namespace: str, ports: Mapping[str, Port | Led]) -> Iterator[Resource]:
         members[place] = member(namespace, place, ports[place])
         yield from members[place].resources
     for number, of in crowds.items():
-        yield from crowd(namespace, number, [members[place] for place in of])
+        of_crowd = [members[place] for place in of]
+        yield crowd_listener(namespace, number, of_crowd)
+        yield crowd_routes(namespace, number, of_crowd)
     for place, port in ports.items():
         if place not in members:
             yield from alone(namespace, place, port)
@@ -141,13 +143,22 @@ def _is_plain(port: Port) -> bool:
     return [each[:2] for each in port.branches] == [("", None)] and port.policy is None
 
 
-def crowd(namespace: str, number: int, members: Sequence[Member]) -> list[Resource]:
-    """Return what is told of a port number that many Services share."""
-    name, place = f"*.{namespace}:{number}", f"{_ANY}:{number}"
-    return [
-        Resource(LISTENER, name, _listener(name, number, members), place),
-        Resource(ROUTES, name, _routes(name, members), place),
-    ]
+def crowd_listener(namespace: str, number: int, members: Sequence[Member]) -> Resource:
+    """Return the listener of a port number that many Services share."""
+    name = f"*.{namespace}:{number}"
+    return Resource(LISTENER, name, _listener(name, number, members), f"{_ANY}:{number}")
+
+
+def crowd_routes(namespace: str, number: int, members: Sequence[Member]) -> Resource:
+    """Return the routes of a port number that many Services share."""
+    name = f"*.{namespace}:{number}"
+    return Resource(ROUTES, name, _routes(name, members), f"{_ANY}:{number}")
+
+
+def is_urgent(old: Sequence[Member], new: Sequence[Member]) -> bool:
+    """Return whether a listener says of a Service what is wrong by now; not of one that it does not know yet."""
+    chains = {each.address: each.chain for each in new}
+    return any(each.address not in chains or chains[each.address] != each.chain for each in old)
 
 
 def _listener(name: str, number: int, members: Sequence[Member]) -> JsonObject:

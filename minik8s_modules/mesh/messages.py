@@ -6,14 +6,25 @@ resource, too: what is not imported cannot be put into an ``Any``. It costs 36 M
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from google.protobuf import any_pb2, json_format
 
-from minik8s_modules.mesh.crowds import Led, Member, alone, crowd, crowds_of, member
+from minik8s_modules.mesh.crowds import (
+    Led,
+    Member,
+    alone,
+    crowd_listener,
+    crowd_routes,
+    crowds_of,
+    is_urgent,
+    member,
+)
 from minik8s_modules.mesh.mapping import Mapped, Port
+from minik8s_modules.mesh.pacing import Pace
 from minik8s_modules.mesh.resources import TYPES, Resource, version_of
 
 for _name in (
@@ -64,14 +75,27 @@ class _Kept(NamedTuple):
     messages: _Messages
 
 
+class _Crowd(NamedTuple):
+    """A crowd as it was packed; ``listening`` are those of whom the listener knows."""
+
+    members: list[Member]
+    listening: list[Member]
+    listener: _Messages
+    routes: _Messages
+    pace: Pace
+
+
 class Packer:
     """Packs what sidecars of one namespace are told; what has not changed is kept as it was packed."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, now: Callable[[], float] = time.monotonic) -> None:
         self._namespace = namespace
         self._kept: dict[str, _Kept] = {}
         self._crowds: dict[int, list[str]] = {}
-        self._packed_crowds: dict[int, tuple[list[Member], _Messages]] = {}
+        self._packed_crowds: dict[int, _Crowd] = {}
+        self._now = now
+        self.due_in_s: float | None = None
+        """In how long to pack again, as something waits for its time; None for never."""
 
     def pack(self, mapped: Mapped, led: Iterable[Led] = ()) -> Snapshot:
         """Return a decision on the namespace as messages, ports that HTTPRoutes lead as those say."""
@@ -88,10 +112,12 @@ class Packer:
             else self._of_port(place, port, in_crowd=place in crowded)
             for place, port in ports.items()
         }
+        self.due_in_s = None
         self._packed_crowds = {number: self._of_crowd(number, of) for number, of in self._crowds.items()}
         snapshot: dict[str, dict[str, Message]] = {kind: {} for kind in TYPES}
         of_ports = (kept.messages for kept in self._kept.values())
-        for messages in (*of_ports, *(found for _members, found in self._packed_crowds.values())):
+        of_crowds = ([*each.listener, *each.routes] for each in self._packed_crowds.values())
+        for messages in (*of_ports, *of_crowds):
             for kind, message in messages:
                 snapshot[kind][message.name] = message
         return snapshot
@@ -102,12 +128,24 @@ class Packer:
         found = member(self._namespace, place, port)
         return _Kept(port, found._replace(resources=()), _packed(found.resources))
 
-    def _of_crowd(self, number: int, places: Iterable[str]) -> tuple[list[Member], _Messages]:
+    def _of_crowd(self, number: int, places: Iterable[str]) -> _Crowd:
+        """Return what is told of a crowd: its routes as they are, its listener as it was while a change has to wait."""
         members = [each for place in places if (each := self._kept[place].member) is not None]
-        old = self._packed_crowds.get(number)
-        if old is not None and old[0] == members:
+        old, now_s = self._packed_crowds.get(number), self._now()
+        if old is None:
+            old = _Crowd([], [], [], [], Pace())
+        elif old.members == members == old.listening:
             return old
-        return members, _packed(crowd(self._namespace, number, members))
+        listening, listener = old.listening, old.listener
+        left_s = old.pace.due_in_s(now_s, urgent=is_urgent(listening, members))
+        if listening != members and not left_s:
+            old.pace.told(now_s)
+            listening, listener = members, _packed([crowd_listener(self._namespace, number, members)])
+        elif listening != members:
+            self.due_in_s = min(left_s, self.due_in_s or left_s)
+        is_same = old.members == members
+        routes = old.routes if is_same else _packed([crowd_routes(self._namespace, number, members)])
+        return _Crowd(members, listening, listener, routes, old.pace)
 
 
 def _packed(made: Iterable[Resource]) -> _Messages:

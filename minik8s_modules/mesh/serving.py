@@ -71,6 +71,8 @@ class ServingController(Looping):
         kept = self._spaces.setdefault(space, _Space(Packer(space), Memory()))
         mapped = decide_mapping(own, kept.memory)
         packed = kept.packer.pack(mapped, led)
+        if kept.packer.due_in_s is not None:
+            self._loop.add_after(key, kept.packer.due_in_s)
         behind = {**mapped.split_by, **{each.place: each.led_by for each in led}}
         behind |= owners({**mapped.ports, **{each.place: each for each in led}}, behind)
         self.catalogue.put(space, Configuration(packed, behind, mapped.withholdings))

@@ -123,25 +123,26 @@ async def started(stack: contextlib.AsyncExitStack, network: str, *words: str) -
     return process.pid
 
 
-def cpu_s(pids: Sequence[int]) -> float:
-    """Return the CPU time of processes and of nginx's workers, which are their children."""
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process and of its children, such as nginx's workers."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     ticks = 0
-    for pid in pids:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        for each in (pid, *children):
-            ticks += sum(map(int, Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    for each in (pid, *children):
+        ticks += sum(map(int, Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[11:13]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 async def asked(way: Way, seconds: float) -> Taken:
     """Ask for some seconds."""
     words = ["-m", "tests.benchmarks.network.steady_load", way.address, str(way.port), str(RATE), str(seconds)]
-    before = cpu_s(way.pids)
+    before = [cpu_s(pid) for pid in way.pids]
     run = ["ip", "netns", "exec", CLIENT, sys.executable, *words]
     process = await asyncio.create_subprocess_exec(*run, stdout=asyncio.subprocess.PIPE)
     told, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     latencies = json.loads(told)
-    return Taken(latencies, 1e6 * (cpu_s(way.pids) - before) / len(latencies))
+    spent = [cpu_s(pid) - earlier for pid, earlier in zip(way.pids, before, strict=True)]
+    assert all(spent), f"{way.name}: requests have passed somebody by"
+    return Taken(latencies, 1e6 * sum(spent) / len(latencies))
 
 
 async def taken(folder: Path) -> dict[str, Taken]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.mesh import crowds
 from minik8s_modules.mesh.catalogue import Configuration
 from minik8s_modules.mesh.crowds import CROWD, crowds_of, owners, told
@@ -86,10 +87,13 @@ def versions(snapshot: Snapshot) -> dict[tuple[str, str], str]:
 
 
 def test_a_change_of_pods_is_one_resource_and_a_service_more_three():
-    packer = Packer("shop")
+    clock = FakeClock()
+    packer = Packer("shop", clock.monotonic)
     first = packer.pack(decided(CROWD + 1))
     assert set(first) == set(TYPES)
-    second, third = packer.pack(decided(CROWD + 1, pods="a")), packer.pack(decided(CROWD + 2, pods="a"))
+    second = packer.pack(decided(CROWD + 1, pods="a"))
+    clock.advance(2.0)
+    third = packer.pack(decided(CROWD + 2, pods="a"))
     assert dict(versions(second).items() - versions(first).items()).keys() == {(ENDPOINTS, "web-1.shop:80")}
     new = f"web-{CROWD + 2}.shop:80"
     assert dict(versions(third).items() - versions(second).items()).keys() == {
@@ -105,6 +109,29 @@ def test_packed_or_not_the_same_is_told_whatever_was_before():
         mapped = decided(number, **virtual)
         packed = {(kind, name) for kind, each in packer.pack(mapped).items() for name in each}
         assert packed == {(each.type_url, each.name) for each in told("shop", mapped.ports)}
+
+
+def test_services_that_come_one_after_the_other_wait_for_each_other_and_one_that_goes_does_not():
+    clock = FakeClock()
+    packer, told_s = Packer("shop", clock.monotonic), []
+    listener = packer.pack(decided(CROWD + 1))[LISTENER]["*.shop:80"].version
+    for number in range(CROWD + 2, CROWD + 102):  # one every two seconds
+        clock.advance(2.0)
+        snapshot = packer.pack(decided(number))
+        assert f"web-{number}.shop:80" in snapshot[ENDPOINTS]
+        if snapshot[LISTENER]["*.shop:80"].version != listener:
+            listener = snapshot[LISTENER]["*.shop:80"].version
+            told_s.append(clock.monotonic())
+        assert (packer.due_in_s is None) == (snapshot[LISTENER] == Packer("shop").pack(decided(number))[LISTENER])
+    assert len(told_s) < 8
+    clock.advance(2.0)
+    fewer = packer.pack(decided(CROWD + 50))
+    assert fewer[LISTENER] == Packer("shop").pack(decided(CROWD + 50))[LISTENER]
+    packer.pack(decided(CROWD + 51))
+    assert packer.due_in_s is not None
+    clock.advance(packer.due_in_s)
+    assert versions(packer.pack(decided(CROWD + 51))) == versions(Packer("shop").pack(decided(CROWD + 51)))
+    assert packer.due_in_s is None
 
 
 def test_who_asks_for_all_is_told_no_cluster_that_waits_to_be_asked_for():
