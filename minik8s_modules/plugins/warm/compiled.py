@@ -1,4 +1,4 @@
-"""Compiled code of archives, kept for the next interpreter: Python compiles each time what it imports from zip files.
+"""Compiled code of archives, kept for the next interpreter: Python compiles twice each file it imports from a zip file.
 
 That is most of an interpreter's start, which each observation of an idle node and the first Pod after a pause wait for.
 The file lies beside the socket, for who may open that, and is known by Python's version and by the CRC of each source.
@@ -26,17 +26,22 @@ OURS = "minik8s_"
 
 
 @functools.lru_cache(maxsize=128)
-def checksums(archive: str) -> dict[str, int]:
-    """Return the CRC of each Python file of ``archive`` by its module's name."""
+def sources(archive: str) -> dict[str, tuple[str, int]]:
+    """Return the place of each Python file of ``archive``, and its CRC, by its module's name."""
     with zipfile.ZipFile(archive) as file:
         found = {info.filename: info.CRC for info in file.infolist()}
     suffixes = ("/__init__.py", ".py")
     return {
-        name[: -len(suffix)].replace("/", "."): crc
+        name[: -len(suffix)].replace("/", "."): (name, crc)
         for name, crc in found.items()
         for suffix in suffixes
         if name.endswith(suffix) and (suffix == suffixes[0] or not name.endswith(suffixes[0]))
     }
+
+
+def checksums(archive: str) -> dict[str, int]:
+    """Return the CRC of each Python file of ``archive`` by its module's name."""
+    return {name: crc for name, (_, crc) in sources(archive).items()}
 
 
 class Compiled:
@@ -56,6 +61,10 @@ class Compiled:
             def get_code(self, fullname: str) -> CodeType:
                 return give(self.archive, fullname, super().get_code)
 
+            def get_filename(self, fullname: str) -> str:  # zipimport's own compiles the file to find its name
+                place, _ = sources(self.archive).get(fullname, ("", 0))
+                return f"{self.archive}/{place}" if place else super().get_filename(fullname)
+
         sys.path_hooks.insert(0, Importer)
         sys.path_importer_cache.clear()
 
@@ -72,14 +81,14 @@ class Compiled:
             self._kept, self._is_importing = {}, False
 
     def _take_modules(self, archive: str) -> None:
-        for name in checksums(archive):
+        for name in sources(archive):
             if name.rpartition(".")[2].startswith(OURS) and not name.startswith("ansible.module_utils."):
                 with contextlib.suppress(Exception):  # the call itself will say what is wrong
                     loader: Any = getattr(importlib.util.find_spec(name), "loader", None)
                     loader.get_code(name)
 
     def _code(self, archive: str, name: str, made: Callable[[str], CodeType]) -> CodeType:
-        crc = checksums(archive).get(name)
+        _, crc = sources(archive).get(name, ("", None))
         key = f"{name} {crc}"
         if crc is None or not (self._is_importing or key in self._modules):
             return made(name)
