@@ -34,10 +34,10 @@ class Configuration:
         return {kind: {name: each.version for name, each in of.items()} for kind, of in self.snapshot.items()}
 
     @cached_property
-    def on_demand(self) -> Mapping[str, str]:
-        """The clusters that a sidecar is told of when it asks for them, each with the name of its endpoints."""
+    def on_demand(self) -> frozenset[str]:
+        """The clusters that a sidecar is told of when it asks for them; their endpoints have the same names."""
         clusters = self.snapshot.get(CLUSTER, {})
-        return {name: each.on_demand for name, each in clusters.items() if each.on_demand}
+        return frozenset(name for name, each in clusters.items() if each.on_demand)
 
 
 class Catalogue:

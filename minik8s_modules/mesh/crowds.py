@@ -111,13 +111,11 @@ def member(namespace: str, place: str, port: Port | Led) -> Member:
     """Return what is told of a port in a crowd."""
     if isinstance(port, Port) and _is_plain(port):
         name = f"{port.service}.{namespace}:{port.port}"
-        body = {
-            **cluster(place, AS_ASKED),
-            "eds_cluster_config": {"eds_config": FROM_PILOT, "service_name": name},
-            "alt_stat_name": name,
-        }
-        endpoints = Resource(ENDPOINTS, name, assignment(name, port.branches[0]), place)
-        return Member(port.address, [Resource(CLUSTER, place, body, place, on_demand=name), endpoints])
+        # Endpoints bear no name that those of a cluster told at once have: where one follows the other, Envoy would
+        # not ask for what it has already, and wait for it.
+        body = {**cluster(place, AS_ASKED), "alt_stat_name": name}
+        endpoints = Resource(ENDPOINTS, place, assignment(place, port.branches[0]), place)
+        return Member(port.address, [Resource(CLUSTER, place, body, place, on_demand=True), endpoints])
     made = alone(namespace, place, port)
     listener, routes = (next(each for each in made if each.type_url == kind) for kind in (LISTENER, ROUTES))
     filters = listener.body["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"][:-1]

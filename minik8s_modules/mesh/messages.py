@@ -57,7 +57,7 @@ class Message(NamedTuple):
     version: str
     place: str
     packed: any_pb2.Any
-    on_demand: str = ""
+    on_demand: bool = False
 
 
 Snapshot = Mapping[str, Mapping[str, Message]]

@@ -43,14 +43,14 @@ _SNIFFED_S = "1s"
 class Resource(NamedTuple):
     """One resource, and the address (ADDRESS:PORT) it is about.
 
-    ``on_demand`` are the endpoints of a cluster that a sidecar is told of only when it asks.
+    A sidecar is told of a cluster that is ``on_demand`` when it asks for it by name, as for its endpoints.
     """
 
     type_url: str
     name: str
     body: JsonObject
     place: str
-    on_demand: str = ""
+    on_demand: bool = False
 
 
 def version_of(body: JsonObject) -> str:

@@ -221,8 +221,7 @@ class _Stream:
         clusters = self._subscriptions.get(CLUSTER)
         if self._configuration is None or self._pending or clusters is None:
             return
-        on_demand = self._configuration.on_demand.items()
-        unasked = {of for name, of in on_demand if not clusters.asks_for(name)}
+        unasked = {each for each in self._configuration.on_demand if not clusters.asks_for(each)}
         names = self._configuration.snapshot.get(ENDPOINTS, {}).keys() - unasked
         # an Envoy without clusters asks for no endpoints
         endpoints = self._subscriptions.get(ENDPOINTS, Subscription())

@@ -38,5 +38,5 @@ def asked_for(cluster: JsonObject) -> Iterator[Known]:
     """Yield the Service of a crowd that a cluster is of, if it is of one: what was asked for."""
     name: Any = cluster.get("alt_stat_name")
     if name:
-        route: JsonObject = {"match": {"prefix": "/"}, "route": {"cluster": name}}
+        route: JsonObject = {"match": {"prefix": "/"}, "route": {"cluster": cluster["name"]}}
         yield Known(str(name), str(cluster["name"]), [route])

@@ -34,7 +34,7 @@ def expected(client: Lister, namespace: str) -> Expected:
     """Return what sidecars of a namespace are to have; raises as the API does."""
     versions: dict[tuple[str, str], str] = {}
     endpoints: dict[str, Mapping[Address, int]] = {}
-    on_demand: dict[str, str] = {}
+    on_demand: set[str] = set()
     for one in _resources(client, namespace):
         if one.type_url == ENDPOINTS:
             endpoints[one.name] = weights_of(one.body)
@@ -43,8 +43,8 @@ def expected(client: Lister, namespace: str) -> Expected:
             version = "" if one.type_url == LISTENER else version_of(one.body)
             versions[_KINDS[one.type_url], one.name] = version
             if one.on_demand:
-                on_demand[one.name] = one.on_demand
-    return Expected(versions, endpoints, on_demand)
+                on_demand.add(one.name)
+    return Expected(versions, endpoints, frozenset(on_demand))
 
 
 def _resources(client: Lister, namespace: str) -> Iterator[Resource]:

@@ -111,11 +111,10 @@ def differences(found: Configuration, wanted: Expected) -> list[str]:
     unasked = {name for name in wanted.on_demand if ("cluster", name) not in found.versions}
     names = {key for key in {*found.versions, *wanted.versions} if found.versions.get(key) != wanted.versions.get(key)}
     names -= {("cluster", name) for name in unasked}
-    idle = {wanted.on_demand[name] for name in unasked}
     others = {
         name
         for name, weights in wanted.endpoints.items()
-        if found.endpoints.get(name, {}) != weights and name not in idle
+        if found.endpoints.get(name, {}) != weights and name not in unasked
     }
     return sorted({f"{kind} {name}" for kind, name in names} | {f"endpoints {name}" for name in others})
 
@@ -131,10 +130,14 @@ def routes(client: ApiClient, given: argparse.Namespace) -> int:
     """Print the table of a Pod's sidecar."""
     found = configuration_of(client, asking(given), given.namespace, given.pod)
     pods = names_by_address(client, given.namespace)
-    lines = [row for one in sorted(found.listeners) for row in _rows_of(one.name, str(one.address), found, pods)]
-    lines += _unasked(found)
-    print(output.aligned(("PORT", "ADDRESS", "REQUESTS", "GO TO"), lines, output.Paint()))
+    print(output.aligned(("PORT", "ADDRESS", "REQUESTS", "GO TO"), table_rows(found, pods), output.Paint()))
     return 0
+
+
+def table_rows(found: Configuration, pods: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Return the rows of what a sidecar has; ``pods`` are names by address."""
+    lines = [row for one in sorted(found.listeners) for row in _rows_of(one.name, str(one.address), found, pods)]
+    return [*lines, *_unasked(found)]
 
 
 def _unasked(found: Configuration) -> Iterator[tuple[str, ...]]:

@@ -84,12 +84,12 @@ class Configuration(NamedTuple):
 class Expected(NamedTuple):
     """What sidecars of a namespace are to have, as in ``Configuration``.
 
-    ``on_demand`` are clusters that one has when it has asked for them, with the names of their endpoints.
+    ``on_demand`` are clusters that one has when it has asked for them; their endpoints have the same names.
     """
 
     versions: Mapping[tuple[str, str], str]
     endpoints: Mapping[str, Mapping[Address, int]]
-    on_demand: Mapping[str, str] = MappingProxyType({})
+    on_demand: frozenset[str] = frozenset()
 
 
 def container_of(pod: JsonObject) -> str:

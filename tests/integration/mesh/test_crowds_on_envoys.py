@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import SERVICE, VIRTUAL_SERVICE
+from minik8s_modules.api.kinds import ROLLING_UPDATE, SERVICE, VIRTUAL_SERVICE
 from minik8s_modules.cli.mesh.sidecars import DUMP, Configuration, read_configuration
 from minik8s_modules.mesh.crowds import CROWD, NO_PILOT
 from minik8s_modules.mesh.resources import NO_ENDPOINT
@@ -19,6 +19,8 @@ from tests.integration.control.conftest import Daemon
 from tests.integration.mesh.conftest import LONG_S, OK, PORT, Client, Mesh, serves
 from tests.integration.mesh.test_looking_on_envoys import stand, statistics, traced
 from tests.integration.mesh.test_many_sidecars import Watched
+from tests.integration.mesh.test_routes_within_on_envoys import apply, route, to
+from tests.support.gateway_api import definitions
 from tests.support.waiting import until
 
 CONNECT = """
@@ -132,3 +134,31 @@ def test_open_connections_follow_what_a_virtual_service_says(mesh: Mesh, control
 def stays(watched: Watched, body: str) -> bool:
     """Return whether half a second of answers are the same."""
     return watched.body == body and time.monotonic() - watched.since_s > 0.5
+
+
+def test_updates_wait_for_sidecars_that_have_called_nobody_and_routes_lead(mesh: Mesh, controllers: Daemon):
+    assert controllers.process is not None
+    (reviews, *more), client = shop(mesh)
+    mesh.client("idle")
+    serves(client, reviews)
+    load = client.asking(reviews, 250)
+    spec = {"serviceRef": "reviews", "port": PORT, "minimumAlive": 1, "interval": 1, "newPodSpec": mesh.spec("v2")}
+    meta = {"name": "to-2", "namespace": mesh.namespace}
+    mesh.cluster.admin.create(ROLLING_UPDATE, {"metadata": meta, "spec": spec})
+
+    def phase() -> object:
+        return objects.status(mesh.cluster.admin.get(ROLLING_UPDATE, "to-2", mesh.namespace)).get("phase")
+
+    until(lambda: phase() == "Finished", LONG_S)
+    until(lambda: {client.get(reviews)[1] for _ in range(6)} == {"a v2", "b v2"}, LONG_S)
+    assert load.stop()["failures"] == []
+
+    apply(mesh, *definitions())
+    mesh.cluster.server.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    gone = {"matches": [{"path": {"type": "Exact", "value": "/gone"}}], **to(none=1)}
+    apply(mesh, route(mesh, "all", gone, to(reviews=1)))
+    until(lambda: client.get(reviews, "/gone")[0] == 500, LONG_S)
+    assert client.get(reviews)[0] == client.get(more[0], "/gone")[0] == OK
+    until(lambda: set(stand(mesh).values()) == {"synced"}, LONG_S)
+    mesh.cluster.server.kubectl("-n", mesh.namespace, "delete", "httproute", "all")
+    until(lambda: client.get(reviews, "/gone")[0] == OK, LONG_S)

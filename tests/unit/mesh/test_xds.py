@@ -16,6 +16,7 @@ from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.mesh import xds
 from minik8s_modules.mesh.catalogue import Catalogue, Configuration
+from minik8s_modules.mesh.crowds import CROWD
 from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identity import Sidecar
 from minik8s_modules.mesh.mapping import Withholding, decide_mapping
@@ -269,6 +270,33 @@ def test_a_sidecar_from_another_pilot_has_taken_nothing_before_it_has_asked_for_
         while not pilot.settled:
             await asyncio.sleep(0.01)
         assert pilot.settled[-1] == {BATCH}
+
+    run(journey)
+
+
+def test_of_many_services_a_sidecar_has_settled_with_those_that_it_has_asked_for():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        await envoy.ask(CLUSTER)
+        while not pilot.asked:
+            await asyncio.sleep(0.01)
+        services = [{"name": f"web-{number}", "ports": [80]} for number in range(CROWD + 1)]
+        many = declared({"services": services, "pods": {"web-0": ["a"]}})
+        mapped = decide_mapping(many)
+        pilot.catalogue.put("shop", Configuration(pilot.packer.pack(mapped), {}, frozenset({BATCH})))
+        while {BATCH} not in pilot.settled:  # it has asked for none
+            await asyncio.sleep(0.01)
+        pilot.settled.clear()
+        await envoy.ask(CLUSTER, "100.0.0.1:80", "100.9.9.9:80")
+        assert names(await envoy.told()) == (CLUSTER, ["100.0.0.1:80"], [])
+        assert names(await envoy.told()) == (CLUSTER, [], ["100.9.9.9:80"])
+        await envoy.ask(LISTENER)
+        await envoy.told()
+        assert pilot.settled == [], "it has not the endpoints of that one yet"
+        await envoy.ask(ENDPOINTS, "100.0.0.1:80")
+        await envoy.told()
+        while not pilot.settled:
+            await asyncio.sleep(0.01)
 
     run(journey)
 

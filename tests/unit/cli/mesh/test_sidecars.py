@@ -12,7 +12,7 @@ import pytest
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.cli import kubectl
-from minik8s_modules.cli.mesh.looking import judge, rows
+from minik8s_modules.cli.mesh.looking import judge, rows, table_rows
 from minik8s_modules.cli.mesh.sidecars import (
     DUMP,
     Expected,
@@ -52,6 +52,46 @@ def test_a_sidecar_that_was_told_nothing_has_nothing():
     wanted = Expected({("cluster", "web"): "1"}, {"web": {Address("10.0.0.1", 80): 1}})
     assert judge(found, wanted, is_connected=True) == ("behind", "cluster web, endpoints web")
     assert judge(found, wanted, is_connected=False)[0] == "no pilot"
+
+
+def test_of_many_services_a_sidecar_has_those_that_it_has_asked_for():
+    place, other = "100.0.0.1:80", "100.0.0.2:80"
+    action = {"action": {"name": "chain"}}
+    by_address = {"matcher_tree": {"exact_match_map": {"map": {"100.0.0.1": action, "100.0.0.2": action}}}}
+    wildcard = {"socket_address": {"address": "0.0.0.0", "port_value": 80}}
+    listener = {
+        "name": "*.shop:80",
+        "address": wildcard,
+        "filter_chain_matcher": {"on_no_match": {"matcher": by_address}},
+    }
+    endpoint = {"address": {"socket_address": {"address": "10.0.0.1", "port_value": 8080}}}
+    assignment = {
+        "cluster_name": place,
+        "endpoints": [{"lb_endpoints": [{"endpoint": endpoint, "load_balancing_weight": 1}]}],
+    }
+    cluster = {"cluster": {"name": place, "alt_stat_name": "web.shop:80"}, "version_info": "1"}
+    table = {"name": "*.shop:80", "virtual_hosts": [{"name": "*", "domains": ["*"], "routes": []}]}
+    found = read_configuration({"configs": [
+        {"@type": "x.ClustersConfigDump", "dynamic_active_clusters": [cluster]},
+        {"@type": "x.ListenersConfigDump", "dynamic_listeners": [{"active_state": {"listener": listener}}]},
+        {"@type": "x.RoutesConfigDump", "dynamic_route_configs": [{"route_config": table, "version_info": "2"}]},
+        {"@type": "x.EndpointsConfigDump", "dynamic_endpoint_configs": [{"endpoint_config": assignment}]},
+    ]})  # fmt: skip
+    weights = {Address("10.0.0.1", 8080): 1}
+    told = {
+        ("cluster", place): "1",
+        ("cluster", other): "1",
+        ("listener", "*.shop:80"): "",
+        ("route", "*.shop:80"): "2",
+    }
+    wanted = Expected(told, {place: weights, other: weights}, frozenset({place, other}))
+    assert judge(found, wanted, is_connected=True) == ("synced", "")
+    changed = Expected(told, {place: {}, other: weights}, frozenset({place, other}))
+    assert judge(found, changed, is_connected=True) == ("behind", f"endpoints {place}")
+    assert table_rows(found, {"10.0.0.1": "a"}) == [
+        ("web.shop:80", place, "all", "a 100%"),
+        ("*:80", "1 more", "all", "Pods that it asks the pilot for at the first request"),
+    ]
 
 
 def test_what_a_pod_says_does_not_steer_the_terminal():
