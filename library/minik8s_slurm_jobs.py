@@ -65,6 +65,12 @@ options:
     description: RV(seen) of an earlier result. Where RV(status) would say the same again, it is left empty.
     type: str
     default: ""
+  results:
+    description:
+      - 'Jobs whose files are wanted, as lists of patterns by uid: C({"<uid>": ["*.csv", "plots/*.png"]}). A pattern is
+        relative to C(work), and each of its parts matches as in a shell.'
+      - Links are not followed, and only plain files are returned, at most 200 with 1 MiB together.
+    type: dict
 extends_documentation_fragment: [minik8s_entries.slurm_jobs]
 attributes:
   check_mode:
@@ -146,6 +152,12 @@ partition:
   returned: with O(partition)
   sample: {name: batch, nodes: 2, usable: 2, cpus: 4, memory_mb: 2000, gpus: 4, up: true, states: {idle: 2},
     time_limit: '1:00:00'}
+result_files:
+  description: Of each job of O(results), C(files), base64 by path, or C(error) with a reason and a message. Jobs for
+    which this answer has no room are left out; ask again.
+  type: dict
+  returned: with O(results)
+  sample: {4ab1c2d3-0000-4000-8000-000000000001: {files: {out.csv: YSxiCg==}}}
 state_dir:
   description: Where the jobs' folders are.
   type: str
@@ -182,6 +194,7 @@ from ansible.module_utils.minik8s.core.shell import REQUIRED_IF
 from ansible.module_utils.minik8s.slurm.folders import home_of
 from ansible.module_utils.minik8s.slurm.jobs import SlurmJobs, digest_of
 from ansible.module_utils.minik8s.slurm.queue import Slurm
+from ansible.module_utils.minik8s.slurm.results import collect
 
 THREADS = 4  # commands at once: a controller is everybody's
 ARGUMENTS = {
@@ -192,6 +205,7 @@ ARGUMENTS = {
     "completed": {"type": "path", "default": ""},
     "partition": {"type": "str", "default": ""},
     "seen": {"type": "str", "default": ""},
+    "results": {"type": "dict"},
 }
 
 
@@ -208,6 +222,9 @@ def main() -> None:
         result = run_pass(SlurmJobs(slurm), request, context, check=module.check_mode)
         if params["partition"]:
             result["partition"] = slurm.partition(params["partition"])
+        if params["results"]:
+            # Ansible takes "results" for those of a loop
+            result["result_files"] = collect(state_dir, params["results"])
     except NodeFault as fault:
         module.fail_json(msg=f"minik8s_slurm_jobs for {params['node']}: {fault}")
     seen = digest_of(result["status"])

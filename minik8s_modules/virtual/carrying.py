@@ -79,6 +79,10 @@ class Lookups:
         except NotFound:
             return None
 
+    def fill_config_map(self, config_map: JsonObject) -> None:
+        """Replace the data of a ConfigMap."""
+        self._client.update(CONFIG_MAP, config_map)
+
 
 class Carrier:
     """Carries the nodes of ``wishes`` from ``start`` to ``stop``.

@@ -35,7 +35,7 @@ class NoResources:
     def __init__(
         self, config_maps: Mapping[str, JsonObject] | None = None, secrets: Mapping[str, JsonObject] | None = None
     ) -> None:
-        self._config_maps = config_maps or {}
+        self._config_maps = dict(config_maps or {})
         self._secrets = secrets or {}
 
     def pods(self) -> list[JsonObject]:
@@ -49,6 +49,10 @@ class NoResources:
     def secret(self, namespace: str, name: str) -> JsonObject | None:
         """Return the Secret, None where there is none."""
         return self._secrets.get(f"{namespace}/{name}")
+
+    def fill_config_map(self, config_map: JsonObject) -> None:
+        """Replace a ConfigMap."""
+        self._config_maps[f"{objects.namespace(config_map)}/{objects.name(config_map)}"] = config_map
 
 
 class ProviderContract:

@@ -100,6 +100,13 @@ class Resources(Protocol):
     def secret(self, namespace: str, name: str) -> JsonObject | None:
         """Return the Secret (its data in base64), None where there is none."""
 
+    def fill_config_map(self, config_map: JsonObject) -> None:
+        """Replace the data of a ConfigMap that takes results, and that a Pod of this node names for its own.
+
+        Raises:
+            StatusError: the API refused, with Conflict where it was changed meanwhile.
+        """
+
 
 @dataclass(frozen=True)
 class InitConfig:

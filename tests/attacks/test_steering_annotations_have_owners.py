@@ -49,6 +49,7 @@ def body_of(namespace: Namespace, rule: Rule) -> tuple[str, JsonObject]:
     made: dict[tuple[str, str] | None, tuple[str, JsonObject]] = {
         None: (namespace.path("configmaps"), {"metadata": {"name": name}}),
         ("", "Pod"): (namespace.path("pods"), pod(name, nodeName="n1")),
+        ("", "ConfigMap"): (namespace.path("configmaps"), {"metadata": {"name": name}}),
         ("", "Node"): ("/api/v1/nodes", {"metadata": {"name": name}}),
         ("", "PersistentVolume"): (
             "/api/v1/persistentvolumes",

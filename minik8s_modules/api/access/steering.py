@@ -19,6 +19,7 @@ from minik8s_modules.api.pods.interception import INBOUND_PORTS, OUTBOUND_PORTS,
 from minik8s_modules.api.pods.mirror_pods import HASH, MIRROR, SEEN, SOURCE
 from minik8s_modules.api.pods.pod_templates import TEMPLATES, template_of
 from minik8s_modules.api.pods.sidecars import INJECT
+from minik8s_modules.api.pods.slurm import TAKES_RESULTS
 
 Party = Literal["nodes", "reconciler", "gateway", "controllers", "others"]
 """Who writes: a node, one of three daemons, or anybody else, such as a person or a service account."""
@@ -50,6 +51,7 @@ _STREAMING: frozenset[Party] = frozenset(("nodes", "gateway"))
 _CONTROLLERS: frozenset[Party] = frozenset(("controllers",))
 _POD, _NODE, _LEASE = ("", "Pod"), ("", "Node"), ("coordination.k8s.io", "Lease")
 _VOLUME = ("", "PersistentVolume")
+_CONFIG_MAP = ("", "ConfigMap")
 _REVISION = ("apps", "ControllerRevision")
 _ROLLING_UPDATE = ("", "RollingUpdate")
 
@@ -97,6 +99,7 @@ RULES: tuple[Rule, ...] = (
     Rule("minik8s.io/volume-quota", _VOLUME, _STEWARDS, "always", "how the size of the volume's folder is enforced"),
     # schedulers write it, and count as others; whoever reads it takes it for input (scheduler/profiles/published.py)
     Rule("minik8s.io/scheduler-configuration", _LEASE, _STEWARDS, "always", "how explanations and plans place pods"),
+    Rule(TAKES_RESULTS, _CONFIG_MAP, _STEWARDS, "always", "whether Pods have their results copied there"),
     Rule("minik8s.io/plan-endpoint", _LEASE, _MIRRORING, "always", "where API servers ask for plans"),
 )
 _KEPT = frozenset(rule.key for rule in RULES if not rule.setters)

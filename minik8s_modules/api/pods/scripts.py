@@ -6,8 +6,11 @@ import re
 import shlex
 from collections.abc import Container, Sequence
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 
+INDEX = "batch.kubernetes.io/job-completion-index"
+"""Annotation and label of an indexed Job's Pods."""
 _VARIABLE = re.compile(r"\$(?:\$|\(([A-Za-z_][A-Za-z0-9_]*)\))")
 
 
@@ -20,6 +23,12 @@ def unfit(text: str) -> str:
     except UnicodeEncodeError:
         return "it is no text in UTF-8"
     return ""
+
+
+def spec_as_written(pod: JsonObject) -> JsonObject:
+    """Return the Pod's spec without the hostname that an indexed Job gives its Pods: nobody has asked for one."""
+    spec = objects.spec(pod)
+    return {**spec, "hostname": ""} if objects.annotations(pod).get(INDEX) else spec
 
 
 def script_of(container: JsonObject, variables: Container[str], enter: str = "", before: Sequence[str] = ()) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import PREFIX
-from minik8s_modules.api.pods.scripts import script_of, unfit
+from minik8s_modules.api.pods.scripts import script_of, spec_as_written, unfit
 from minik8s_modules.api.pods.slurm import IMAGE
 from minik8s_modules.api.quantities import to_bytes, to_milli
 
@@ -104,7 +104,7 @@ def without_variables(pod: JsonObject) -> JsonObject:
 
 
 def _container(pod: JsonObject) -> JsonObject:
-    _refuse(objects.spec(pod), _OF_THE_POD, "spec")
+    _refuse(spec_as_written(pod), _OF_THE_POD, "spec")
     if len(objects.containers(pod)) != 1:
         raise NoUnit("spec.containers: a unit has one program; make a Pod of each")
     container = objects.containers(pod)[0]

@@ -5,6 +5,9 @@ Its role gives it the verb ``carry`` on nodes. A Node that such a program regist
 status of that Node and renew its Lease, tell the status of the Pods bound there and remove them, and read the
 ConfigMaps and Secrets that these name: what a node's own certificate gives (node_access.py). A Node that was there
 before, such as a machine's, is not its own, whatever it calls its nodes.
+
+Neither has a right to write ConfigMaps but one: the data of those that a Pod of theirs names for its results, and that
+say that they take results (``takes_results``, ``check_results``).
 """
 
 from __future__ import annotations
@@ -12,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import LEASE, NODE, POD
+from minik8s_modules.api.errors import Forbidden
+from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, NODE, POD
 from minik8s_modules.api.nodes.virtual_nodes import CARRIED_BY, is_virtual
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.pod_references import Reference
 from minik8s_modules.apiserver.access.following import Following
-from minik8s_modules.apiserver.access.node_access import LEASES
-from minik8s_modules.apiserver.access.node_index import NodeIndex
+from minik8s_modules.apiserver.access.node_access import LEASES, may_fill, node_of
+from minik8s_modules.apiserver.access.node_index import RESULTS, NodeIndex
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.identity import MASTERS, User
 from minik8s_modules.apiserver.authorization.policy import Rbac
@@ -58,8 +62,9 @@ class CarrierAuthorizer:
         if asked.resource in _OF_PODS and asked.verb in _OF_PODS[asked.resource]:
             found = self._cache.get(POD.key(asked.namespace, asked.name))
             return self._carried.among(user, [str(objects.spec(found.object).get("nodeName") or "")] if found else [])
-        if asked.resource in _NAMED and asked.verb == "get":
-            wanted = Reference(asked.resource, asked.name)
+        fills = may_fill(self._cache, asked)
+        if fills or (asked.resource in _NAMED and asked.verb == "get"):
+            wanted = Reference(RESULTS if fills else asked.resource, asked.name)
             return self._carried.among(user, self._index.naming(asked.namespace, wanted))
         return ""
 
@@ -128,3 +133,24 @@ def _registers(write: Write) -> bool:
     """Return whether a program that carries nodes registers one: upstream's virtual-kubelet does not ask."""
     user = write.requester.user
     return is_virtual(write.new) and MASTERS not in user.groups and bool(write.requester.access.rbac.why(user, CARRY))
+
+
+_OF_DATA = frozenset({"data", "binaryData"})
+_OF_THE_SERVER = frozenset({"managedFields", "resourceVersion"})
+
+
+def check_results(write: Write) -> None:
+    """Raise Forbidden where somebody changes more than the data of a ConfigMap that is his by its taking results."""
+    user, rbac, target = write.requester.user, write.requester.access.rbac, write.target
+    if MASTERS in user.groups or not (node_of(user) or rbac.why(user, CARRY)):
+        return
+    if rbac.why(user, Attributes("update", "", CONFIG_MAP.plural, target.namespace, target.name)):
+        return
+    if _but_data(write.new) != _but_data(write.old or {}):
+        raise Forbidden(target.kind, target.name, f"{user.name} may change only data and binaryData, as results")
+
+
+def _but_data(config_map: JsonObject) -> JsonObject:
+    kept = {field: value for field, value in config_map.items() if field not in _OF_DATA}
+    meta = objects.metadata(config_map)
+    return {**kept, "metadata": {field: value for field, value in meta.items() if field not in _OF_THE_SERVER}}

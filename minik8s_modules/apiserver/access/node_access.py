@@ -5,8 +5,9 @@ those pods name, services and endpoints; lists and watches of nodes and pods mus
 name does not tell (creates) or the object's content decides, admission (``restrict``) looks at it. Differences to
 Kubernetes: a node may run a reconciler of its own (reconcile/standalone/startup.py), so it reads namespaces, the other
 Nodes (its overlay leads to them), names and paths with the certificates of Ingresses, holds its own shard's Lease,
-claims PodAddresses, sets its own taints of pressure, and takes its Node away when it leaves. Of pods it makes mirrors
-of its static ones only, and no mirror opens it anything: what it names counts for nothing (node_index.py). Source:
+claims PodAddresses, sets its own taints of pressure, and takes its Node away when it leaves. It fills ConfigMaps that
+take results of its pods (carriers.py). Of pods it makes mirrors of its static ones only, and no mirror opens it
+anything: what it names counts for nothing (node_index.py). Source:
 kubernetes ``plugin/pkg/auth/authorizer/node``, ``plugin/pkg/admission/noderestriction``.
 """
 
@@ -34,8 +35,9 @@ from minik8s_modules.api.kinds import (
 from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec
 from minik8s_modules.api.pods.mirror_pods import MIRROR, is_mirror
 from minik8s_modules.api.pods.pod_references import Reference, references
+from minik8s_modules.api.pods.slurm import takes_results
 from minik8s_modules.api.storage.attachments import attachment_name, driver_of, node_secrets
-from minik8s_modules.apiserver.access.node_index import NodeIndex
+from minik8s_modules.apiserver.access.node_index import RESULTS, NodeIndex
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.identity import User
 from minik8s_modules.apiserver.http.write import Write
@@ -115,7 +117,7 @@ class NodeAuthorizer:
         if any(rule.allows(asked.verb, asked.group, asked.resource, asked.name) for rule in _STATIC):
             return reason
         allowed = self._lease(node, asked) or self._own(node, asked) or self._named(node, asked)
-        allowed = allowed or self._range(node, asked) or self._attachment(node, asked)
+        allowed = allowed or self._range(node, asked) or self._attachment(node, asked) or self._fills(node, asked)
         return reason if allowed else ""
 
     @staticmethod
@@ -160,6 +162,10 @@ class NodeAuthorizer:
         found = self._cache.get(POD.key(asked.namespace, asked.name))
         return found is not None and spec(found.object).get("nodeName") == node
 
+    def _fills(self, node: str, asked: Attributes) -> bool:
+        wanted = Reference(RESULTS, asked.name)
+        return may_fill(self._cache, asked) and self._index.names(node, asked.namespace, wanted)
+
     def _named(self, node: str, asked: Attributes) -> bool:
         plural, _, subresource = asked.resource.partition("/")
         if (asked.group, asked.resource) == (PERSISTENT_VOLUME.group, PERSISTENT_VOLUME.plural):
@@ -197,6 +203,14 @@ class NodeAuthorizer:
         """Return whether an Ingress has the Secret as its certificate: every node answers for every host."""
         ingresses = (item.object for item in self._cache.list(f"{INGRESS.prefix}{namespace}/").items)
         return any(tls.get("secretName") == secret for one in ingresses for tls in spec(one).get("tls") or [])
+
+
+def may_fill(cache: WatchCache, asked: Attributes) -> bool:
+    """Return whether a request is to update a ConfigMap that takes results."""
+    if (asked.group, asked.resource, asked.verb) != (CONFIG_MAP.group, CONFIG_MAP.plural, "update") or not asked.name:
+        return False
+    found = cache.get(CONFIG_MAP.key(asked.namespace, asked.name))
+    return found is not None and takes_results(found.object)
 
 
 # --- admission ------------------------------------------------------------------------------------

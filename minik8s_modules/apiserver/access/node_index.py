@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
-from minik8s_modules.api.kinds import POD
+from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import CONFIG_MAP, POD
 from minik8s_modules.api.objects import JsonObject, namespace, spec
 from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.api.pods.pod_references import Reference, references
+from minik8s_modules.api.pods.slurm import RESULTS_TO
 from minik8s_modules.apiserver.access.following import Following
 from minik8s_modules.store.cache import WatchCache
 
+RESULTS = "results"
+"""Stands for a ConfigMap that a pod has its results copied to."""
 _Edge = tuple[str, str, Reference]
 """Node, namespace and what a pod of that node names there."""
 
@@ -61,4 +65,10 @@ class NodeIndex(Following):
 def _edges(pod: JsonObject) -> frozenset[_Edge]:
     # a node makes the mirrors of its static pods itself, and those take nothing from the API
     node = "" if is_mirror(pod) else str(spec(pod).get("nodeName") or "")
-    return frozenset((node, namespace(pod), one) for one in references(pod)) if node else frozenset()
+    return frozenset((node, namespace(pod), one) for one in _named(pod)) if node else frozenset()
+
+
+def _named(pod: JsonObject) -> frozenset[Reference]:
+    results = objects.annotations(pod).get(RESULTS_TO)
+    more = (Reference(CONFIG_MAP.plural, results), Reference(RESULTS, results)) if results else ()
+    return references(pod) | {*more}

@@ -17,6 +17,7 @@ from minik8s_modules.api.kinds import (
     CERTIFICATE_SIGNING_REQUEST,
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
+    CONFIG_MAP,
     DNS,
     INGRESS,
     NAMESPACE,
@@ -119,6 +120,7 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("LimitRanger", "validate", _CREATE_UPDATE, _CLAIMS, _ITSELF, pod_admission.check_limits),
     Plugin("PersistentVolumeClaimResize", "validate", _UPDATE, _CLAIMS, _ITSELF, storage_admission.check_growth),
     Plugin("NodeRestriction", "validate", _ALL, _NODES_OWN, None, node_access.restrict),
+    Plugin("VirtualNodes", "validate", _UPDATE, (CONFIG_MAP.id,), _ITSELF, carriers.check_results),
     Plugin("PodSecurity", "validate", _CREATE_UPDATE, _PODS, _CONTAINERS, pod_admission.pod_security),
     Plugin("PodSecurity", "validate", _CREATE_UPDATE, _WORKLOADS, _ITSELF, pod_admission.template_security),
     Plugin(

@@ -12,8 +12,8 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.scripts import INDEX
 
-INDEX = "batch.kubernetes.io/job-completion-index"
 FAILURES = "batch.kubernetes.io/job-index-failure-count"
 IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
 _ENV = "JOB_COMPLETION_INDEX"

@@ -248,7 +248,8 @@ class PodController:
                 act(orjson.loads(orjson.dumps(ready)))  # a copy, five times as fast as deepcopy
         except Exception as error:
             self._recorder.event(pod, "Warning", f"Provider{called.title()}Failed", str(error))
-            self._write_failed(pod, error)
+            if step is Run.CREATE:  # what runs already goes on as it was, and its status is the provider's to tell
+                self._write_failed(pod, error)
             if is_invalid_input(error):
                 return False
             raise

@@ -11,9 +11,9 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import JOB, LEGACY_JOB, NODE, POD
+from minik8s_modules.api.kinds import CONFIG_MAP, JOB, LEGACY_JOB, NODE, POD
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.pods.slurm import IMAGE
+from minik8s_modules.api.pods.slurm import IMAGE, RESULTS, RESULTS_TO, TAKES_RESULTS
 from minik8s_modules.cli.original.manifests import read_manifests
 from tests.integration.control.conftest import Cluster, Daemon
 from tests.support.servers.slurm import STUDENT, Slurm, running
@@ -169,3 +169,28 @@ def test_jobs_that_ended_while_nobody_followed_them_are_told_afterwards(
     until(lambda: not slurm.run(["squeue", "-h", "-o", "%i"]).split(), PATIENCE_S)
     node.start()
     until(lambda: objects.status(cluster.admin.get(JOB, "three", space)).get("succeeded") == 3, PATIENCE_S)
+
+
+def test_results_of_an_indexed_job_are_in_its_config_map_once_it_is_complete(
+    cluster: Cluster, node: Daemon, slurm: Slurm
+) -> None:
+    """The daemon is killed while the jobs run, and has no right to any ConfigMap but this one."""
+    space = cluster.namespace()
+    taken = {"namespace": space, "name": "out", "annotations": {TAKES_RESULTS: "true"}}
+    job = three(space, "")
+    job["spec"]["completionMode"] = "Indexed"
+    annotations = {RESULTS: "*.csv", RESULTS_TO: "out"}
+    job["spec"]["template"]["metadata"] = {"annotations": annotations}
+    command = "until [ -e /tmp/results ]; do sleep 0.2; done; echo $JOB_COMPLETION_INDEX > a.csv"
+    job["spec"]["template"]["spec"]["containers"][0]["command"] = ["sh", "-c", command]
+    cluster.admin.create(JOB, job)
+    until(lambda: len(cluster.admin.list(POD, space).items) == 3, PATIENCE_S)
+    cluster.admin.create(CONFIG_MAP, {"metadata": taken})
+    until(lambda: running_jobs(slurm) == 3, PATIENCE_S)
+    node.kill9()
+    slurm.run(["touch", "/tmp/results"])
+    until(lambda: not slurm.run(["squeue", "-h", "-o", "%i"]).split(), PATIENCE_S)
+    node.start()
+    until(lambda: objects.status(cluster.admin.get(JOB, "three", space)).get("succeeded") == 3, PATIENCE_S)
+    data = cluster.admin.get(CONFIG_MAP, "out", space)["data"]
+    assert data == {f"{index}-a.csv": f"{index}\n" for index in range(3)}

@@ -25,6 +25,7 @@ from minik8s.core.section import Request, context_for, run_pass
 from minik8s.slurm.jobs import SlurmJobs, digest_of
 from minik8s.slurm import queue
 from minik8s.slurm.queue import Slurm
+from minik8s.slurm.results import collect
 asked = json.load(sys.stdin)
 queue.ASK_S = asked["ask_s"]
 left = [asked["kill_at"]]
@@ -39,6 +40,8 @@ try:
     result = run_pass(SlurmJobs(slurm), request, context, check=asked["check"])
     if asked["partition"]:
         result["partition"] = slurm.partition(asked["partition"])
+    if asked["results"]:
+        result["result_files"] = collect(request.state_dir, asked["results"])
     print(json.dumps({**result, "seen": digest_of(result["status"]), "state_dir": request.state_dir}))
 except NodeFault as fault:
     print(json.dumps({"fault": str(fault)}))
@@ -64,6 +67,7 @@ class Jobs:
         kill_at: int = 0,
         check: bool = False,
         partition: str = "",
+        results: dict[str, Any] | None = None,
         ask_s: float = 60.0,
         **more: Any,
     ) -> dict[str, Any]:
@@ -75,9 +79,8 @@ class Jobs:
         request: dict[str, Any] = {"node": self.owner, "state_dir": self.folder, "entries": entries, **more}
         if values is not None:
             request["blob"] = base64.b64encode(json.dumps(values).encode()).decode()
-        asked = json.dumps(
-            {"request": request, "kill_at": kill_at, "check": check, "partition": partition, "ask_s": ask_s}
-        )
+        more_asked = {"partition": partition, "results": results or {}, "ask_s": ask_s}
+        asked = json.dumps({"request": request, "kill_at": kill_at, "check": check, **more_asked})
         argv = self.slurm.inside(["python3", "-c", PASS], STUDENT)
         done = subprocess.run(argv, input=asked, capture_output=True, text=True, check=False, timeout=120)
         if kill_at and done.returncode in {-9, 137}:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api.pods.scripts import INDEX
 from minik8s_modules.api.pods.slurm import IMAGE
 from minik8s_modules.api.pods.units import CHECK, HOSTS, USER, USERS
 from minik8s_modules.base.metrics import Registry
@@ -208,6 +209,15 @@ def test_what_is_no_unit_is_refused_by_name(
     with pytest.raises(InvalidInput, match=words):
         provider.create_pod(pod(annotations=annotations, **spec))
     assert provider.get_pods() == []
+    provider.close()
+
+
+def test_a_pod_of_an_indexed_job_may_have_the_hostname_that_its_job_gives_it(
+    machines: Machines, tmp_path: Path
+) -> None:
+    provider = made(machines, tmp_path)
+    provider.create_pod(pod(annotations={INDEX: "0"}, hostname="job-0"))
+    assert len(provider.get_pods()) == 1
     provider.close()
 
 

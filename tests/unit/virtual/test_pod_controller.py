@@ -130,6 +130,21 @@ def test_a_provider_that_fails_is_asked_again(world: World) -> None:
     assert "reason" not in objects.status(world.pod() or {})
 
 
+@pytest.mark.parametrize("error", [InvalidInput("a unit is not changed"), ProviderError("the back end is away")])
+def test_a_running_pod_whose_update_fails_runs_on(world: World, error: Exception) -> None:
+    """With restartPolicy Never it was Failed, and its program ran on unseen."""
+    world.start()
+    world.api.create(POD, new_pod("one", restartPolicy="Never"))
+    until(lambda: world.phase() == "Running")
+    world.backend.raises["update_pod"] = error
+    world.api.patch(POD, "one", "default", {"metadata": {"annotations": {"a": "b"}}})
+    until(lambda: ("Warning", "ProviderUpdateFailed") in world.events())
+    world.create("later")
+    until(lambda: world.phase("later") == "Running")
+    assert world.phase() == "Running"
+    assert "reason" not in objects.status(world.pod() or {})
+
+
 def test_what_can_never_run_is_not_tried_again_until_it_changes(world: World) -> None:
     world.backend.raises["create_pod"] = InvalidInput("no images here")
     world.start()

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from minik8s_modules.api.pods.scripts import INDEX
 from minik8s_modules.api.pods.slurm import DEPENDENCY, GPU, IMAGE, SOURCES, TASKS, TASKS_PER_NODE
 from minik8s_modules.virtual.contract import NoResources, new_pod
 from minik8s_modules.virtual.errors import InvalidInput
@@ -27,6 +28,12 @@ def pod(*, annotations: dict[str, str] | None = None, container: dict[str, Any] 
 
 def ask(**given: Any) -> JobRequest:
     return asked(pod(**given), "batch", CLUSTER)
+
+
+def test_a_pod_of_an_indexed_job_may_have_the_hostname_that_its_job_gives_it():
+    assert ask(annotations={INDEX: "0"}, hostname="job-0").entry["name"] == "default/job"
+    with pytest.raises(InvalidInput, match=r"spec\.hostname"):
+        ask(hostname="mine")
 
 
 def test_a_pod_becomes_an_entry():

@@ -55,6 +55,9 @@ class _Cluster:
     def secret(self, _namespace: str, _name: str) -> None:
         return None
 
+    def fill_config_map(self, config_map: JsonObject) -> None:
+        raise AssertionError(config_map)
+
 
 def _pod(pod: str, phase: str, **status: Any) -> JsonObject:
     return {**new_pod(pod), "status": {"phase": phase, **status}}

@@ -17,6 +17,7 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import PREFIX
+from minik8s_modules.api.pods.scripts import spec_as_written
 from minik8s_modules.api.pods.slurm import IMAGE
 from minik8s_modules.api.pods.units import CHECK, HOSTS, PLAYBOOK, ROLE
 from minik8s_modules.virtual.errors import InvalidInput
@@ -81,7 +82,7 @@ def asked(pod: JsonObject, settings: Settings) -> RunRequest:
 
 
 def _check_fields(pod: JsonObject) -> None:
-    spec = objects.spec(pod)
+    spec = spec_as_written(pod)
     _refuse(spec, _OF_THE_POD, "spec")
     if len(objects.containers(pod)) != 1:
         raise InvalidInput("spec.containers: a run of Ansible is one container")

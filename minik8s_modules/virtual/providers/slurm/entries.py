@@ -19,12 +19,13 @@ import orjson
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import PREFIX
-from minik8s_modules.api.pods.scripts import script_of, unfit
+from minik8s_modules.api.pods.scripts import script_of, spec_as_written, unfit
 from minik8s_modules.api.pods.slurm import DEPENDENCY, GPU, IMAGE, SOURCES, TASKS, TASKS_PER_NODE
 from minik8s_modules.api.quantities import to_bytes, to_milli
 from minik8s_modules.module_utils.minik8s.slurm.depending import KINDS
 from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.provider import Resources
+from minik8s_modules.virtual.providers.slurm.results import obstacle, wish_of
 
 _NO_CONTAINER = (
     f"this partition runs no container images (image_command of its provider): with the image {IMAGE}, command and args"
@@ -81,6 +82,7 @@ def asked(pod: JsonObject, partition: str, resources: Resources, image_command: 
     values = {name: one for name, one in (("environment", environment), ("files", files)) if one}
     if after := _after(pod, resources):
         entry["after"] = after
+    _check_results(pod, resources)
     if values:
         entry["values"] = hashlib.sha256(orjson.dumps(values, option=orjson.OPT_SORT_KEYS)).hexdigest()
     return JobRequest(entry, values)
@@ -102,7 +104,7 @@ def _words(pod: JsonObject) -> list[object]:
 
 
 def _container(pod: JsonObject) -> JsonObject:
-    spec = objects.spec(pod)
+    spec = spec_as_written(pod)
     _refuse(spec, _OF_THE_POD, "spec")
     if len(objects.containers(pod)) != 1:
         raise InvalidInput("spec.containers: a Slurm job has one program; run what belongs together from its script")
@@ -208,6 +210,13 @@ def _after(pod: JsonObject, resources: Resources) -> dict[str, str]:
                 raise InvalidInput(f"annotation {DEPENDENCY}: a Pod cannot wait for itself")
             found[there[name]] = kind
     return found
+
+
+def _check_results(pod: JsonObject, resources: Resources) -> None:
+    """Raise LookupError where the Pod's results could not be copied when it ends: its job would run in vain."""
+    wish, namespace = wish_of(pod), objects.namespace(pod)
+    if wish is not None and (why := obstacle(wish, namespace, resources.config_map(namespace, wish.config_map))):
+        raise LookupError(why)
 
 
 def _written(pod: JsonObject) -> dict[str, str]:

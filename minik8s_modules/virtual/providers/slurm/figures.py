@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.metrics import Registry
+from minik8s_modules.virtual.providers.slurm.results import Outcome
 
 States = Callable[[], Mapping[str, int]]
 """Returns how many jobs have each state, in Slurm's words."""
@@ -24,6 +25,9 @@ class SlurmFigures:
         self._passes = registry.counter(
             "minik8s_slurm_passes_total", "Passes over the jobs of a node.", ("node", "outcome")
         )
+        self._copied = registry.counter(
+            "minik8s_slurm_results_total", "Copies of a Pod's results to a ConfigMap.", ("node", "outcome")
+        )
         self._took = registry.histogram("minik8s_slurm_pass_duration_seconds", "How long passes took.", ("node",))
         registry.gauge("minik8s_slurm_jobs", "Jobs of a node, by their state in Slurm.", ("node", "state"), self._jobs)
         registry.gauge(
@@ -35,6 +39,11 @@ class SlurmFigures:
         with self._lock:
             self._states[node] = states
         return self
+
+    def copied(self, node: str, outcome: Outcome) -> None:
+        """Count a copy of results."""
+        word = "success" if not outcome.reason else "failure" if outcome.again_s is None else "retry"
+        self._copied.labels(node, word).inc()
 
     def remove(self, node: str) -> None:
         """Tell of a node no more."""

@@ -25,6 +25,7 @@ from minik8s_modules.virtual.providers.slurm.desk import Desk, Order
 from minik8s_modules.virtual.providers.slurm.figures import figures_of
 from minik8s_modules.virtual.providers.slurm.login import AnsibleLogin, Login, LoginFault, limited
 from minik8s_modules.virtual.providers.slurm.partition_node import PartitionNode
+from minik8s_modules.virtual.providers.slurm.results import Copies
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class SlurmProvider(Provider):
         self._clock = clock or SystemClock()
         self._login = login(self._settings, config.state_dir)
         self._lock = threading.RLock()
-        self._desk = Desk()
+        self._desk, self._copies = Desk(), Copies(config.resources)
         self._pods: dict[str, JsonObject] = {}
         self._leaving: dict[str, JsonObject] = {}
         self._lacking: dict[str, str] = {}
@@ -136,6 +137,7 @@ class SlurmProvider(Provider):
             self._leaving[uid] = self._pods.pop(uid)
             self._lacking.pop(uid, None)
             self._desk.drop(uid)
+            self._copies.forget(uid)
         self._wake.set()
 
     def get_pod(self, namespace: str, name: str) -> JsonObject:
@@ -258,9 +260,9 @@ class SlurmProvider(Provider):
         with self._lock:
             if self._desk.is_busy(now_s):
                 return 0.0
-            again_s = self._desk.next_try_s(now_s)
+            tries = (self._desk.next_try_s(now_s), self._copies.next_try_s(now_s))
         pause_s = min(SHORTEST_S if not before_s else before_s * GROWTH, self._desk.quiet_s(self._settings.period_s))
-        return pause_s if again_s is None else max(0.05, min(pause_s, again_s))
+        return max(0.05, min([pause_s, *(again_s for again_s in tries if again_s is not None)]))
 
     def step(self, *, about_partition: bool) -> bool:
         """Make one pass; return whether anything changed, or is about to.
@@ -276,14 +278,31 @@ class SlurmProvider(Provider):
         with self._lock:
             changed = self._take(order, result)
             gone = [uid for uid in self._leaving if self._is_gone(uid, order, result)]
-            ended = [self._ended(uid) for uid in gone]
+            leaving = [self._leaving.pop(uid) for uid in gone]
+            ended = [{**pod, "status": statuses.cancelled(pod, self._now())} for pod in leaving]
         if self._desk.has_looked:
             self._looked.set()
+        changed += self._copy_results(result.get("result_files") or {})
         for uid in changed:
             self._tell(uid)
         for pod in ended:
             self._send(pod)
         return bool(changed or gone or result["due"] or result["steps"])
+
+    def _copy_results(self, told: JsonObject) -> list[str]:
+        """Copy the files that the login machine told; return the uids of Pods whose status is another now."""
+        with self._lock:
+            pods = [copy.deepcopy(self._pods[uid]) for uid in told if uid in self._pods]
+        changed = []
+        for pod in pods:
+            uid = objects.uid(pod)
+            outcome = self._copies.copy(pod, told[uid], self._clock.monotonic())
+            self._figures.copied(self._config.node_name, outcome)
+            with self._lock:
+                if uid in self._pods:
+                    self._copies.note(uid, outcome)
+                    changed += [uid] if self._renew(uid) else []
+        return changed
 
     def _is_gone(self, uid: str, order: Order, result: JsonObject) -> bool:
         """Return whether a deleted Pod's job is cancelled, or never was declared."""
@@ -304,6 +323,9 @@ class SlurmProvider(Provider):
             "completed": setting.completed,
             "partition": setting.partition if about_partition else "",
         }
+        ended = [pod for uid, pod in self._pods.items() if "code" in (self._desk.reported.get(uid) or {})]
+        if wanted := self._copies.due(ended, self._clock.monotonic()):
+            given["results"] = wanted
         if order.values:
             given["blob"] = base64.b64encode(orjson.dumps(order.values)).decode()
         return {**given, "state_dir": setting.state_dir} if setting.state_dir else given
@@ -321,6 +343,7 @@ class SlurmProvider(Provider):
     def _renew(self, uid: str) -> bool:
         pod = self._pods[uid]
         status = statuses.pod_status(pod, self._desk.reported.get(uid), self._obstacle(uid), self._now())
+        status = self._copies.shown(pod, status, self._now())
         differs = bool(status != objects.status(pod))
         pod["status"] = status
         return differs
@@ -337,10 +360,6 @@ class SlurmProvider(Provider):
         self._node.silent(why)
         self._looked.set()  # nobody waits longer: a job that is there already is found when it is submitted again
 
-    def _ended(self, uid: str) -> JsonObject:
-        pod = self._leaving.pop(uid)
-        return {**pod, "status": statuses.cancelled(pod, self._now())}
-
     def _clean_up(self) -> None:
         """Delete jobs whose Pods the cluster does not have, as virtual-kubelet's PodsTracker does."""
         known = {objects.uid(pod) for pod in self._config.resources.pods()}
@@ -353,7 +372,7 @@ class SlurmProvider(Provider):
     def _tell(self, uid: str) -> None:
         with self._lock:
             pod = copy.deepcopy(self._pods.get(uid))
-        if pod is not None:
+        if pod is not None and objects.containers(pod):  # of others, it is not known yet whether they have results
             self._send(pod)
 
     def _send(self, pod: JsonObject) -> None:

@@ -10,6 +10,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import JOB, POD
+from minik8s_modules.api.pods.scripts import INDEX
 from minik8s_modules.api.schema.structural import unknown_fields
 from minik8s_modules.controllers.batch import job_indexes, job_tracking
 from minik8s_modules.controllers.batch.jobs import decide_job, end_of
@@ -43,7 +44,7 @@ def made_pod(fields: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     meta, status = made["metadata"], made["status"]
     if not fields.get("counted"):
         meta["finalizers"] = [job_tracking.FINALIZER]
-    notes = {job_indexes.INDEX: fields.get("index"), job_indexes.FAILURES: fields.get("failures")}
+    notes = {INDEX: fields.get("index"), job_indexes.FAILURES: fields.get("failures")}
     meta.setdefault("annotations", {}).update({key: str(value) for key, value in notes.items() if value is not None})
     if "ended" in fields or "exit" in fields:
         ended = {"exitCode": fields.get("exit", 1), "finishedAt": ago(fields.get("ended", 20))}
@@ -129,7 +130,7 @@ def test_an_indexed_pod_knows_its_index():
     assert len(made) == 12
     last = made[11]
     assert (last["spec"]["hostname"], last["metadata"]["generateName"]) == ("web-11", "web-11-")
-    assert objects.labels(last)[job_indexes.INDEX] == objects.annotations(last)[job_indexes.INDEX] == "11"
+    assert objects.labels(last)[INDEX] == objects.annotations(last)[INDEX] == "11"
     result = last["spec"]["containers"][0]["env"]
     path = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
     assert result == [{"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": path}}}]
