@@ -46,7 +46,7 @@ SlurmctldLogFile=/var/log/slurm/slurmctld.log
 SlurmdLogFile=/var/log/slurm/slurmd-%n.log
 SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin={task_plugin}
 JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
@@ -69,6 +69,13 @@ PartitionName=batch Nodes=n1,n2 Default=YES MaxTime=60 State=UP
 PartitionName=short Nodes=n1 MaxTime=10 State=UP
 PartitionName=urgent Nodes=n1,n2 PriorityTier=10 MaxTime=10 State=UP
 """
+LIMITS = """
+CgroupPlugin=cgroup/v1
+ConstrainRAMSpace=yes
+ConstrainSwapSpace=yes
+AllowedSwapSpace=0
+"""
+CGROUPS = Path("/sys/fs/cgroup")
 SSHD = """
 Port 22
 HostKey /etc/ssh/host_key
@@ -100,6 +107,7 @@ mknod -m 666 {root}/dev/tty c 5 0
 ln -s pts/ptmx {root}/dev/ptmx
 mknod -m 666 {root}/run/fakegpu0 c 1 3
 mknod -m 666 {root}/run/fakegpu1 c 1 3
+{cgroups}
 hostname slurmlab
 exec chroot {root} /bin/bash /init
 """
@@ -141,8 +149,8 @@ class Slurm:
     Jobs of ``urgent`` preempt others. Each node has 2 CPUs and 2 fake GPUs.
     """
 
-    def __init__(self, folder: Path, *, min_job_age_s: int = 300) -> None:
-        self.folder, self._age_s = folder, min_job_age_s
+    def __init__(self, folder: Path, *, min_job_age_s: int = 300, limits_memory: bool = False) -> None:
+        self.folder, self._age_s, self._limits = folder, min_job_age_s, limits_memory
         self.address, self._ours = f"10.99.{100 + NUMBER}.2", f"10.99.{100 + NUMBER}.1"
         self.key = folder / "key"
         self.known_hosts = folder / "known_hosts"
@@ -156,7 +164,9 @@ class Slurm:
         for path in (root, layer, self.folder / "root.upper"):
             path.mkdir(parents=True)
         self._write(layer)
-        script = INIT.format(root=root, layer=layer, tree=tree(), repository=ROOT)
+        given = [f"mkdir -p {root}{one} && mount --bind {one} {root}{one}" for one in _hierarchies()]
+        cgroups = "\n".join(given if self._limits else [])
+        script = INIT.format(root=root, layer=layer, tree=tree(), repository=ROOT, cgroups=cgroups)
         own = ("--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
         argv = ["setpriv", "--pdeathsig", "KILL", "unshare", *own, "bash", "-c", script]  # it goes with this process
         with (self.folder / "log").open("wb") as log:
@@ -171,6 +181,10 @@ class Slurm:
         if self._process is not None:
             self._process.kill()  # its child, PID 1 of the namespace, dies with it
             self._process.wait()
+        if self._limits:
+            for path in sorted(CGROUPS.glob("*/slurm_n[12]/**/"), reverse=True):  # the deepest first
+                with contextlib.suppress(OSError):
+                    path.rmdir()
         subprocess.run(["ip", "link", "delete", self._device], capture_output=True, check=False)
 
     def inside(self, argv: Sequence[str], user: str = "root") -> list[str]:
@@ -270,8 +284,12 @@ class Slurm:
             "etc/passwd": "\n".join(passwd) + "\n",
             "etc/group": "".join(f"{name}:x:{number}:\n" for name, (number, _) in users.items()),
             "etc/hosts": f"127.0.0.1 localhost\n{self.address} slurmlab\n",
-            "etc/slurm/slurm.conf": CONFIGURATION.format(address=self.address, min_job_age_s=self._age_s),
-            "etc/slurm/cgroup.conf": "CgroupPlugin=disabled\n",
+            "etc/slurm/slurm.conf": CONFIGURATION.format(
+                address=self.address,
+                min_job_age_s=self._age_s,
+                task_plugin="task/cgroup" if self._limits else "task/none",
+            ),
+            "etc/slurm/cgroup.conf": LIMITS if self._limits else "CgroupPlugin=disabled\n",
             "etc/slurm/gres.conf": "NodeName=n1,n2 Name=gpu Type=fake Count=2 File=/run/fakegpu[0-1]\n",
             "etc/ssh/sshd_config_lab": SSHD,
             "etc/ssh/host_key": (self.folder / "host_key").read_text(),
@@ -293,6 +311,15 @@ class Slurm:
         key.chmod(0o400)
 
 
+def can_limit_memory() -> bool:
+    """Return whether this machine has cgroups of version 1, in which this Slurm limits memory."""
+    return (CGROUPS / "memory" / "release_agent").exists()
+
+
+def _hierarchies() -> list[Path]:
+    return [CGROUPS / name for name in ("memory", "freezer", "devices", "cpuset", "cpuacct")]
+
+
 def _own(path: Path, user: int, mode: int) -> None:
     path.mkdir(parents=True, exist_ok=True)
     os.chown(path, user, user)
@@ -300,9 +327,9 @@ def _own(path: Path, user: int, mode: int) -> None:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *, min_job_age_s: int = 300) -> Iterator[Slurm]:
+def running(folder: Path, *, min_job_age_s: int = 300, limits_memory: bool = False) -> Iterator[Slurm]:
     """Run a Slurm in ``folder``, which is made; it goes with its end."""
-    slurm = Slurm(folder, min_job_age_s=min_job_age_s)
+    slurm = Slurm(folder, min_job_age_s=min_job_age_s, limits_memory=limits_memory)
     try:
         slurm.start()
         yield slurm

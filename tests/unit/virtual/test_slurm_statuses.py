@@ -50,7 +50,7 @@ def test_a_job_that_lives(said: dict[str, Any] | None, phase: str, reason: str):
         (job("TIMEOUT", code="0:0"), "Failed", "DeadlineExceeded", "Timeout", 143),
         (job("CANCELLED", code="0:15"), "Failed", "Cancelled", "Cancelled", 143),
         (job("NODE_FAIL", code="0:0"), "Failed", "NodeLost", "NodeFail", 143),
-        (job("OUT_OF_MEMORY", code="0:125"), "Failed", None, "OOMKilled", 253),
+        (job("OUT_OF_MEMORY", code="0:125"), "Failed", None, "OOMKilled", 137),
         (job("PREEMPTED", code="0:0"), "Failed", "Preempted", "Preempted", 143),
         (job("LOST", code=""), "Failed", "NotFound", "NotFound", 143),
         (job("WHAT_MAY_COME", code=""), "Failed", None, "Error", 1),

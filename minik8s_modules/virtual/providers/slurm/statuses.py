@@ -129,7 +129,12 @@ def _wants_tail(pod: JsonObject) -> bool:
 
 
 def exit_code(job: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the program's exit code and the signal that ended it; a signal counts as 128 more, as in a shell."""
+    """Return the program's exit code and the signal that ended it; a signal counts as 128 more, as in a shell.
+
+    Where memory ran out, Slurm says ``0:125`` in place of both: its own SIG_OOM, which is no signal.
+    """
+    if job.get("state") == "OUT_OF_MEMORY":
+        return 0, 0
     code, _, signal = str(job.get("code") or "").partition(":")
     numbers = (int(code) if code.isdecimal() else 0, int(signal) if signal.isdecimal() else 0)
     return (128 + numbers[1] if numbers[1] else numbers[0]), numbers[1]
