@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.virtual.providers.slurm.login import LoginFault, chunks
+from minik8s_modules.virtual.providers.reaching import chunks
+from minik8s_modules.virtual.providers.slurm.login import LoginFault
 from tests.support.servers.slurm import STUDENT, Slurm, running
 from tests.support.waiting import until
 

@@ -22,7 +22,7 @@ from minik8s_modules.virtual.provider import AttachIO, ContainerLogOptions, Init
 from minik8s_modules.virtual.providers.ansible_runs.provider import AnsibleProvider
 from minik8s_modules.virtual.providers.ansible_units.machines import journal_script
 from minik8s_modules.virtual.providers.ansible_units.records import Record, Records
-from minik8s_modules.virtual.providers.slurm.login import private_folder
+from minik8s_modules.virtual.providers.reaching import private_folder
 from tests.support.waiting import until
 from tests.unit.virtual import systemd_stand_in
 from tests.unit.virtual.systemd_stand_in import Machines

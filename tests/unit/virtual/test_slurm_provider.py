@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +16,9 @@ from minik8s_modules.reconcile.values.items import Outcome, WorkItem
 from minik8s_modules.virtual.contract import NoResources, new_pod
 from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.provider import InitConfig
-from minik8s_modules.virtual.providers.slurm import login as logins
+from minik8s_modules.virtual.providers import reaching
 from minik8s_modules.virtual.providers.slurm import provider as module
-from minik8s_modules.virtual.providers.slurm.login import LoginFault
+from minik8s_modules.virtual.providers.slurm.login import PLAY, LoginFault
 from minik8s_modules.virtual.providers.slurm.provider import SlurmProvider
 from tests.support.waiting import until
 
@@ -149,17 +148,23 @@ class Hanging:
         self._tell(Outcome("of-an-earlier-pass", "login1", "ok", {}, ""))
         self._tell(Outcome(item_id, "login1", "cancelled", {}, ""))
 
+    def start(self) -> None:
+        """Nothing runs."""
+
     def stop(self) -> None:
         """Nothing runs."""
 
 
 def test_a_pass_that_hangs_is_ended_and_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(logins, "PASS_S", 0.05)
-    login = logins.AnsibleLogin.__new__(logins.AnsibleLogin)
-    login._name, login._private, login._lock = "login1", tmp_path, threading.Lock()
-    login._outcomes = queue.SimpleQueue()
-    runner = Hanging(login._outcomes.put)
-    login._runner = runner  # type: ignore[assignment]
+    runners: list[Hanging] = []
+
+    def hanging(*, on_outcome: Callable[[Outcome], None], **_: object) -> Hanging:
+        runners.append(Hanging(on_outcome))
+        return runners[-1]
+
+    monkeypatch.setattr(reaching, "AnsibleRunner", hanging)
+    passes = reaching.Passes(PLAY._replace(pass_s=0.05), tmp_path, str(tmp_path / "state"))
     with pytest.raises(LoginFault, match="login1: cancelled"):
-        login.call({})
-    assert len(runner.cancelled) == 1
+        passes.call("login1", {})
+    assert len(runners[0].cancelled) == 1
+    passes.close()

@@ -27,7 +27,7 @@ from minik8s_modules.virtual.providers.ansible_runs.runs import Command, Runs, a
 from minik8s_modules.virtual.providers.ansible_units.machines import AnsibleMachines
 from minik8s_modules.virtual.providers.ansible_units.pods import Making, UnitPods
 from minik8s_modules.virtual.providers.ansible_units.statuses import summary
-from minik8s_modules.virtual.providers.slurm.login import limited
+from minik8s_modules.virtual.providers.reaching import limited
 
 
 class AnsibleProvider(Provider):

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import queue
-import shutil
-import subprocess
-import threading
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.module_utils.minik8s.units.texts import unit_name
-from minik8s_modules.reconcile.executor.runner import AnsibleRunner
-from minik8s_modules.reconcile.values.items import Outcome, SectionRequest, WorkItem
 from minik8s_modules.virtual.provider import ContainerLogOptions
 from minik8s_modules.virtual.providers.ansible_runs.settings import Settings
-from minik8s_modules.virtual.providers.slurm.login import chunks, private_folder, shell
-from minik8s_modules.virtual.providers.slurm.settings import project_dir
-
-SECTION = "units"
-PLAYBOOK = "playbooks/units.yml"
-FORKS = 10
-PASS_S = 120.0
-"""Of a pass at most; the module's commands have a limit of 30 s each, and begin nothing after 2 s."""
-CANCELLED_S = 30.0
+from minik8s_modules.virtual.providers.reaching import Passes, Play
 
 
 class MachineFault(TemporaryError):
     """A host was not reached, or its systemd gave no answer: nothing is known."""
+
+
+# of a pass at most: the module's commands have a limit of 30 s each, and begin nothing after 2 s
+PLAY = Play("playbooks/units.yml", "units", forks=10, pass_s=120.0, cancelled_s=30.0, fault=MachineFault)
 
 
 class Machines(Protocol):
@@ -52,52 +41,11 @@ class AnsibleMachines:
 
     def __init__(self, settings: Settings, state_dir: str) -> None:
         self._variables = settings.variables
-        self._private = private_folder(state_dir)
-        self._lock = threading.Lock()
-        self._waiting: dict[str, queue.SimpleQueue[Outcome]] = {}
-        self._runner = AnsibleRunner(
-            inventory=settings.inventory,
-            private_data_dir=self._private,
-            project_dir=project_dir(PLAYBOOK),
-            on_outcome=self._take,
-            playbook=PLAYBOOK,
-            forks=FORKS,
-        )
-        self._runner.start()
+        self._passes = Passes(PLAY, settings.inventory, state_dir)
 
     def call(self, host: str, options: JsonObject) -> JsonObject:
         """See ``Machines``."""
-        item = WorkItem(uuid.uuid4().hex, host, False, (), {SECTION: SectionRequest(options)})  # noqa: FBT003
-        answer: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
-        with self._lock:
-            self._waiting[item.id] = answer
-        try:
-            self._runner.submit(item)
-            outcome = self._outcome(item.id, answer)
-        except RuntimeError as error:
-            raise MachineFault(str(error)) from error
-        finally:
-            with self._lock:
-                self._waiting.pop(item.id, None)
-        if outcome.status != "ok":
-            raise MachineFault(f"{host}: {outcome.message or outcome.status}"[:1000])
-        return dict(outcome.sections[SECTION])
-
-    def _outcome(self, item_id: str, answer: queue.SimpleQueue[Outcome]) -> Outcome:
-        try:
-            return answer.get(timeout=PASS_S)
-        except queue.Empty:
-            self._runner.cancel(item_id)
-        try:
-            return answer.get(timeout=CANCELLED_S)
-        except queue.Empty:
-            raise MachineFault(f"a pass gave no answer in {PASS_S:g} s, and could not be ended") from None
-
-    def _take(self, outcome: Outcome) -> None:
-        with self._lock:
-            answer = self._waiting.get(outcome.id)
-        if answer is not None:
-            answer.put(outcome)
+        return self._passes.call(host, options)
 
     def journal(
         self, host: str, uid: str, options: ContainerLogOptions, follow: Callable[[], bool] | None
@@ -105,22 +53,11 @@ class AnsibleMachines:
         """See ``Machines``."""
         variables = self._variables.get(host) or {}
         script = journal_script(uid, options, root=bool(variables.get("ansible_become")))
-        argv = shell(variables, host, script, str(self._private / "ssh"))
-        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        try:
-            yield from chunks(process, follow)
-        finally:
-            if process.stdin is not None:
-                process.stdin.close()
-            process.terminate()
-            process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
+        return self._passes.printed(host, variables, script, follow)
 
     def close(self) -> None:
         """See ``Machines``."""
-        self._runner.stop()
-        shutil.rmtree(self._private, ignore_errors=True)
+        self._passes.close()
 
 
 def journal_script(uid: str, options: ContainerLogOptions, *, root: bool) -> str:

@@ -21,7 +21,7 @@ from minik8s_modules.virtual.providers.ansible_units.followers import Entries, E
 from minik8s_modules.virtual.providers.ansible_units.machines import AnsibleMachines, Machines
 from minik8s_modules.virtual.providers.ansible_units.records import Record, Records
 from minik8s_modules.virtual.providers.ansible_units.statuses import pod_status
-from minik8s_modules.virtual.providers.slurm.login import limited
+from minik8s_modules.virtual.providers.reaching import limited
 
 FIRST_LOOK_S = 30.0
 CLOSE_S = 10.0

@@ -20,10 +20,11 @@ from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
 from minik8s_modules.virtual.errors import InvalidInput, NotFound, ProviderError, Unsupported
 from minik8s_modules.virtual.provider import ContainerLogOptions, InitConfig, NodeCallback, PodCallback, Provider
+from minik8s_modules.virtual.providers.reaching import limited
 from minik8s_modules.virtual.providers.slurm import entries, settings, statuses
 from minik8s_modules.virtual.providers.slurm.desk import Desk, Order
 from minik8s_modules.virtual.providers.slurm.figures import figures_of
-from minik8s_modules.virtual.providers.slurm.login import AnsibleLogin, Login, LoginFault, limited
+from minik8s_modules.virtual.providers.slurm.login import AnsibleLogin, Login, LoginFault
 from minik8s_modules.virtual.providers.slurm.partition_node import PartitionNode
 from minik8s_modules.virtual.providers.slurm.results import Copies
 

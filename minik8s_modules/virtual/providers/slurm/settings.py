@@ -17,10 +17,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from minik8s_modules.base import release
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.virtual.provider import InitConfig
+from minik8s_modules.virtual.providers.reaching import project_dir
 
 PLAYBOOK = "playbooks/slurm_jobs.yml"
 GROUP = "slurm_login"
@@ -60,7 +60,7 @@ def read(config: InitConfig) -> Settings:
         period_s=said.number("period_s", 5),
         pods=said.number("pods", 1000),
         oversubscription=said.number("oversubscription", 1),
-        project_dir=project_dir(),
+        project_dir=project_dir(PLAYBOOK),
         image_command=tuple(said.texts("image_command", [])),
     )
     if unknown := said.unread():
@@ -72,15 +72,4 @@ def read(config: InitConfig) -> Settings:
         raise ConfigurationError(f"{said.file}: image_command must name a program, and {{image}} in a word behind it")
     if not found.inventory.exists():
         raise ConfigurationError(f"{said.file}: inventory {found.inventory} does not exist")
-    return found
-
-
-def project_dir(playbook: str = PLAYBOOK) -> Path:
-    """Return where playbooks and modules are (``release.project``). Raises ConfigurationError."""
-    try:
-        found = release.project()
-    except OSError as error:
-        raise ConfigurationError(f"playbooks cannot be laid out for Ansible: {error}") from error
-    if found is None or not (found / playbook).is_file():
-        raise ConfigurationError(f"no {playbook} beside this program; install minik8s by its wheel or playbooks")
     return found
