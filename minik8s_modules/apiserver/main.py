@@ -1,6 +1,6 @@
-"""``minik8s-apiserver``: gunicorn's arbiter with its one worker (serving/server.py), which has the application.
+"""``minik8s-apiserver``: gunicorn's arbiter with its workers (serving/server.py), which have the application.
 
-Only the worker imports that: an arbiter with a copy of it, which fades as both write to their pages, has 20 MB more.
+Only workers import that: an arbiter with a copy of it, which fades as both write to their pages, has 20 MB more.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ import sys
 import threading
 
 from minik8s_modules.apiserver.http import settings
+from minik8s_modules.apiserver.http.board import Place
 from minik8s_modules.apiserver.serving.server import ApiServer, Closeable
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.process import raise_file_limit, run_daemon
 
 
-def make_application(configured: settings.Settings) -> Closeable:
+def make_application(configured: settings.Settings, place: Place | None) -> Closeable:
     """Return the running application; called in the worker, after the fork."""
     from minik8s_modules.apiserver.serving.application import Application  # noqa: PLC0415 - see the top of this file
 
-    application = Application(configured)
+    application = Application(configured.of_worker(), place)
     application.start()
     return application
 

@@ -143,11 +143,13 @@ class Priority:
     Args:
         threads: how many the server has; queues are shares of them.
         metrics: gets the figures.
+        workers: how many share the seats.
     """
 
-    def __init__(self, threads: int, metrics: Registry) -> None:
+    def __init__(self, threads: int, metrics: Registry, workers: int = 1) -> None:
         self._seats = {
-            name: Seats(level.seats, int(level.queue * threads), level.wait_s) for name, level in LEVELS.items()
+            name: Seats(max(1, level.seats // workers), int(level.queue * threads), level.wait_s)
+            for name, level in LEVELS.items()
         }
         prefix, labels = "apiserver_flowcontrol", ("priority_level",)
         self._rejected = metrics.counter(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -11,15 +14,20 @@ import orjson
 
 from minik8s_modules.base.clock import Clock, parse_rfc3339
 
+_LOCK = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+
 
 class LogFile:
     """A file that becomes ``FILE.1``, and so on, when it is full or its first event is ``max_age_days`` old.
 
     At most ``backups`` former files are kept, each no longer than ``max_age_days`` after its last event (0: for ever).
-    All have mode 0600. Raises OSError when the file cannot be opened.
+    All have mode 0600. Raises OSError when the file cannot be opened. Several processes may write one that is
+    ``shared``, one at a time.
     """
 
-    def __init__(self, path: Path, max_bytes: int, backups: int, max_age_days: int, clock: Clock) -> None:
+    def __init__(
+        self, path: Path, max_bytes: int, backups: int, max_age_days: int, clock: Clock, *, shared: bool = False
+    ) -> None:
         self._path = path
         self._max_bytes = max_bytes
         self._backups = backups
@@ -28,24 +36,59 @@ class LogFile:
         self._file = self._open()
         self._began = _first_event(path) or clock.now()
         self._torn = False  # the last line was cut by a full disk
+        self._turn = os.open(path.with_name(f"{path.name}.lock"), _LOCK, 0o600) if shared else None
 
     def _open(self) -> int:
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def write(self, line: bytes) -> None:
         """Append a whole line; a line is never spread over two files. Raises OSError; what did not fit is lost."""
+        with self._alone():
+            self._append(line)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes from writing, and go on in the file that one of them began."""
+        if self._turn is None:
+            yield
+            return
+        fcntl.flock(self._turn, fcntl.LOCK_EX)
+        try:
+            if not self._is_current():
+                os.close(self._file)
+                self._file = self._open()
+                self._began = _first_event(self._path) or self._clock.now()
+            yield
+        finally:
+            fcntl.flock(self._turn, fcntl.LOCK_UN)
+
+    def _is_current(self) -> bool:
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
+
+    def _append(self, line: bytes) -> None:
         size = os.fstat(self._file).st_size
         if size and size + len(line) > self._max_bytes:
             self._rotate()
+            size = 0
         written = os.write(self._file, b"\n" + line if self._torn else line)
         self._torn = written < len(line) + self._torn
+        if self._torn and self._turn is not None:  # others would not know that it ends within a line
+            os.ftruncate(self._file, size)
+            self._torn = False
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         if self._torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def tidy(self) -> None:
         """Rotate a file whose first event is too old, and remove former files that are. Raises OSError."""
-        if not self._max_age:
-            return
+        if self._max_age:
+            with self._alone():
+                self._tidy()
+
+    def _tidy(self) -> None:
         oldest = self._clock.now() - self._max_age
         if self._began < oldest and os.fstat(self._file).st_size:
             self._rotate()
@@ -73,6 +116,8 @@ class LogFile:
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
+        if self._turn is not None:
+            os.close(self._turn)
 
 
 def _first_event(path: Path) -> datetime | None:

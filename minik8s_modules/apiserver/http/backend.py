@@ -3,8 +3,8 @@
 Lists and gets are answered by the watch cache. A write waits until the cache shows it, so whoever has had an
 answer finds its effect in the next read from this server. With several API servers a read may be behind
 another server's latest write by the few milliseconds etcd's watch takes; a client that must not be behind
-names a resourceVersion. Compare-and-swap goes to the store itself, so no write is ever built on something
-old.
+names a resourceVersion. Workers of one server are never behind each other (board.py). Compare-and-swap goes to the
+store itself, so no write is ever built on something old.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from minik8s_modules.api.errors import NotFound, ServiceUnavailable, StatusError, Timeout
 from minik8s_modules.api.kind import Kinds
 from minik8s_modules.api.kinds import KINDS
+from minik8s_modules.apiserver.http.board import Place
 from minik8s_modules.apiserver.http.quota_ledger import QuotaLedger
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.policies.calls import Policies
@@ -67,6 +68,8 @@ class Backend:
     """Whether Services may name addresses of others."""
     refuse_taken_hosts: bool = False
     """Whether a new Ingress may not ask for a host or path that an Ingress of another namespace has."""
+    place: Place | None = None
+    """Where this worker's is one of several."""
 
     def get(self, target: Target) -> CachedObject:
         """Return the object as the cache has it. Raises NotFound."""
@@ -85,13 +88,33 @@ class Backend:
 
     def settle(self, revision: int) -> None:
         """Wait until reads show ``revision``; gives up with a log line, for the write has happened."""
+        self._tell(revision)
         if not self.cache.wait_for(revision, SETTLE_S):
             log.warning("the watch cache has not reached revision %d within %.0f s", revision, SETTLE_S)
 
     def wrote(self, item: CachedObject, *, removed: bool = False) -> None:
         """Have reads show a write that changed nothing but ``item`` (what it was, if ``removed``); as ``settle``."""
+        self._tell(item.revision)
         if not self.cache.wrote(item.key, None if removed else item, item.revision, SETTLE_S):
             log.warning("the watch cache has not reached revision %d within %.0f s", item.revision, SETTLE_S)
+
+    def _tell(self, revision: int) -> None:
+        if self.place is not None:
+            self.place.tell(revision)
+
+    def catch_up(self) -> None:
+        """Wait until reads show what any worker of this server has told a client of.
+
+        Raises:
+            Timeout: they do not.
+        """
+        revision = self.place.told() if self.place is not None else 0
+        if revision <= self.cache.revision or not self.cache.ready() or self.cache.wait_for(revision, FRESH_S):
+            return
+        if self.place is not None and self.store.revision() < revision:
+            self.place.forget()
+            return
+        raise Timeout(f"the latest write, revision {revision}, is not known here yet; try again", retry_after_s=1)
 
     def freshen(self, revision: int) -> None:
         """Wait until the cache shows at least ``revision``.

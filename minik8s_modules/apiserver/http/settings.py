@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from minik8s_modules.base.config import Configuration
@@ -12,6 +12,8 @@ from minik8s_modules.base.errors import ConfigurationError
 # a request has a thread only when all of it is there, so threads wait for etcd, nodes and seats, never for clients;
 # they start only when they are needed
 DEFAULT_THREADS = 128
+MOST_WORKERS = 8
+LEAST_THREADS = 16
 # what leaks is of use for a day; pods' tokens are renewed at 80 % of their life anyway (reconcile/feeds/tokens.py).
 # Amazon's service has this limit for all its clusters, so programs that use tokens are known to live with it
 LONGEST_S = 24 * 3600
@@ -103,6 +105,18 @@ class Settings:
     refuse_taken_hosts: bool = False
     front_proxy: TlsFiles | None = None
     kubelet_port: int = 0
+    workers: int = 1
+
+    def of_worker(self) -> Settings:
+        """Return the settings of one worker, whose share of the threads and limits is a part of the server's."""
+        if self.workers == 1:
+            return self
+        parts: dict[str, int] = {}
+        for field in fields(Limits):
+            least = LEAST_LIMIT_BYTES if field.name.startswith("bytes") else 1
+            parts[field.name] = max(least, getattr(self.limits, field.name) // self.workers)
+        threads = max(min(LEAST_THREADS, self.threads), self.threads // self.workers)
+        return replace(self, threads=threads, limits=Limits(**parts))
 
 
 def read(configuration: Configuration) -> Settings:
@@ -135,7 +149,15 @@ def read(configuration: Configuration) -> Settings:
         refuse_taken_hosts=configuration.flag("refuse_taken_hosts", default=False),
         front_proxy=_files(configuration, "front_proxy", "ca") if configuration.has("front_proxy") else None,
         kubelet_port=_kubelet_port(configuration, port),
+        workers=_workers(configuration),
     )
+
+
+def _workers(configuration: Configuration) -> int:
+    workers = configuration.number("workers", 1)
+    if not 1 <= workers <= MOST_WORKERS:
+        raise ConfigurationError(f"apiserver: workers must be 1 to {MOST_WORKERS}, not {workers}")
+    return workers
 
 
 def _kubelet_port(configuration: Configuration, own: int) -> int:

@@ -117,11 +117,14 @@ class Intake:
             self._next_tick = time.monotonic() + TICK_S
             self._end_late()
 
-    def stop(self, grace_s: float) -> None:
+    def stop(self, grace_s: float, own: Sequence[socket.socket] = ()) -> None:
         """Accept nothing more, give requests that have begun ``grace_s`` to end, and close all connections."""
         self._stopping = True
         for listener in self._listeners.values():
             self._epoll.unregister(listener)
+        for listener in own:  # who waits there is taken by nobody else
+            self._accept(listener)
+            listener.close()
         self._listeners.clear()
         self._close_all(lambda each: each.idle and each.state is not State.SILENT)
         until = time.monotonic() + grace_s
@@ -133,9 +136,8 @@ class Intake:
                 self._close_all(lambda each: each.state is State.SILENT)
         self._close_all(lambda _: True)
         self._turns.end(len(self._threads))
-        self._epoll.close()
-        self._wake_read.close()
-        self._wake_write.close()
+        for end in (self._epoll, self._wake_read, self._wake_write):
+            end.close()
 
     def _close_all(self, which: Callable[[Connection], bool]) -> None:
         for connection in list(self._by_descriptor.values()):

@@ -111,6 +111,7 @@ class Answering:
         environ[AUDIT_ID] = random_uid()
         if path.startswith(OPEN_PATHS) and path.split("/")[1] in {open_path[1:] for open_path in OPEN_PATHS}:
             return
+        self._services.backend.catch_up()
         user = self._authenticate(environ) or (NOBODY if is_open(environ) else None)
         if user is None:
             raise Unauthorized

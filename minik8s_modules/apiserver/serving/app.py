@@ -87,7 +87,8 @@ def make_app(
 
     @app.get("/metrics")
     def metrics() -> Response:
-        return responses.raw(services.backend.metrics.text().encode(), media="text/plain; version=0.0.4; charset=utf-8")
+        text = (services.figures or services.backend.metrics.text)()
+        return responses.raw(text.encode(), media="text/plain; version=0.0.4; charset=utf-8")
 
     return answering
 

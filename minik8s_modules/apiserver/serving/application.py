@@ -25,6 +25,7 @@ from minik8s_modules.apiserver.authorization.authorization import Access
 from minik8s_modules.apiserver.authorization.identity import certificate_user
 from minik8s_modules.apiserver.authorization.policy import Rbac
 from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.board import Place
 from minik8s_modules.apiserver.http.keyfiles import KeyFiles
 from minik8s_modules.apiserver.http.settings import Settings
 from minik8s_modules.apiserver.intake.limits import Admission
@@ -39,10 +40,11 @@ from minik8s_modules.apiserver.policies.calls import Policies
 from minik8s_modules.apiserver.reads.hub import Hub
 from minik8s_modules.apiserver.serving.app import make_app
 from minik8s_modules.apiserver.serving.definitions import Definitions
+from minik8s_modules.apiserver.serving.figures import Figures
 from minik8s_modules.apiserver.serving.health import Check
 from minik8s_modules.apiserver.serving.metered import MeteredStore
 from minik8s_modules.apiserver.serving.policy_status import PolicyStatus
-from minik8s_modules.apiserver.serving.presence import Presence
+from minik8s_modules.apiserver.serving.presence import Presence, identity
 from minik8s_modules.apiserver.serving.resources import Services
 from minik8s_modules.apiserver.serving.startup import Startup
 from minik8s_modules.apiserver.verbs.collecting_access import CollectingAuthorizer
@@ -66,7 +68,7 @@ LOADS_S = 5.0  # a cache of 50,000 Pods loads in half of that; longer, or withou
 class Application:
     """The WSGI application with everything that lives beside it in the worker; ``close`` ends it."""
 
-    def __init__(self, configured: Settings) -> None:
+    def __init__(self, configured: Settings, place: Place | None = None) -> None:
         metrics = Registry().of_process()
         self.admission = Admission(configured.limits, metrics)
         files = configured.etcd_tls
@@ -87,15 +89,16 @@ class Application:
             refuse_taken_hosts=configured.refuse_taken_hosts,
             policies=Policies(metrics),
             webhooks=Webhooks(metrics, Transport(routes.connect)),
+            place=place,
         )
         self._hub = Hub(clock, self._cache, self.admission)
         self._tunnels = Tunnels(clock, self.admission)
         self._startup = Startup(self._backend, configured)
         self._presence = Presence(self._backend, configured)
-        self._definitions = Definitions(self._backend, self._hub, configured.advertise_address)
+        self._definitions = Definitions(self._backend, self._hub, identity(configured, place))
         directory = Directory(self._cache)
         self._extensions = Extensions(self._cache, routes.connect, configured.front_proxy)
-        self._keeping = Keeping(self._backend, directory, self._extensions, configured.advertise_address)
+        self._keeping = Keeping(self._backend, directory, self._extensions, identity(configured, place))
         aggregation = Aggregation(directory, self._keeping, self._extensions, self._tunnels)
         self._policies = PolicyStatus(self._backend)
         self._stop = threading.Event()
@@ -104,7 +107,6 @@ class Application:
         )
         metrics.gauge("apiserver_watches", "Open watches.", ("resource",), self._watches)
         metrics.gauge("apiserver_streams", "Open streams.", (), lambda: {(): float(self._tunnels.count())})
-        reconcilers = HttpsReconcilers(configured.reconciler_client) if configured.reconciler_client else None
         rbac = Rbac(self._cache)
         access = Access(
             rbac,
@@ -115,8 +117,19 @@ class Application:
         own = Own(configured.advertise_address, configured.port, configured.kubelet_port, configured.service_cidr)
         kubelets = TlsKubelets(configured.reconciler_client, own) if configured.reconciler_client else None
         streams = Streams(self._tunnels, gateways, kubelets)
-        priority = Priority(configured.threads, metrics)
-        services = Services(self._backend, self._hub, access, reconcilers, tokens, streams, priority, aggregation)
+        priority = Priority(configured.threads, metrics, configured.workers)
+        self._figures = Figures(place, metrics)
+        services = Services(
+            self._backend,
+            self._hub,
+            access,
+            _reconcilers(configured),
+            tokens,
+            streams,
+            priority,
+            aggregation,
+            self._figures.text,
+        )
         newcomer = partial(bootstrap_user, self._backend)
         authenticate = TokenAuthenticator(certificate_user, tokens, newcomer)
         address = f"https://{configured.advertise_address}:{configured.port}"
@@ -139,6 +152,7 @@ class Application:
         self._compaction.start()
         if self._audit is not None:
             self._audit.start()
+        self._figures.start()
         self._cache.wait_ready(LOADS_S)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
@@ -187,6 +201,10 @@ class Application:
         return ""
 
 
+def _reconcilers(configured: Settings) -> HttpsReconcilers | None:
+    return HttpsReconcilers(configured.reconciler_client) if configured.reconciler_client else None
+
+
 def _tokens(backend: Backend, configured: Settings) -> Tokens | None:
     accounts = configured.service_accounts
     if accounts is None:
@@ -203,6 +221,9 @@ def _audit_log(configured: Settings, metrics: Registry, clock: Clock) -> AuditLo
     audit = configured.audit
     if audit is None:
         return None
+    shared = configured.workers > 1
     return AuditLog(
-        lambda: LogFile(audit.path, audit.max_bytes, audit.backups, audit.max_age_days, clock), metrics, clock
+        lambda: LogFile(audit.path, audit.max_bytes, audit.backups, audit.max_age_days, clock, shared=shared),
+        metrics,
+        clock,
     )

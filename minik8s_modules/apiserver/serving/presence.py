@@ -1,6 +1,7 @@
 """Which API servers there are: a Lease each, and the Endpoints of ``default/kubernetes``, made of the Leases.
 
-Every server renews ``kube-system/apiserver-<its address>``, and each takes away a Lease that it has not seen renewed
+Every server renews ``kube-system/apiserver-<its address>`` (where it has several workers, each worker one that ends in
+``-<its number>``), and each takes away a Lease that it has not seen renewed
 for ``LIFE_S`` by its own clock: the rule of kube-apiserver's lease reconciler, with a Lease object in the place of
 an etcd lease. The endpoints are the addresses of all Leases, so servers never disagree for longer than a look. A
 server that could not look for a while (frozen, etcd away) begins to count again, else it would take the living away.
@@ -18,6 +19,7 @@ from minik8s_modules.api.errors import Conflict, NotFound, StatusError
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, ENDPOINTS, LEASE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.board import Place
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.settings import Settings
 from minik8s_modules.apiserver.http.target import Target
@@ -67,7 +69,7 @@ class Roll:
 
 def endpoints(addresses: Iterable[str], port: int) -> Iterator[RequiredObject]:
     """Yield the Endpoints and the EndpointSlice of ``default/kubernetes``."""
-    found = sorted(addresses)
+    found = sorted(set(addresses))
     ports = [{"name": "https", "protocol": "TCP", "port": port}]
     subsets = [{"addresses": [{"ip": address} for address in found], "ports": ports}]
     # its slice stands below and is not to be made a second time
@@ -82,13 +84,18 @@ def endpoints(addresses: Iterable[str], port: int) -> Iterator[RequiredObject]:
     yield RequiredObject(ENDPOINT_SLICE, "default", "kubernetes", content, keep=True)
 
 
+def identity(settings: Settings, place: Place | None) -> str:
+    """Return what a server is called among all: its address, with the number of one of several workers."""
+    return settings.advertise_address + (f"-{place.number}" if place is not None else "")
+
+
 class Presence:
     """Tells the cluster of this server until ``stop``, and of another's end."""
 
     def __init__(self, backend: Backend, settings: Settings) -> None:
         self._backend = backend
         self._port = settings.port
-        self._own = PREFIX + settings.advertise_address
+        self._own = PREFIX + identity(settings, backend.place)
         self._roll = Roll()
         self._renewed_s = float("-inf")
         self._stop = threading.Event()
@@ -130,7 +137,9 @@ class Presence:
         return {objects.name(item.object): item for item in found if item.labels.get(LABEL[0]) == LABEL[1]}
 
     def _tell(self) -> None:
-        addresses = [name.removeprefix(PREFIX) for name in self._leases()]
+        addresses = [name.removeprefix(PREFIX).partition("-")[0] for name in self._leases()]
+        if not addresses:  # two that end at the same time take both away
+            return
         for wanted in endpoints(addresses, self._port):
             ensure(self._backend, wanted)
 

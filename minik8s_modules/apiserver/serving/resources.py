@@ -54,7 +54,10 @@ WsgiStart = Callable[..., Any]
 
 
 class Services(NamedTuple):
-    """What the verbs work with; without ``reconcilers`` plans say so."""
+    """What the verbs work with; without ``reconcilers`` plans say so.
+
+    Without ``figures`` metrics are those of this process alone.
+    """
 
     backend: Backend
     hub: Hub
@@ -64,6 +67,7 @@ class Services(NamedTuple):
     streams: streams.Streams | None = None
     priority: Priority | None = None
     aggregation: Aggregation | None = None
+    figures: Callable[[], str] | None = None
 
 
 class Call(NamedTuple):

@@ -1,9 +1,11 @@
-"""gunicorn as a library: one worker process with an intake and threads, TLS with optional client certificates.
+"""gunicorn as a library: worker processes, each with an intake and threads, TLS with optional client certificates.
 
-One process holds one watch cache and one watch hub (hub.py); the store's client, which has threads of its
+A process holds one watch cache and one watch hub (hub.py); the store's client, which has threads of its
 own, is made in the worker, after the fork. Of gunicorn there is the arbiter, which replaces a worker that dies, and
 imports nothing of the application (main.py): so nothing here does, either. Connections are the intake's (intake.py),
 which hands over whole requests to what exchanges.py has, and keeps and sends what is answered.
+There is one worker unless the settings say otherwise. Several take connections from the arbiter's socket, and each from
+one of its own at the same address: the kernel spreads connections over all of them, and none waits for a dead worker.
 The TLS context is shared by all connections and read again when one of its files changes (gunicorn alone would read the
 files for each connection).
 """
@@ -13,17 +15,19 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.sock import ssl_context
 from gunicorn.workers.base import Worker
 
-from minik8s_modules.apiserver.http.settings import Settings, TlsFiles
+from minik8s_modules.apiserver.http.board import Board, Place
+from minik8s_modules.apiserver.http.settings import MOST_WORKERS, Settings, TlsFiles
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.files import Stamp, stamp
 from minik8s_modules.base.tls import server_context
@@ -38,12 +42,8 @@ log = logging.getLogger(__name__)
 GRACE_S = 5
 # a thread that computes (a list) lets others go on after this; a GET has to wait for that several times
 SWITCH_S = 0.001
-
-
-def _freeze(_arbiter: Any, _worker: Any) -> None:
-    """Before the fork, have later collections leave alone what is there: they would write to every page of it."""
-    gc.collect()
-    gc.freeze()
+_BACKLOG = 2048  # gunicorn's
+_PLACES = 2 * MOST_WORKERS  # new workers come before the former go
 
 
 class Closeable(Protocol):
@@ -106,13 +106,14 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
         gc.collect()
         gc.freeze()  # what was imported is here to stay: looking through it again would stop all threads for 50 ms
         listeners = [each.sock for each in self.sockets]
+        own = _own_listeners(listeners) if self.cfg.reuse_port else []
         exchanges = Exchanges(self.wsgi, lambda: not self.alive)
-        self._intake = exchanges.intake(listeners, lambda: ssl_context(self.cfg), self.cfg.threads)
+        self._intake = exchanges.intake([*listeners, *own], lambda: ssl_context(self.cfg), self.cfg.threads)
         while self.alive and self.ppid == os.getppid():
             self.notify()
             self._intake.turn()
         self.alive = False
-        self._intake.stop(self.cfg.graceful_timeout)
+        self._intake.stop(self.cfg.graceful_timeout, own)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Stop, after SIGTERM."""
@@ -121,17 +122,35 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
             self._intake.wake()
 
 
-class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no types
-    """Runs ``make_application(settings)`` in one worker until SIGTERM.
+def _own_listeners(shared: Sequence[socket.socket]) -> list[socket.socket]:
+    """Return a worker's own sockets at the addresses of the arbiter's."""
+    made = []
+    for each in shared:
+        own = socket.socket(each.family)
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            own.setsockopt(socket.SOL_SOCKET, option, 1)
+        try:
+            own.bind(each.getsockname())
+        except OSError as error:  # the arbiter began with one worker, whose socket allows none beside it
+            log.warning("workers share one socket until the API server is restarted: %s", error)
+            own.close()
+            continue
+        own.listen(_BACKLOG)
+        made.append(own)
+    return made
 
-    SIGHUP makes a new worker, with the settings that ``read_again`` returns. The socket stays open, so who connects
-    before the new worker has begun waits for it.
+
+class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no types
+    """Runs ``make_application(settings, place)`` in its workers until SIGTERM; a lone one has no ``place``.
+
+    SIGHUP makes new workers, with the settings that ``read_again`` returns. The socket stays open, so who connects
+    before the first worker has begun waits for it.
     """
 
     def __init__(
         self,
         settings: Settings,
-        make_application: Callable[[Settings], Closeable],
+        make_application: Callable[[Settings, Place | None], Closeable],
         read_again: Callable[[], Settings],
     ) -> None:
         self._settings = settings
@@ -139,6 +158,8 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
         self._read_again = read_again
         self._tls = TlsContext(settings.tls)
         self._application: Closeable | None = None
+        self._board: Board | None = None
+        self._number = 0
         try:
             self._tls.get()
         except OSError as error:  # said here, in words, rather than at the first connection
@@ -164,8 +185,18 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
 
     def load(self) -> Closeable:
         """Make the WSGI application; called in the worker."""
-        self._application = self._make_application(self._settings)
+        place = Place(self._board, self._number) if self._board and self._settings.workers > 1 else None
+        self._application = self._make_application(self._settings, place)
         return self._application
+
+    def _before_fork(self, arbiter: Any, worker: Any) -> None:
+        """Choose the worker's number; have later collections leave alone what is there: they write to each page."""
+        taken = {each.number for each in arbiter.WORKERS.values()}
+        worker.number = self._number = next(each for each in range(_PLACES) if each not in taken)
+        if self._settings.workers > 1:
+            self._board = self._board or Board(_PLACES)
+        gc.collect()
+        gc.freeze()
 
     def _on_exit(self, _arbiter: Any, _worker: Any) -> None:
         if self._application is not None:
@@ -176,9 +207,10 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
         return {
             "bind": [f"{settings.listen_address}:{settings.port}"],
             "proc_name": "minik8s-apiserver",
-            "workers": 1,
+            "workers": settings.workers,
+            "reuse_port": settings.workers > 1,
             "worker_class": ApiWorker,
-            "threads": settings.threads,
+            "threads": settings.of_worker().threads,
             "graceful_timeout": GRACE_S,
             "timeout": 60,
             "certfile": str(settings.tls.cert),
@@ -186,7 +218,7 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
             "ca_certs": str(settings.tls.ca),
             "cert_reqs": ssl.CERT_OPTIONAL,
             "ssl_context": lambda _config, _factory: self._tls.get(),
-            "pre_fork": _freeze,
+            "pre_fork": self._before_fork,
             "worker_exit": self._on_exit,
             "control_socket_disable": True,
             "errorlog": "-",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minik8s_modules.api.access import rbac
-from minik8s_modules.api.errors import AlreadyExists, NotFound, StatusError
+from minik8s_modules.api.errors import AlreadyExists, Invalid, NotFound, StatusError
 from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, INGRESS_CLASS, NAMESPACE, SERVICE, Kind
 from minik8s_modules.api.network import ingress_routes
 from minik8s_modules.api.objects import JsonObject, name
@@ -193,7 +193,11 @@ def _create(backend: Backend, each: RequiredObject) -> None:
     meta: JsonObject = {**each.obj.get("metadata", {}), "name": each.name}
     obj: JsonObject = {**each.obj, "metadata": meta}
     target = Target(each.kind, each.namespace)
-    _ignoring(AlreadyExists, lambda: writing.create(backend, target, obj, _options()))
+    try:
+        _ignoring(AlreadyExists, lambda: writing.create(backend, target, obj, _options()))
+    except Invalid:  # another server has taken the address that it asks for, for just this object
+        if backend.store.get(each.kind.key(each.namespace, each.name)) is None:
+            raise
 
 
 def _ignoring(error: type[StatusError], call: Callable[[], object]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minik8s_modules.base.metrics import Registry
+from minik8s_modules.base.metrics import Registry, joined
 
 
 def test_gauges_are_read_when_asked():
@@ -31,3 +31,16 @@ def test_the_buckets_are_those_of_latencies():
 def test_a_process_tells_of_itself_where_it_is_asked_to():
     assert "process_resident_memory_bytes" in Registry().of_process().text()
     assert "process_" not in Registry().text()
+
+
+def test_the_figures_of_processes_keep_apart_in_one_text():
+    registries = {"0": Registry(), "1": Registry()}
+    for number, registry in registries.items():
+        registry.counter("requests_total", "Requests.", ("verb",)).labels("get").inc(int(number) + 1)
+    registries["1"].gauge("open", "Open.", (), lambda: {(): 3.0})
+    told = {number: registry.families() for number, registry in registries.items()}
+    assert joined({**told, "2": b"cut off in the mid"}, "worker") == (
+        "# HELP requests_total Requests.\n# TYPE requests_total counter\n"
+        'requests_total{verb="get",worker="0"} 1.0\nrequests_total{verb="get",worker="1"} 2.0\n'
+        '# HELP open Open.\n# TYPE open gauge\nopen{worker="1"} 3.0\n'
+    )

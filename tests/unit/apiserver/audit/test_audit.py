@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -250,3 +251,39 @@ def test_the_age_of_a_file_is_that_of_its_first_event(tmp_path: Path):
     assert path.read_bytes() == b""
     assert (tmp_path / "audit.log.1").read_text().endswith("last\n")
     file.close()
+
+
+def test_processes_that_share_a_file_lose_and_cut_no_line_when_it_is_rotated(tmp_path: Path):
+    path, clock = tmp_path / "audit.log", SystemClock()
+    files = [LogFile(path, 1_000, 100, 30, clock, shared=True) for _ in range(3)]
+
+    def write(number: int) -> None:
+        for line in range(200):
+            files[number].write(b"%d-%03d %s\n" % (number, line, b"x" * 40))
+        files[number].tidy()
+
+    with ThreadPoolExecutor(len(files)) as pool:
+        list(pool.map(write, range(len(files))))
+    for file in files:
+        file.close()
+    found = [each for each in tmp_path.iterdir() if each.suffix != ".lock"]
+    lines = sorted(line for each in found for line in each.read_bytes().splitlines(keepends=True))
+    assert lines == sorted(
+        b"%d-%03d %s\n" % (number, line, b"x" * 40) for number in range(len(files)) for line in range(200)
+    )
+    assert len(found) > 20
+    assert all(each.stat().st_size <= 1_000 for each in found)
+    assert {each.stat().st_mode & 0o777 for each in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_line_that_others_go_on_after_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path, clock = tmp_path / "audit.log", SystemClock()
+    one, other = (LogFile(path, 100_000, 3, 30, clock, shared=True) for _ in range(2))
+    one.write(b"first\n")
+    with monkeypatch.context() as full:
+        write = os.write
+        full.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:3]))
+        with pytest.raises(OSError, match="No space left"):
+            one.write(b"second\n")
+    other.write(b"third\n")
+    assert path.read_bytes() == b"first\nthird\n"

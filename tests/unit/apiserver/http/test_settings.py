@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ def test_tokens_live_a_day_unless_it_says_otherwise(given: dict[str, Any]):
         ("etcd", {}, "etcd.endpoints is missing"),
         ("service_accounts", {"signing_key": __file__, "max_token_seconds": 3599}, "max_token_seconds must be 3600"),
         ("service_accounts", {"signing_key": __file__, "max_token_seconds": 1 << 33}, "max_token_seconds must be 3600"),
+        ("workers", 0, "workers must be 1 to 8, not 0"),
+        ("workers", 9, "workers must be 1 to 8, not 9"),
         ("limits", {"watches_per_user": 0}, "limits.watches_per_user must be at least 1, not 0"),
         ("limits", {"bytes_per_user": 1000}, "limits.bytes_per_user must be at least 4194304"),
     ],
@@ -61,3 +64,19 @@ def test_tokens_live_a_day_unless_it_says_otherwise(given: dict[str, Any]):
 def test_what_cannot_be_used_is_named(given: dict[str, Any], key: str, value: object, message: str):
     with pytest.raises(ConfigurationError, match=message):
         settings.read(Configuration({**given, key: value}, "x"))
+
+
+def test_workers_share_threads_and_limits(given: dict[str, Any]):
+    one = settings.read(Configuration(given, "x"))
+    assert one.of_worker() is one
+    half = settings.read(Configuration({**given, "workers": 2}, "x")).of_worker()
+    assert half.threads == one.threads // 2
+    for field in fields(settings.Limits):
+        assert getattr(half.limits, field.name) * 2 == getattr(one.limits, field.name)
+
+
+def test_a_share_is_never_nothing(given: dict[str, Any]):
+    limits = {"watches_per_user": 3, "bytes_per_user": settings.LEAST_LIMIT_BYTES}
+    share = settings.read(Configuration({**given, "workers": 8, "threads": 4, "limits": limits}, "x")).of_worker()
+    assert (share.threads, share.limits.watches_per_user) == (4, 1)
+    assert share.limits.bytes_per_user == settings.LEAST_LIMIT_BYTES

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, ENDPOINTS, LEASE
 from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.board import Board, Place
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.serving.presence import GAP_S, LIFE_S, LOOK_S, Presence, Roll
 from minik8s_modules.apiserver.serving.startup import Startup
@@ -112,3 +114,19 @@ def test_silence_is_counted_by_looks(looks: list[tuple[float, str]], silent: boo
         assert roll.silent({"x": renewal}, at_s) == []
     at_s, renewal = looks[-1]
     assert roll.silent({"x": renewal}, at_s) == (["x"] if silent else [])
+
+
+def test_the_workers_of_a_server_have_a_lease_each_and_one_address(ready: Backend):
+    board = Board(2)
+    workers = [
+        Presence(replace(ready, place=Place(board, number)), replace(SETTINGS, advertise_address="192.0.2.1"))
+        for number in range(2)
+    ]
+    for each in workers:
+        each.look()
+    assert [objects.name(item.object) for item in ready.cache.list(f"{LEASE.prefix}kube-system/").items] == [
+        "apiserver-192.0.2.1-0",
+        "apiserver-192.0.2.1-1",
+    ]
+    board.close()
+    assert endpoint_ips(ready) == ["192.0.2.1"]
