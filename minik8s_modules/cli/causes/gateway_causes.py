@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import SERVICE
-from minik8s_modules.api.network.gateway_api import name_of_parts
+from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS, name_of_parts
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.faults import Fault, kubectl, resource, why
 from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.service_endpoints import behind, leads_nowhere, service_faults
 from minik8s_modules.cli.causes.surroundings import Around
+from minik8s_modules.mesh.gateways.attaching import gateway_of
 
 _UNSEEN = "no pilot has decided on it: the cluster has no mesh (minik8s_mesh), its pilot does not run, or"
 _PILOT = "kubectl -n kube-system get lease/minik8s-pilot"
@@ -24,6 +25,7 @@ def gateway_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
     if not _decided(status):
         yield Fault(f"{_UNSEEN} GatewayClass {objects.spec(obj).get('gatewayClassName')} is not one of ours", _PILOT)
         return
+    yield from _outdated(obj, status)
     for each in status.get("listeners") or []:
         for text in _false(each, leave_out={"Conflicted", "Programmed"}):
             yield Fault(f"listener {each.get('name')}: {text}", edit)
@@ -42,14 +44,40 @@ def route_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
         names = ", ".join(_parent(each) for each in spec.get("parentRefs") or []) or "none"
         yield Fault(f"{_UNSEEN} there is no such parent: {names}", _PILOT)
         return
+    told = [_parent(each.get("parentRef") or {}) for each in parents]
+    missing = [name for each in spec.get("parentRefs") or [] if (name := _parent(each)) not in told]
+    if missing:
+        edit = kubectl(namespace, "edit", resource(obj))
+        yield Fault(f"nobody leads requests of {', '.join(missing)} by it: it is not there, or not one of ours", edit)
     for each in parents:
+        yield from _outdated(obj, each, f"{_parent(each.get('parentRef') or {})}: ")
         for text in _false(each):
             yield Fault(f"{_parent(each.get('parentRef') or {})}: {text}", kubectl(namespace, "edit", resource(obj)))
+    yield from _closed(obj, around)
     for key in dict.fromkeys(_backends(spec, namespace)):
         service = around.get(SERVICE, key.name, key.namespace)
         cause = leads_nowhere(service, behind(around, service), lambda pod: pod_cause(pod, around)) if service else ""
         if cause:
             yield Fault(f"backend {key}: {cause}", why(SERVICE, key.name, key.namespace))
+
+
+def _outdated(obj: JsonObject, told: JsonObject, of: str = "") -> Iterator[Fault]:
+    """Yield that conditions are of an earlier spec: a pilot writes them within a second of a change."""
+    seen = [one["observedGeneration"] for one in told.get("conditions") or [] if one.get("observedGeneration")]
+    if seen and max(seen) < objects.generation(obj):
+        yield Fault(f"{of}no pilot has decided on its last change yet; what follows is of before", _PILOT)
+
+
+def _closed(route: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield why a Gateway that takes the route lets nothing in itself."""
+    for each in objects.status(route).get("parents") or []:
+        key, accepted = gateway_of(each.get("parentRef") or {}, route), objects.condition({"status": each}, "Accepted")
+        if key is None or (accepted or {}).get("status") != "True":
+            continue
+        gateway = around.get(GATEWAY_KINDS.gateways, key.name, key.namespace)
+        fault = next(gateway_faults(gateway, around), None) if gateway is not None else None
+        if fault is not None:
+            yield Fault(f"Gateway {key.name}: {fault.cause}", why(GATEWAY_KINDS.gateways, key.name, key.namespace))
 
 
 def _decided(status: JsonObject) -> bool:

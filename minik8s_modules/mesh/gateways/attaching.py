@@ -55,7 +55,8 @@ def attach(
         return Parent(ref, ("NoMatchingParent", message)), []
     open_to = [each for each in chosen if lets_in(each, gateway, objects.namespace(route), labels)]
     if not open_to:
-        message = f"no listener takes an HTTPRoute of namespace {objects.namespace(route)}"
+        takers = ", ".join(f"{each.name}: {_takes(each)}" for each in chosen)
+        message = f"no listener takes an HTTPRoute of namespace {objects.namespace(route)}; they take routes: {takers}"
         return Parent(ref, ("NotAllowedByListeners", message)), []
     names = objects.spec(route).get("hostnames") or [ANY]
     found = [
@@ -64,8 +65,17 @@ def attach(
         if (shared := tuple(dict.fromkeys(_shared(each.hostname, names))))
     ]
     if not found:
-        return Parent(ref, ("NoMatchingListenerHostname", "no listener has a hostname in common with the route")), []
+        names = ", ".join(dict.fromkeys(each.hostname for each in open_to))
+        message = f"no listener has a hostname in common with the route; they have: {names}"
+        return Parent(ref, ("NoMatchingListenerHostname", message)), []
     return Parent(ref, None), found
+
+
+def _takes(listener: Listener) -> str:
+    """Return which routes a listener takes, in words."""
+    kinds = [each["kind"] for each in listener.allowed.get("kinds") or []]
+    whence = (listener.allowed.get("namespaces") or {}).get("from") or "Same"
+    return f"namespaces {whence}" + (f", kinds {', '.join(kinds)}" if kinds else "")
 
 
 def _is_chosen(listener: Listener, ref: JsonObject) -> bool:

@@ -43,15 +43,15 @@ def mesh_notes(
 ) -> list[Note]:
     """Return what is to be told of sidecars' and Gateways' routes, and of objects that would have no effect."""
     before, after = routings(question, seen, cluster, secrets)
-    sides = (_Side(before, cluster.mesh), _Side(after, _changed(cluster.mesh, question)))
+    sides = (Side(before, cluster.mesh), Side(after, _changed(cluster.mesh, question)))
     asked = {objects.namespace(each.object) for each in question.operations if each.object.get("kind") in MESH_KINDS}
     spaces = asked | {key.partition("/")[0] for key in seen.services}
     found = [note for space in sorted(spaces | _led(spaces, question, sides, cluster))
-             for note in _of_namespace(space, sides, cluster)]  # fmt: skip
+             for note in namespace_notes(space, sides, cluster)]  # fmt: skip
     return [*found, *route_notes(question, before, after)]
 
 
-class _Side:
+class Side:
     """What sidecars would be told of, now or afterwards."""
 
     def __init__(self, routing: Routing, mesh: Iterable[JsonObject]) -> None:
@@ -110,7 +110,7 @@ def _called(port: Port, whole: str, space: str) -> str:
     return f"{name}:{port.port}"
 
 
-def _decided(side: _Side, space: str, pods: Sequence[JsonObject]) -> _Ways:
+def _decided(side: Side, space: str, pods: Sequence[JsonObject]) -> _Ways:
     declared = {each: side.declared(each) for each in side.routes.namespaces(space)}
     own = side.declared(space, pods)
     mapped = decide_mapping(own._replace(led=side.routes.producers(own, space)))
@@ -118,13 +118,14 @@ def _decided(side: _Side, space: str, pods: Sequence[JsonObject]) -> _Ways:
     return _Ways(mapped, led, declared, own.virtual_services)
 
 
-def _led(spaces: set[str], question: Question, sides: Iterable[_Side], cluster: Cluster) -> set[str]:
+def _led(spaces: set[str], question: Question, sides: Iterable[Side], cluster: Cluster) -> set[str]:
     """Return the namespaces whose sidecars HTTPRoutes lead by what changes."""
     asked = {
         one
         for each in question.operations
         if gateway_kind(each.object) is not None
         for one in (objects.namespace(each.object), *_parents(each.object))
+        if one
     }
     callers = {objects.namespace(pod) for pod in cluster.pods if has_sidecar(objects.spec(pod))}
     return {
@@ -140,7 +141,8 @@ def _parents(route: JsonObject) -> Iterator[str]:
     yield from (key.namespace for ref in refs if (key := service_of(ref, route)) is not None)
 
 
-def _of_namespace(space: str, sides: tuple[_Side, _Side], cluster: Cluster) -> Iterator[Note]:
+def namespace_notes(space: str, sides: tuple[Side, Side], cluster: Cluster) -> Iterator[Note]:
+    """Yield where a namespace's sidecars would send requests otherwise, and which VirtualServices have no effect."""
     pods = [pod for pod in cluster.pods if objects.namespace(pod) == space]
     before, after = (_decided(side, space, pods) for side in sides)
     steered = before.steered | after.steered
@@ -157,9 +159,10 @@ def _of_namespace(space: str, sides: tuple[_Side, _Side], cluster: Cluster) -> I
             yield Note(f"{whose} would send requests to {name} otherwise: {change}", shown)
     for each in after.virtual:
         name = objects.name(each)
-        verdict, known = after.mapped.verdicts[name], before.mapped.verdicts.get(name)
-        if each not in before.virtual or (verdict.refused and known is not None and not known.refused):
-            yield from (Note(f"VirtualService {space}/{name}: {why}", about) for why in _faults(verdict))
+        known = [*_faults(before.mapped.verdicts[name])] if each in before.virtual else []
+        for why in _faults(after.mapped.verdicts[name]):
+            if why not in known:
+                yield Note(f"VirtualService {space}/{name}: {why}", about)
 
 
 def _about_led(place: str, *sides: _Ways) -> Iterator[About]:

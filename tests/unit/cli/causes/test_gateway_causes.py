@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minik8s_modules.api.kinds import SERVICE
+from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.checks import FINE, Verdict, judge
 from tests.unit.cli.causes.logged_api import LoggedApi, put
@@ -76,3 +77,43 @@ def test_a_route_names_its_parent_and_the_backend_that_nobody_answers_for():
     (fault,) = verdict_on(route(parents=[well]), service).faults
     assert fault.cause.startswith("backend shop/web: ")
     assert fault.next == "minik8s why -n shop service/web"
+
+
+def parent(name: str, *conditions: JsonObject) -> JsonObject:
+    return {"parentRef": {"name": name}, "conditions": [*conditions]}
+
+
+def test_a_route_names_each_parent_that_nobody_leads_requests_of():
+    one = route(parents=[parent("edge", *GOOD[:1])])
+    one["spec"]["parentRefs"] = [{"name": "edge"}, {"name": "gone"}]
+    (fault,) = verdict_on(one).faults
+    assert fault.cause == "nobody leads requests of Gateway gone by it: it is not there, or not one of ours"
+
+
+def test_what_a_stopped_pilot_said_of_an_earlier_spec_is_not_taken_for_what_holds():
+    old = {**condition("Accepted"), "observedGeneration": 1}
+    one = gateway(conditions=[old, condition("Programmed")])
+    one["metadata"]["generation"] = 2
+    (fault,) = verdict_on(one).faults
+    assert fault.cause == "no pilot has decided on its last change yet; what follows is of before"
+    one["metadata"]["generation"] = 1
+    assert verdict_on(one).faults == ()
+    led = route(parents=[parent("edge", old)])
+    led["metadata"]["generation"], led["spec"]["parentRefs"] = 2, [{"name": "edge"}]
+    assert [each.cause for each in verdict_on(led).faults] == [
+        "Gateway edge: no pilot has decided on its last change yet; what follows is of before"
+    ]
+
+
+def test_a_route_says_that_its_gateway_lets_nothing_in():
+    closed = gateway(conditions=[GOOD[0], condition("Programmed", "False", "NoResources", "no Pod is ready")])
+    one = route(parents=[parent("edge", *GOOD[:1])])
+    one["spec"]["parentRefs"] = [{"name": "edge"}]
+    api = LoggedApi()
+    api.create(GATEWAY_KINDS.gateways, closed)
+    (fault,) = judge(one, api.around()).faults
+    assert fault.cause == "Gateway edge: Programmed is False: NoResources: no Pod is ready"
+    assert fault.next == "minik8s why -n shop gateway/edge"
+    refused = route(parents=[parent("edge", condition("Accepted", "False", "NotAllowedByListeners", "none"))])
+    refused["spec"]["parentRefs"] = [{"name": "edge"}]
+    assert ["Accepted is False" in each.cause for each in judge(refused, api.around()).faults] == [True]

@@ -102,7 +102,10 @@ def test_a_pod_that_goes_takes_its_share_along():
     seen = PlannedServices({"shop/reviews": service}, {"shop/reviews": [*fewer]})
     assert notes(standing, seen=seen) == [f"{TOLD}a 25%, b 25%, c 50% → a 50%, c 50%"]
     gone = PlannedServices({"shop/reviews": None}, {"shop/reviews": []})
-    assert notes(standing, seen=gone) == [f"{TOLD}a 25%, b 25%, c 50% → not by the mesh"]
+    assert notes(standing, seen=gone) == [
+        f"{TOLD}a 25%, b 25%, c 50% → not by the mesh",
+        "VirtualService shop/x: ServiceNotFound: there is no Service reviews with an address in this namespace",
+    ]
 
 
 def test_who_may_not_read_pods_is_not_shown_their_names():
