@@ -15,7 +15,7 @@ from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD, SERVICE, SERVICE_ACCOUNT, SIDECAR_MAPPING, SUBSET
 from minik8s_modules.api.kinds import VIRTUAL_SERVICE as VIRTUAL
-from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS
+from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, ROUTES
 from tests.integration.control.conftest import Cluster, Daemon
 from tests.support.etcd import free_port
 from tests.support.waiting import until
@@ -85,10 +85,10 @@ class Pilot:
         assert answer.code == 201, answer.body
         return str(answer.json["status"]["token"])
 
-    def sidecar(self, token: str) -> Sidecar:
-        """Return a sidecar that is connected."""
+    def sidecar(self, token: str, port: int = 0) -> Sidecar:
+        """Return a sidecar that is connected, to another pilot if its port is given."""
         ca = self.cluster.server.authority.ca.read_bytes()
-        return Sidecar(grpc.secure_channel(f"127.0.0.1:{self.port}", grpc.ssl_channel_credentials(ca)), token)
+        return Sidecar(grpc.secure_channel(f"127.0.0.1:{port or self.port}", grpc.ssl_channel_credentials(ca)), token)
 
 
 class Sidecar:
@@ -176,3 +176,30 @@ def test_a_pilot_that_is_killed_is_followed_by_one_that_decides_the_same(pilot: 
     sidecar.ask(ENDPOINTS, name)
     assert sidecar.weights() == {IPS["a"]: 1}
     until(lambda: shown(pilot) == [1, 0])
+
+
+def test_of_two_pilots_both_tell_the_same_and_one_writes_until_it_is_killed(pilot: Pilot, cluster: Cluster):
+    """Each serves its own sidecars; whoever does not lead takes over what is written down."""
+    other = Pilot(cluster)  # a pilot is the whole cluster's
+    try:
+        name = f"reviews.{pilot.namespace}:9080"
+        both = [pilot.sidecar(pilot.token("client"), port) for port in (pilot.port, other.port)]
+        found = []
+        for each in both:
+            each.ask(ROUTES, name)
+            (resource,) = each.next_response().resources
+            found.append((resource.name, resource.version))
+            each.ask(ENDPOINTS, name)
+            each.next_response()
+        assert found[0] == found[1]
+        for first, second in ((2, 5), (7, 1)):
+            pilot.split(a=first, b=second)
+            assert [each.weights() for each in both] == [{IPS["a"]: first, IPS["b"]: second}] * 2
+            until(lambda: shown(pilot) == [first, second], LONG_S)  # noqa: B023 - at once
+        pilot.daemon.kill9()  # which leads, as it had written before the other came
+        pilot.split(a=3, b=4)
+        assert both[1].weights() == {IPS["a"]: 3, IPS["b"]: 4}
+        until(lambda: shown(pilot) == [3, 4], LONG_S)
+        pilot.daemon = pilot.start()
+    finally:
+        other.daemon.stop()

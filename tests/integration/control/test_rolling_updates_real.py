@@ -81,6 +81,11 @@ class Shop:
         pods = [pod for pod in self.cluster.admin.list(POD, self.namespace).items if not objects.is_deleting(pod)]
         return {str(objects.status(pod).get("podIP")) for pod in pods}
 
+    def served(self) -> set[str]:
+        """Return the addresses of the Pods behind the Service."""
+        pods = [pod for pod in self.cluster.admin.list(POD, self.namespace).items if objects.labels(pod)]
+        return {str(objects.status(pod).get("podIP")) for pod in pods if objects.name(pod) != "client"}
+
 
 class Envoy:
     """The client's sidecar: it takes what it is told, connects again when its pilot ends, and can be held back."""
@@ -190,6 +195,27 @@ def test_deleted_in_the_middle_it_leaves_every_pod_as_one_of_both(shop: Shop, co
     until(lambda: len(shop.images()) == TOTAL, PATIENCE_S)
     until(lambda: len(envoy.addresses) == TOTAL, PATIENCE_S)
     assert controllers.process is not None
+
+
+def test_it_is_paused_resumed_aborted_and_resumed_again(shop: Shop, controllers: Daemon, envoy: Envoy):
+    """Wherever it stops, all Pods are there, each as one of both, and all of them get requests."""
+    assert controllers.process is not None
+    until(lambda: len(envoy.addresses) == TOTAL, PATIENCE_S)
+    envoy.may_answer.clear()  # which holds the batch that has begun
+    shop.update("to-2", "web:2", alive=TOTAL - 1)
+    for state in ("Paused", "Aborted"):
+        until(lambda: reason(shop, "to-2") == "WaitsForSidecars", PATIENCE_S)
+        shop.want("to-2", state)
+        envoy.may_answer.set()
+        until(lambda: shop.status("to-2")["phase"] == state, PATIENCE_S)  # noqa: B023 - at once
+        until(lambda: len(shop.images()) == TOTAL and not shop.status("to-2").get("withheld"), PATIENCE_S)
+        until(lambda: envoy.addresses == shop.served(), PATIENCE_S)
+        assert shop.images().count("web:1") >= TOTAL // 2
+        envoy.may_answer.clear()
+        shop.want("to-2", "Running")
+    envoy.may_answer.set()
+    until(lambda: shop.status("to-2")["phase"] == "Finished", PATIENCE_S)
+    assert shop.images() == ["web:2"] * TOTAL
 
 
 def reason(shop: Shop, name: str) -> str:
