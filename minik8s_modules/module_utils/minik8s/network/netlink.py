@@ -1,7 +1,7 @@
 """Links, addresses and routes of a network namespace: the few words we need of pyroute2's IPRoute.
 
 pyroute2 (0.7.2 of Debian 12 and 0.9 both do; `rtnetlink.py`) is imported when the first Netlink is opened: that costs
-80 ms of CPU, which a pass without network does not spend, and a warm interpreter spends at its start. Another namespace
+60 ms of CPU, which a pass without network does not spend, and a warm interpreter spends at its start. Another namespace
 is reached by a socket that was opened inside: the calling thread enters it, opens the socket and returns; the socket
 stays there. (IPRoute's own ``netns`` starts a process for each.)
 """
