@@ -55,7 +55,10 @@ def _service(service: JsonObject) -> None:
         if port.get("targetPort") in {None, 0, ""}:
             port["targetPort"] = port.get("port")
     if spec["type"] != "ExternalName":
-        set_nonempty(spec, internalTrafficPolicy="Cluster", ipFamilyPolicy="SingleStack")
+        both = len(spec.get("ipFamilies") or []) > 1
+        set_nonempty(
+            spec, internalTrafficPolicy="Cluster", ipFamilyPolicy="RequireDualStack" if both else "SingleStack"
+        )
         set_missing(spec, ipFamilies=["IPv4"])
     if spec["type"] in {"NodePort", "LoadBalancer"}:
         set_nonempty(spec, externalTrafficPolicy="Cluster")

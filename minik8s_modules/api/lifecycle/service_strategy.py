@@ -32,6 +32,7 @@ def prepare_service_update(new: JsonObject, old: JsonObject) -> None:
     prepare_service(before)  # headless services were once stored without clusterIPs
     _keep_allocated(new, before)
     _align(new, before)
+    _release_family(new, before)
     _drop_of_former_type(new, before)
 
 
@@ -58,6 +59,13 @@ def _align(new: JsonObject, old: JsonObject) -> None:
     elif address != before and _same(new, old, "clusterIPs"):
         new.pop("clusterIPs", None)
         prepare_service(new)
+
+
+def _release_family(new: JsonObject, old: JsonObject) -> None:
+    """Let go of the second family where an update changed only the policy (``trimFieldsForDualStackDowngrade``)."""
+    single = new.get("ipFamilyPolicy") == "SingleStack" and old.get("ipFamilyPolicy") != "SingleStack"
+    if single and _same(new, old, "ipFamilies") and new.get("ipFamilies"):
+        new["ipFamilies"] = new["ipFamilies"][:1]
 
 
 def _same(new: JsonObject, old: JsonObject, field: str) -> bool:

@@ -1,4 +1,4 @@
-"""Validation of Service, Endpoints and EndpointSlice. IPv4 only.
+"""Validation of Service, Endpoints and EndpointSlice. Addresses of IPv6 are Pods' alone, in EndpointSlices.
 
 Source: kubernetes ``pkg/apis/core/validation/validation.go`` (``ValidateService``) and
 ``pkg/apis/discovery/validation``.
@@ -47,14 +47,24 @@ def _addresses(declared: JsonObject) -> list[Cause]:
         causes.append(cause.invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`"))
     elif addresses and not address:
         causes.append(cause.invalid("spec.clusterIPs", addresses, "must be empty when `clusterIP` is not specified"))
-    causes += _FAMILIES("spec.ipFamilies", declared.get("ipFamilies"))
+    causes += _families(declared)
     if _is_headless(declared) and declared.get("type") != "ClusterIP":
         detail = f"may not be set to 'None' for {declared.get('type')} services"
         causes.append(cause.invalid("spec.clusterIPs[0]", "None", detail))
     return causes + _several_addresses(addresses)
 
 
-_FAMILIES = check.if_given(check.every(check.each(check.one_of("IPv4")), cause.duplicates))
+_FAMILIES = check.if_given(check.every(check.each(check.one_of("IPv4", "IPv6")), cause.duplicates))
+
+
+def _families(declared: JsonObject) -> list[Cause]:
+    families, field = declared.get("ipFamilies") or [], "spec.ipFamilies"
+    if families[:1] == ["IPv6"]:
+        return [cause.not_supported(f"{field}[0]", "IPv6", ("IPv4",))]  # cluster IPs are of IPv4
+    if len(families) > 1 and (declared.get("ipFamilyPolicy") or "SingleStack") == "SingleStack":
+        detail = "must be RequireDualStack or PreferDualStack when multiple IP families are specified"
+        return [cause.invalid("spec.ipFamilyPolicy", declared.get("ipFamilyPolicy"), detail)]
+    return _FAMILIES(field, families)
 
 
 def _several_addresses(addresses: list[str]) -> list[Cause]:
@@ -165,7 +175,7 @@ validate_service = check.of_spec(
     ("type", check.if_set(check.one_of("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"))),
     ("sessionAffinity", check.if_set(check.one_of("ClientIP", "None"))),
     ("internalTrafficPolicy", check.if_set(check.one_of(*_POLICIES))),
-    ("ipFamilyPolicy", check.if_set(check.one_of("SingleStack", "PreferDualStack"))),
+    ("ipFamilyPolicy", check.if_set(check.one_of("SingleStack", "PreferDualStack", "RequireDualStack"))),
     ("trafficDistribution", check.if_set(check.one_of("PreferClose"))),
     ("", _addressed),
     ("", _external_policy),
@@ -248,11 +258,13 @@ def _endpoint_ports(field: str, ports: list[JsonObject], *, needs_name: bool) ->
 
 def validate_endpoint_slice(endpoint_slice: JsonObject) -> list[Cause]:
     """Return why the slice may not be kept."""
-    causes = check.mandatory(check.one_of("IPv4"))("addressType", endpoint_slice.get("addressType"))
+    causes = check.mandatory(check.one_of("IPv4", "IPv6"))("addressType", endpoint_slice.get("addressType"))
     endpoints = endpoint_slice.get("endpoints") or []
     if len(endpoints) > _MAX_ENDPOINTS:
         return [*causes, cause.too_many("endpoints", len(endpoints), _MAX_ENDPOINTS)]
-    wrong = _wrong_with_address(endpoint_slice)
+    wrong = (
+        syntax.non_special_ipv6 if endpoint_slice.get("addressType") == "IPv6" else _wrong_with_address(endpoint_slice)
+    )
     for index, endpoint in enumerate(endpoints):
         causes += _endpoint(f"endpoints[{index}]", endpoint, wrong)
     ports = endpoint_slice.get("ports") or []

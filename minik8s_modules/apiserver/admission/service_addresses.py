@@ -20,6 +20,7 @@ from minik8s_modules.api.lifecycle.service_strategy import needs_node_ports
 from minik8s_modules.api.network.load_balancers import NODE_PORTS
 from minik8s_modules.api.network.service_ranges import candidates, port_candidates
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec, uid
+from minik8s_modules.apiserver.admission.service_families import settle_families
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.store.errors import KeyExists, KeyMissing, StaleWrite
 
@@ -62,9 +63,10 @@ class Claims:
         """Give the Service its address and node ports; those of its former self it keeps.
 
         Raises:
-            Invalid: what it names is out of range, or another Service's.
+            Invalid: what it names is out of range, or another Service's; it requires families that it cannot have.
             InternalError: a range is used up.
         """
+        settle_families(self._service, dual_stack=self._backend.dual_stack)
         if needs_address(self._service):
             self._address()
         if spec(self._service).get("type") in _WITH_PORTS:

@@ -64,6 +64,8 @@ class Backend:
     policies: Policies = field(default_factory=Policies)
     mesh: bool = False
     """Whether nodes have the image of sidecars, and somebody tells them where requests go."""
+    dual_stack: bool = False
+    """Whether Pods have IPv6 addresses."""
     external_ips: bool = False
     """Whether Services may name addresses of others."""
     refuse_taken_hosts: bool = False

@@ -101,6 +101,7 @@ class Settings:
     key_ring: Path | None = None
     limits: Limits = Limits()
     mesh: bool = False
+    dual_stack: bool = False
     external_ips: bool = False
     refuse_taken_hosts: bool = False
     front_proxy: TlsFiles | None = None
@@ -145,6 +146,7 @@ def read(configuration: Configuration) -> Settings:
         audit=_audit(configuration) if configuration.has("audit") else None,
         limits=_limits(configuration),
         mesh=configuration.flag("mesh", default=False),
+        dual_stack=configuration.flag("dual_stack", default=False),
         external_ips=configuration.flag("external_ips", default=False),
         refuse_taken_hosts=configuration.flag("refuse_taken_hosts", default=False),
         front_proxy=_files(configuration, "front_proxy", "ca") if configuration.has("front_proxy") else None,

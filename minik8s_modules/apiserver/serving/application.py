@@ -85,6 +85,7 @@ class Application:
             metrics,
             configured.service_cidr,
             mesh=configured.mesh,
+            dual_stack=configured.dual_stack,
             external_ips=configured.external_ips,
             refuse_taken_hosts=configured.refuse_taken_hosts,
             policies=Policies(metrics),

@@ -59,7 +59,9 @@ def endpoints(found: Behind) -> Iterator[tuple[str, str]]:
     for one in found.slices:
         numbers = [port["port"] for port in one.get("ports") or [] if port.get("port")]
         for endpoint in one.get("endpoints") or []:
-            yield ",".join(f"{endpoint['addresses'][0]}:{number}" for number in numbers or ["?"]), _about(endpoint)
+            address = str(endpoint["addresses"][0])
+            place = f"[{address}]" if ":" in address else address
+            yield ",".join(f"{place}:{number}" for number in numbers or ["?"]), _about(endpoint)
 
 
 def _about(endpoint: JsonObject) -> str:

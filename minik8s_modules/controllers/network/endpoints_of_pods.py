@@ -51,13 +51,31 @@ def _nowhere(_node: str) -> str:
     return ""
 
 
-def offers(service: JsonObject, pods: Iterable[JsonObject], zone_of: Callable[[str], str] = _nowhere) -> list[Offer]:
+def families_of(service: JsonObject) -> list[str]:
+    """Return the families of the addresses that a Service stands for; IPv4 is always one."""
+    return ["IPv4", "IPv6"] if "IPv6" in (objects.spec(service).get("ipFamilies") or ()) else ["IPv4"]
+
+
+def address_of(pod: JsonObject, family: str) -> str:
+    """Return a pod's address of a family, "" for none."""
+    status = objects.status(pod)
+    if family == "IPv4":
+        return str(status.get("podIP") or "")
+    return next((str(each["ip"]) for each in status.get("podIPs") or [] if ":" in str(each.get("ip"))), "")
+
+
+def offers(
+    service: JsonObject,
+    pods: Iterable[JsonObject],
+    zone_of: Callable[[str], str] = _nowhere,
+    family: str = "IPv4",
+) -> list[Offer]:
     """Return what the pods (that the Service selects) offer, by address; without those that are over or have none.
 
     ``zone_of`` returns the zone of a node.
     """
-    running = [pod for pod in pods if not podlib.has_ended(pod) and objects.status(pod).get("podIP")]
-    found = [_offer(service, pod, zone_of(str(objects.spec(pod).get("nodeName") or ""))) for pod in running]
+    running = [pod for pod in pods if not podlib.has_ended(pod) and address_of(pod, family)]
+    found = [_offer(service, pod, zone_of(str(objects.spec(pod).get("nodeName") or "")), family) for pod in running]
     return sorted(found, key=lambda offer: (offer.address, objects.uid(offer.pod)))
 
 
@@ -66,10 +84,10 @@ def zone_of_node(node: JsonObject | None) -> str:
     return objects.labels(node).get(ZONE, "") if node is not None else ""
 
 
-def _offer(service: JsonObject, pod: JsonObject, zone: str) -> Offer:
+def _offer(service: JsonObject, pod: JsonObject, zone: str, family: str) -> Offer:
     serving, terminating = podlib.is_ready(pod), objects.is_deleting(pod)
     ready = bool(objects.spec(service).get("publishNotReadyAddresses")) or (serving and not terminating)
-    return Offer(pod, str(objects.status(pod)["podIP"]), ports_of(service, pod), ready, serving, terminating, zone)
+    return Offer(pod, address_of(pod, family), ports_of(service, pod), ready, serving, terminating, zone)
 
 
 def ports_of(service: JsonObject, pod: JsonObject) -> Ports:

@@ -2,13 +2,14 @@
 
 An endpoint that is in a slice stays in it, so that a pod's change rewrites one slice; new ones fill the fullest slice
 that has room. Pods whose named ports have different numbers are in different slices. Without any endpoint there is one
-empty slice. Source: kubernetes ``staging/src/k8s.io/endpointslice/reconciler.go``. The second half makes slices of what
-a user wrote into Endpoints of a Service without selector (``pkg/controller/endpointslicemirroring``).
+empty slice. A Service of both families has slices of each. Source: kubernetes
+``staging/src/k8s.io/endpointslice/reconciler.go``. The second half makes slices of what a user wrote into Endpoints of
+a Service without selector (``pkg/controller/endpointslicemirroring``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from minik8s_modules.api import objects
@@ -21,6 +22,8 @@ from minik8s_modules.controllers.network.endpoints_of_pods import (
     Offer,
     Port,
     Ports,
+    address_of,
+    families_of,
     has_endpoints,
     hostname_of,
     is_headless,
@@ -50,12 +53,36 @@ class SliceStep(NamedTuple):
     obj: JsonObject
 
 
-def decide_slices(service: JsonObject, found: Sequence[Offer], slices: Sequence[JsonObject]) -> list[SliceStep]:
-    """Return the writes that make ``slices`` (this controller's, of this Service) tell what ``found`` offers."""
+def decide_families(
+    service: JsonObject, pods: Sequence[JsonObject], zone_of: Callable[[str], str], slices: Sequence[JsonObject]
+) -> list[SliceStep]:
+    """Return the writes that make ``slices`` (this controller's, of this Service) tell what its ``pods`` offer.
+
+    ``zone_of`` returns the zone of a node.
+    """
+    families, of_family = families_of(service), dict[str, list[JsonObject]]()
+    for one in slices:
+        of_family.setdefault(str(one.get("addressType") or "IPv4"), []).append(one)
+    gone = [one for family in of_family.keys() - families for one in of_family[family]]
+    steps = [SliceStep("delete", one) for one in gone if not objects.is_deleting(one)]
+    for family in families:
+        steps += decide_slices(service, offers(service, pods, zone_of, family), of_family.get(family, []), family)
+    return steps
+
+
+def decide_slices(
+    service: JsonObject, found: Sequence[Offer], slices: Sequence[JsonObject], family: str = "IPv4"
+) -> list[SliceStep]:
+    """Return the writes that make ``slices`` (those of a family) tell what ``found`` offers."""
     groups: dict[Ports, dict[str, JsonObject]] = {}
     for offer in found:
         groups.setdefault(offer.ports, {})[objects.uid(offer.pod)] = _endpoint(service, offer)
-    return _reconciled(service, groups, slices, SELECTED, _labels(service, SELECTED))
+    steps = _reconciled(service, groups, slices, SELECTED, _labels(service, SELECTED))
+    return [_of_family(step, family) for step in steps]
+
+
+def _of_family(step: SliceStep, family: str) -> SliceStep:
+    return step._replace(obj={**step.obj, "addressType": family}) if step.action == "create" else step
 
 
 def unknown_targets(service: JsonObject, found: Sequence[Offer]) -> dict[str, list[str]]:
@@ -266,12 +293,14 @@ class EndpointSliceController(Looping):
             self._reported.pop(key, None)
             steps += [SliceStep("delete", one) for one in ours if not objects.is_deleting(one)]
         else:
-            pods = selected(self._pods, key.namespace, from_map(objects.spec(service)["selector"]))
-            found = offers(service, pods, lambda node: zone_of_node(self._nodes.get("", node)))
-            steps += decide_slices(service, found, ours)
-            self._tell(key, service, unknown_targets(service, found))
+            pods = list(selected(self._pods, key.namespace, from_map(objects.spec(service)["selector"])))
+            steps += decide_families(service, pods, self._zone_of, ours)
+            self._tell(key, service, unknown_targets(service, offers(service, pods)))
         for step in steps:
             self._take(key, step)
+
+    def _zone_of(self, node: str) -> str:
+        return zone_of_node(self._nodes.get("", node))
 
     def _tell(self, key: Key, service: JsonObject, lacking: Mapping[str, Sequence[str]]) -> None:
         """Make an Event of target ports that pods do not have; of each port once, until they have it."""
@@ -325,7 +354,8 @@ def read_of(pod: JsonObject) -> tuple[object, ...]:
     """Return what slices tell of a pod."""
     ready = (objects.condition(pod, "Ready") or {}).get("status")
     spec, status = objects.spec(pod), objects.status(pod)
-    placed = (spec.get("nodeName"), spec.get("hostname"), spec.get("subdomain"), status.get("podIP"))
+    addresses = (address_of(pod, "IPv4"), address_of(pod, "IPv6"))
+    placed = (spec.get("nodeName"), spec.get("hostname"), spec.get("subdomain"), *addresses)
     return (*placed, ready, status.get("phase"), objects.is_deleting(pod), objects.labels(pod), objects.uid(pod))
 
 

@@ -75,16 +75,21 @@ def _headless(base: str, slices: Iterable[JsonObject]) -> DnsEntry:
             if (endpoint.get("conditions") or {}).get("ready") is False:
                 continue
             address = str(endpoint["addresses"][0])
-            host = str(endpoint.get("hostname") or address.replace(".", "-"))
+            host = str(endpoint.get("hostname") or address.replace(".", "-").replace(":", "-"))
             hosts.setdefault(address, f"{host}.{base}")
             for port in one.get("ports") or []:
                 if port.get("name") and port.get("port"):
                     served.add((port["name"], _protocol(port), int(port["port"]), hosts[address]))
     ordered = sorted(hosts.items())
-    records: list[list[Any]] = [[base, "A", address] for address, _ in ordered]
-    records += [[host, "A", address] for address, host in ordered]
+    records: list[list[Any]] = [[base, _type(address), address] for address, _ in ordered]
+    records += [[host, _type(address), address] for address, host in ordered]
     records += [[f"_{name}._{protocol}.{base}", "SRV", port, host] for name, protocol, port, host in sorted(served)]
-    return {"records": records, "pointers": [[address, host] for address, host in ordered]} if records else {}
+    named = [[address, host] for address, host in ordered if _type(address) == "A"]
+    return {"records": records, "pointers": named} if records else {}
+
+
+def _type(address: str) -> str:
+    return "AAAA" if ":" in address else "A"
 
 
 def host_entry(host: str, namespace: str, address: str) -> DnsEntry:

@@ -198,6 +198,8 @@ def _endpoints(port: JsonObject, slices: Iterable[JsonObject]) -> list[_Endpoint
     name, protocol = port.get("name") or "", port.get("protocol") or "TCP"
     found: dict[_Place, _Endpoint] = {}
     for one in slices:
+        if one.get("addressType") == "IPv6":
+            continue  # cluster IPs, and what leads to them, are of IPv4
         numbers = [
             each.get("port")
             for each in one.get("ports") or []

@@ -193,7 +193,8 @@ class Planner:
                 given = addresses({uid: pod for uid, pod in found.pods.items() if uid not in homeless}, cluster)
                 prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
             stuck = frozenset(uid for each in prospects if each for uid in each.stuck)
-            seen = supplied.seen if supplied is not None else planned_services(found, cluster, given, stuck)
+            dual = self._settings.dual_stack
+            seen = supplied.seen if supplied is not None else planned_services(found, cluster, given, stuck, dual)
             policies = imagined(cluster, found, given, self._settings) if supplied is None else None
             named = self._named(found, seen, cluster)
             future = Future(found, given, seen, named, _own(cluster), cluster.balancers, policies)

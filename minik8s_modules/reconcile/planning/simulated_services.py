@@ -16,18 +16,19 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import SERVICE
 from minik8s_modules.api.lifecycle.service_strategy import needs_node_ports
+from minik8s_modules.api.network.dual_stack import SINGLE_STACK, DualStack
 from minik8s_modules.api.network.load_balancers import Given, decide_addresses, serving_nodes
 from minik8s_modules.api.network.load_balancers import by_age as services_by_age
 from minik8s_modules.api.network.service_ranges import candidates, port_candidates
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.controllers.network.endpoints_of_pods import has_endpoints, offers
+from minik8s_modules.controllers.network.endpoints_of_pods import has_endpoints
 from minik8s_modules.controllers.network.endpointslices import (
     MANAGED_BY,
     MIRRORED,
     SELECTED,
     SliceStep,
+    decide_families,
     decide_mirrors,
-    decide_slices,
     is_mirrored,
 )
 from minik8s_modules.reconcile.feeds.ingress_feed import Overlay, SecretOf, Slices
@@ -164,7 +165,11 @@ def _of_host(pod: JsonObject) -> bool:
 
 
 def planned_services(
-    found: PlannedState, cluster: Cluster, given: Mapping[str, str], stuck: AbstractSet[str]
+    found: PlannedState,
+    cluster: Cluster,
+    given: Mapping[str, str],
+    stuck: AbstractSet[str],
+    dual_stack: DualStack = SINGLE_STACK,
 ) -> PlannedServices:
     """Return what Services would be.
 
@@ -173,11 +178,17 @@ def planned_services(
         cluster: what stands.
         given: addresses of pods by UID.
         stuck: UIDs of the pods that would not come to run.
+        dual_stack: has their IPv6 addresses.
     """
     before = {objects.uid(pod): pod for pod in cluster.pods}
     hosts = {objects.name(node): host_ip(node) for node in cluster.nodes}
     new = {
-        uid: _ready(pod, hosts.get(objects.spec(pod)["nodeName"], "") if _of_host(pod) else given.get(uid, ""))
+        uid: _ready(
+            pod,
+            dual_stack.addresses_of(
+                hosts.get(objects.spec(pod)["nodeName"], "") if _of_host(pod) else given.get(uid, "")
+            ),
+        )
         for uid, pod in found.pods.items()
         if pod is not None and never_ran(pod) and uid not in stuck and objects.spec(pod).get("nodeName")
     }
@@ -232,11 +243,12 @@ def _at(service: JsonObject, given: Given) -> JsonObject:
     return {**service, "status": {**objects.status(service), "loadBalancer": balancer}}
 
 
-def _ready(pod: JsonObject, address: str) -> JsonObject:
-    if not address:
+def _ready(pod: JsonObject, addresses: Sequence[str]) -> JsonObject:
+    if not addresses:
         return pod
     ready = {"type": "Ready", "status": "True"}
-    return {**pod, "status": {"phase": "Running", "podIP": address, "conditions": [ready]}}
+    own = {"podIP": addresses[0], "podIPs": [{"ip": each} for each in addresses]}
+    return {**pod, "status": {"phase": "Running", **own, "conditions": [ready]}}
 
 
 def _selects(service: JsonObject, pod: JsonObject) -> bool:
@@ -289,8 +301,8 @@ def imagined_slices(
     if not has_endpoints(service):
         return []
     zones = {objects.name(node): zone_of(node) for node in nodes}
-    found = offers(service, [pod for pod in pods if _selects(service, pod)], lambda node: zones.get(node, ""))
-    return _taken(decide_slices(service, found, standing), standing)
+    chosen = [pod for pod in pods if _selects(service, pod)]
+    return _taken(decide_families(service, chosen, lambda node: zones.get(node, ""), standing), standing)
 
 
 def _taken(steps: Iterable[SliceStep], standing: Iterable[JsonObject]) -> list[JsonObject]:

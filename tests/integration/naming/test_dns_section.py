@@ -20,6 +20,7 @@ WEB = {
     "records": [
         ["web.default.svc", "A", "100.0.0.7"],
         ["_http._tcp.web.default.svc", "SRV", 80, "web.default.svc"],
+        ["db-0.web.default.svc", "AAAA", "fd00::7"],
     ],
     "pointers": [["100.0.0.7", "web.default.svc"]],
     "names": [["100.0.0.7", "web"]],
@@ -69,6 +70,8 @@ def served(machine: Machine) -> Iterator[Machine]:
 def test_names_services_addresses_and_pods_are_answered(served: Machine):
     assert served.ask("web.default.svc.cluster.local") == ("NOERROR", ["100.0.0.7"])
     assert served.ask("web") == ("NOERROR", ["100.0.0.7"])
+    assert served.ask("db-0.web.default.svc.cluster.local", "AAAA") == ("NOERROR", ["fd00::7"])
+    assert served.ask("db-0.web.default.svc.cluster.local") == ("NOERROR", [])
     srv = served.ask("_http._tcp.web.default.svc.cluster.local", "SRV")
     assert srv == ("NOERROR", ["80 web.default.svc.cluster.local"])
     assert served.ask("7.0.0.100.in-addr.arpa", "PTR") == ("NOERROR", ["web.default.svc.cluster.local"])

@@ -82,6 +82,8 @@ def _read(data: bytes) -> tuple[str, list[str]]:
 def _value(data: bytes, at: int, kind: str, length: int) -> str:
     if kind == "A":
         return socket.inet_ntoa(data[at : at + length])
+    if kind == "AAAA":
+        return socket.inet_ntop(socket.AF_INET6, data[at : at + length])
     if kind == "SRV":
         port = struct.unpack_from(">HHH", data, at)[2]
         return f"{port} {_name(data, at + 6)[0]}"

@@ -27,7 +27,8 @@ class DnsEntry(TypedDict, total=False):
     """Names of a service or a host."""
 
     records: list[list[Any]]
-    """Records below the domain, as rows of name, V(A) or V(CNAME), and value, or of name, V(SRV), port and target."""
+    """Records below the domain, as rows of name, V(A), V(AAAA) or V(CNAME), and value, or of name, V(SRV), port and
+    target."""
     pointers: list[list[str]]
     """Names of addresses, as rows of address and name below the domain."""
     names: list[list[str]]

@@ -18,7 +18,7 @@ from ..entries.dns import DnsEntry, DnsServerEntry
 SERVER = "server"
 CONFIG = schema_of(DnsServerEntry)
 ENTRY = schema_of(DnsEntry)
-TYPES = ("A", "CNAME", "SRV")
+TYPES = ("A", "AAAA", "CNAME", "SRV")
 LAST_PORT, LONGEST = 65535, 253
 _NAME = re.compile(
     r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)(?:\.[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*"
@@ -56,7 +56,7 @@ def _check_config(entry: Mapping[str, Any]) -> None:
 
 def _check_record(where: str, row: Any) -> None:
     if not isinstance(row, (list, tuple)) or len(row) < 3 or row[1] not in TYPES:  # noqa: PLR2004 - name, type, value
-        raise KeyFault("InvalidEntry", f"{where} must hold [name, A|CNAME|SRV, value…]; found {row!r:.80}")
+        raise KeyFault("InvalidEntry", f"{where} must hold [name, A|AAAA|CNAME|SRV, value…]; found {row!r:.80}")
     _check_name(where, row[0])
     if row[1] == "SRV":
         if len(row) != 4 or type(row[2]) is not int or not 0 < row[2] <= LAST_PORT:  # noqa: PLR2004 - port, target
@@ -66,6 +66,8 @@ def _check_record(where: str, row: Any) -> None:
     _check_texts(where, row, 3)
     if row[1] == "A":
         check_address(where, row[2])
+    elif row[1] == "AAAA":
+        _check_ipv6(where, row[2])
     else:
         _check_name(where, row[2])
 
@@ -73,6 +75,13 @@ def _check_record(where: str, row: Any) -> None:
 def _check_texts(where: str, row: Any, width: int) -> None:
     if not isinstance(row, (list, tuple)) or len(row) != width or not all(isinstance(one, str) for one in row):
         raise KeyFault("InvalidEntry", f"{where} must hold {width} texts an item; found {row!r:.80}")
+
+
+def _check_ipv6(where: str, value: str) -> None:
+    try:
+        ipaddress.IPv6Address(value)
+    except ValueError as error:
+        raise KeyFault("InvalidEntry", f"{where}: {error}") from None
 
 
 def _check_name(where: str, value: Any) -> None:

@@ -47,7 +47,7 @@ def parts_of(entries: Mapping[str, Mapping[str, Any]], domain: str) -> Parts:
             f"{reverse_name(address)}.in-addr.arpa. {TTL_S} IN PTR {name}.{domain}."
             for address, name in entry.get("pointers") or []
         ]
-        addresses = [(row[2], f"{row[0]}.{domain}") for row in records if row[1] == "A"]
+        addresses = [(row[2], f"{row[0]}.{domain}") for row in records if row[1] in {"A", "AAAA"}]
         hosts[key] = [f"{address} {name}" for address, name in (*addresses, *(entry.get("names") or []))]
     return Parts(*({key: lines for key, lines in each.items() if lines} for each in (zone, reverse, hosts)))
 

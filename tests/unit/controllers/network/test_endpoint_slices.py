@@ -18,6 +18,7 @@ from minik8s_modules.controllers.network.endpointslices import (
     SELECTED,
     SERVICE_NAME,
     SliceStep,
+    decide_families,
     decide_mirrors,
     decide_slices,
     is_mirrored,
@@ -45,6 +46,7 @@ def pod(fields: JsonObject) -> JsonObject:
     status = {"phase": fields.get("phase", "Running"), "conditions": [{"type": "Ready", "status": ready}]}
     if fields.get("ip"):
         status["podIP"] = fields["ip"]
+        status["podIPs"] = [{"ip": fields[name]} for name in ("ip", "ipv6") if fields.get(name)]
     spec = {"nodeName": fields.get("node", "n1"), "containers": [{"name": "c", "ports": ports}]}
     return {"metadata": metadata, "spec": {**spec, **fields.get("spec", {})}, "status": status}
 
@@ -82,14 +84,15 @@ def test_decide_slices(path: Path) -> None:
         pods = [pod(each) for each in step["pods"]]
         pods += [pod({"name": f"many-{n}", "ip": f"10.0.{n // 200}.{n % 200 + 1}"}) for n in range(step.get("many", 0))]
         chosen = [each for each in pods if from_map(declared["spec"].get("selector")).matches(objects.labels(each))]
-        steps = decide_slices(declared, offers(declared, chosen), slices)
+        declared["spec"] |= {"ipFamilies": step["families"]} if "families" in step else {}
+        steps = decide_families(declared, chosen, lambda _: "", slices)
         assert [each.action for each in steps] == step["does"]
         slices = after(slices, steps)
         if "slices" in step:
             assert sorted(map(short, slices)) == sorted(step["slices"])
         if "sizes" in step:
             assert sorted(len(one["endpoints"]) for one in slices) == step["sizes"]
-        again = decide_slices(declared, offers(declared, chosen), slices)
+        again = decide_families(declared, chosen, lambda _: "", slices)
         assert again == []
 
 

@@ -13,7 +13,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -49,13 +49,13 @@ from minik8s_modules.api.pods.interception import OUTBOUND_PORTS
 from minik8s_modules.api.pods.sidecars import IMAGE as SIDECAR_IMAGE
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration
-from minik8s_modules.controllers.network.endpoints_of_pods import has_endpoints, offers
+from minik8s_modules.controllers.network.endpoints_of_pods import has_endpoints
 from minik8s_modules.controllers.network.endpointslices import (
     MANAGED_BY,
     MIRRORED,
     SELECTED,
+    decide_families,
     decide_mirrors,
-    decide_slices,
     is_mirrored,
 )
 from minik8s_modules.controllers.network.load_balancers import LoadBalancerController
@@ -106,7 +106,7 @@ QUIET, PATIENCE_S = 15, 60.0
 NEW = {placeholder_uid(SPACE, name): f"<{name}>" for name in ("a", "b", "c", "data", "more")}
 NEW |= {placeholder_uid("", f"pvc-{placeholder_uid(SPACE, name)}"): "<volume>" for name in ("data", "more")}
 """What stands for uids that a plan cannot know."""
-ADDRESS = re.compile(r"\b10[.-]244[.-]0[.-]\d+\b|\bfd00:10:244::[0-9a-f]+\b")
+ADDRESS = re.compile(r"\b10[.-]244[.-]0[.-]\d+\b|\bfd00[:-]10[:-]244[:-]{2}[0-9a-f]+\b")
 Document = dict[str, dict[str, Any]]
 SETTINGS = Settings(
     hmac_key=b"test key",
@@ -184,7 +184,9 @@ class Dice:
         ports = [{"name": "p", "port": pick([80, 81]), "targetPort": pick(["http", 8080]), "protocol": "TCP"}]
         spec: JsonObject = {"type": "ClusterIP", "clusterIP": f"100.0.0.{len(name)}", "ports": ports}
         if name != "outside":
-            spec |= {"selector": {"app": pick(["web", "api"])}} | pick([{}, {"clusterIP": "None"}])
+            spec |= {"selector": {"app": pick(["web", "api"])}} | pick(
+                [{}, {"clusterIP": "None", "ipFamilies": ["IPv4", "IPv6"]}]
+            )
         spec |= pick([{}, {"sessionAffinity": "ClientIP"}])
         if "clusterIP" in spec and spec["clusterIP"] != "None":
             spec |= self._balanced()
@@ -410,7 +412,7 @@ class Applied:
             if service is not None and has_endpoints(service):
                 wanted = objects.spec(service)["selector"].items()
                 behind = [pod for pod in pods if wanted <= objects.labels(pod).items()]
-                self._take(decide_slices(service, offers(service, behind, lambda _: "west"), selected))
+                self._take(decide_families(service, behind, lambda _: "west", selected))
             else:
                 for one in selected:
                     api.delete(ENDPOINT_SLICE, objects.name(one), SPACE)
@@ -491,7 +493,7 @@ def comparable(found: Document, standing: Iterable[str]) -> Document:
     Which of several new pods asks first for an address is not promised: addresses are called by their pods.
     """
     addresses = {one["ip"]: f"address of {key}" for key, one in found.get("sandboxes", {}).items() if one.get("ip")}
-    text = ADDRESS.sub(lambda match: addresses.get(match[0].replace("-", "."), match[0]), json.dumps(found))
+    text = ADDRESS.sub(lambda match: _whose(match[0], addresses), json.dumps(found))
     found = json.loads(text)
     own = ("pod", "name", "type", "attempt", "image")
     containers = found.get("containers", {}).items()
@@ -499,6 +501,14 @@ def comparable(found: Document, standing: Iterable[str]) -> Document:
     services = {key: one for key, one in found.get("services", {}).items() if one.get("endpoints") != []}
     whole = {section: dict(found.get(section, {})) for section in SECTIONS} | {"containers": told, "services": services}
     return whole | {section: in_order(whole[section]) for section in ("services", "dns")}
+
+
+def _whose(text: str, addresses: Mapping[str, str]) -> str:
+    """Return whose an address is; of a Pod's two addresses, the one follows from the other."""
+    if not text.startswith("fd00"):
+        return addresses.get(text.replace("-", "."), text)
+    first = f"10.244.0.{int(re.split('[:-]', text)[-1], 16)}"
+    return f"second {addresses[first]}" if first in addresses else text
 
 
 def in_order(value: Any) -> Any:
