@@ -101,6 +101,8 @@ def _open_to_others(node: Node) -> None:
 
 
 def _of_another_user(node: Node) -> None:
+    if os.geteuid():
+        pytest.skip("only root gives files away")
     os.chown(node.kept, 12345, -1)
 
 
