@@ -23,10 +23,14 @@ from minik8s_modules.scheduler.framework.infos import DEFAULT_SCHEDULER
 from minik8s_modules.scheduler.profiles.configuration import KIND, POLICIES, Settings, policy_settings, settings
 from minik8s_modules.scheduler.profiles.located import read
 from minik8s_modules.scheduler.profiles.published import as_annotations
+from minik8s_modules.scheduler.running.binding import BINDERS
 from minik8s_modules.scheduler.running.metrics import Counts
 from minik8s_modules.scheduler.running.scheduler import Scheduler
 
 _ALONE = Token(0, 1)
+
+
+_OTHERS = 8  # connections kept beside those of bindings: preemption, Events, lists
 
 
 def serve(configuration: Configuration, stop: threading.Event) -> None:
@@ -38,7 +42,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     chosen = settings_of(configuration)
     if configuration.text("kind", "") == KIND:
         configuration = Configuration({"kubeconfig": chosen.kubeconfig}, configuration.file)
-    client = client_of(configuration, "minik8s-scheduler")
+    client = client_of(configuration, "minik8s-scheduler", BINDERS + _OTHERS)
     recorder, registry = EventRecorder(client, DEFAULT_SCHEDULER), Registry().of_process()
     scheduler = Scheduler(client, recorder, settings=chosen, counts=Counts(registry))
     server = configured_server(configuration, registry, client)

@@ -25,6 +25,7 @@ from minik8s_modules.virtual.nodes.controller import LEASE_S, PING_S, STATUS_S, 
 from minik8s_modules.virtual.serving.server import Files, KubeletServer
 from minik8s_modules.virtual.wishes import wishes_of
 
+_CONNECTIONS = 48  # threads that write statuses and Leases and take Pods away; more would open others each time
 _NODE_USER = "system:node:"
 
 
@@ -46,7 +47,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     """
     raise_file_limit()
     access = access_of(configuration)
-    client = ApiClient.of(access, user_agent=USER_AGENT)
+    client = ApiClient.of(access, user_agent=USER_AGENT, connections=_CONNECTIONS)
     wishes = wishes_of(configuration.rows("nodes"), configuration.file)
     registry = Registry()
     metrics = configured_server(configuration, registry, client)
