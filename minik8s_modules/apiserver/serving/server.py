@@ -106,7 +106,7 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
         gc.collect()
         gc.freeze()  # what was imported is here to stay: looking through it again would stop all threads for 50 ms
         listeners = [each.sock for each in self.sockets]
-        own = _own_listeners(listeners) if self.cfg.reuse_port else []
+        own = _own_listeners(listeners) if self.cfg.workers > 1 else []
         exchanges = Exchanges(self.wsgi, lambda: not self.alive)
         self._intake = exchanges.intake([*listeners, *own], lambda: ssl_context(self.cfg), self.cfg.threads)
         while self.alive and self.ppid == os.getppid():
@@ -129,12 +129,7 @@ def _own_listeners(shared: Sequence[socket.socket]) -> list[socket.socket]:
         own = socket.socket(each.family)
         for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
             own.setsockopt(socket.SOL_SOCKET, option, 1)
-        try:
-            own.bind(each.getsockname())
-        except OSError as error:  # the arbiter began with one worker, whose socket allows none beside it
-            log.warning("workers share one socket until the API server is restarted: %s", error)
-            own.close()
-            continue
+        own.bind(each.getsockname())
         own.listen(_BACKLOG)
         made.append(own)
     return made
@@ -195,6 +190,8 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
         worker.number = self._number = next(each for each in range(_PLACES) if each not in taken)
         if self._settings.workers > 1:
             self._board = self._board or Board(_PLACES)
+            for each in arbiter.LISTENERS:  # gunicorn's own setting would take the arbiter's socket away
+                each.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         gc.collect()
         gc.freeze()
 
@@ -208,7 +205,6 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
             "bind": [f"{settings.listen_address}:{settings.port}"],
             "proc_name": "minik8s-apiserver",
             "workers": settings.workers,
-            "reuse_port": settings.workers > 1,
             "worker_class": ApiWorker,
             "threads": settings.of_worker().threads,
             "graceful_timeout": GRACE_S,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import itertools
 import json
@@ -11,12 +12,14 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.support.apiserver import ApiServerProcess
+from tests.integration.apiserver.test_new_configuration import configure
+from tests.support.apiserver import ApiServerProcess, own_server
 from tests.support.etcd import EtcdServer
 from tests.support.waiting import until
 
@@ -220,3 +223,28 @@ def _written_more(written: list[str]) -> None:
 
 def _successor(server: ApiServerProcess, before: set[int]) -> None:
     until(lambda: len(now := {each.pid for each in workers(server)}) == 2 and len(now & before) == 1)
+
+
+def test_new_workers_take_over_when_the_configuration_is_read_again(server: ApiServerProcess):
+    before = {each.pid for each in workers(server)}
+    os.kill(server.pid, signal.SIGHUP)
+    until(lambda: len(now := {each.pid for each in workers(server)}) == 2 and not now & before)
+    until(lambda: len(leases(server)) == 2)
+    name = f"again-{next(NAMES)}"
+    assert server.request("POST", CONFIG_MAPS, config_map(name)).code == 201
+    assert {server.request("GET", f"{CONFIG_MAPS}/{name}").code for _ in range(8)} == {200}
+
+
+def test_the_number_of_workers_changes_while_it_serves(tmp_path: Path):
+    with own_server(tmp_path) as server:
+        for wanted in (2, 1):
+            before = {each.pid for each in workers(server)}
+            configure(server, workers=wanted)
+            until(lambda: {server.request("GET", CONFIG_MAPS).code for _ in range(4)} == {200})
+            until(functools.partial(_replaced, server, before, wanted))
+            assert {server.request("GET", CONFIG_MAPS).code for _ in range(4)} == {200}
+
+
+def _replaced(server: ApiServerProcess, before: set[int], wanted: int) -> bool:
+    now = {each.pid for each in workers(server)}
+    return len(now) == wanted and not now & before
