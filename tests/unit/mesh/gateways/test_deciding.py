@@ -205,6 +205,21 @@ def test_another_namespace_grants_references(whence: tuple[str, str], whither: J
     ] == ("False", "RefNotPermitted")
 
 
+@pytest.mark.parametrize("address", ["100.0.0.1", "None"])
+def test_a_service_with_slices_of_both_families_is_reached_by_that_of_its_address(address: str):
+    """As in upstream's HTTPRouteServiceTypes, whose slice of IPv6 is empty where Pods have no such address."""
+    bare = {**slice_of(), "metadata": {**slice_of()["metadata"], "name": "ip6"}, "addressType": "IPv6"}
+    others = [{field: value for field, value in bare.items() if field != "endpoints"},
+              {**bare, "endpoints": [{"addresses": ["2001:db8::1"], "conditions": {"ready": True}}]}]  # fmt: skip
+    classes = [obj("GatewayClass", "ours", {"controllerName": CONTROLLER}, "")]
+    for other in others:
+        declared = Declared(classes, [gateway()], [route()], services=[service(clusterIP=address)],
+                            slices=[other, slice_of()])  # fmt: skip
+        told = decide_gateways(declared).told[EDGE]
+        (found,) = (each.body["endpoints"][0]["lb_endpoints"] for each in told if each.type_url == ENDPOINTS)
+        assert [each["endpoint"]["address"]["socket_address"]["address"] for each in found] == ["10.0.0.1"]
+
+
 def test_hosts_are_answered_by_the_listener_that_says_most_about_them():
     """Listeners are isolated: what is attached to the wide one does not answer for the narrow one's names."""
     listeners = [listener("all"), listener("wild", hostname="*.example"), listener("one", hostname="a.example")]
