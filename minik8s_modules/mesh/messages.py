@@ -7,7 +7,7 @@ resource, too: what is not imported cannot be put into an ``Any``. It costs 36 M
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -24,8 +24,8 @@ from minik8s_modules.mesh.crowds import (
     member,
 )
 from minik8s_modules.mesh.mapping import Mapped, Port
-from minik8s_modules.mesh.pacing import Pace
-from minik8s_modules.mesh.resources import TYPES, Resource, version_of
+from minik8s_modules.mesh.pacing import DRAIN_S, Pace
+from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, TYPES, Resource, version_of
 
 for _name in (
     "config.cluster.v3.cluster",
@@ -93,6 +93,7 @@ class Packer:
         self._kept: dict[str, _Kept] = {}
         self._crowds: dict[int, list[str]] = {}
         self._packed_crowds: dict[int, _Crowd] = {}
+        self._moved: dict[str, float] = {}
         self._now = now
         self.due_in_s: float | None = None
         """In how long to pack again, as something waits for its time; None for never."""
@@ -104,6 +105,7 @@ class Packer:
             self._crowds = crowds_of(ports)
         crowded = {place for of in self._crowds.values() for place in of}
         old = self._kept
+        self.due_in_s = None
         self._kept = {
             place: before
             if (before := old.get(place)) is not None
@@ -112,15 +114,37 @@ class Packer:
             else self._of_port(place, port, in_crowd=place in crowded)
             for place, port in ports.items()
         }
-        self.due_in_s = None
+        self._note_moved(old)
         self._packed_crowds = {number: self._of_crowd(number, of) for number, of in self._crowds.items()}
         snapshot: dict[str, dict[str, Message]] = {kind: {} for kind in TYPES}
         of_ports = (kept.messages for kept in self._kept.values())
         of_crowds = ([*each.listener, *each.routes] for each in self._packed_crowds.values())
-        for messages in (*of_ports, *of_crowds):
+        for messages in (*self._of_moved(), *of_ports, *of_crowds):
             for kind, message in messages:
                 snapshot[kind][message.name] = message
         return snapshot
+
+    def _note_moved(self, old: Mapping[str, _Kept]) -> None:
+        """Note which ports have come into a crowd, or left one: connections that are open lead on as they did."""
+        until_s = self._now() + DRAIN_S
+        for place, kept in self._kept.items():
+            before = old.get(place)
+            if before is not None and (before.member is None) != (kept.member is None):
+                self._moved[place] = until_s
+
+    def _of_moved(self) -> Iterator[_Messages]:
+        """Yield the clusters that ports had before, while Envoy ends the connections of their former listener."""
+        now_s = self._now()
+        self._moved = {place: due for place, due in self._moved.items() if due > now_s and place in self._kept}
+        for place, until_s in self._moved.items():
+            port, member_now, _messages = self._kept[place]
+            before = (
+                member(self._namespace, place, port).resources
+                if member_now is None
+                else alone(self._namespace, place, port)
+            )
+            yield _packed(each for each in before if each.type_url in {CLUSTER, ENDPOINTS})
+            self.due_in_s = min(until_s - now_s, self.due_in_s or until_s - now_s)
 
     def _of_port(self, place: str, port: Port | Led, *, in_crowd: bool) -> _Kept:
         if not in_crowd:

@@ -7,7 +7,9 @@ them are passed on to the Service.
 
 from __future__ import annotations
 
-FIRST_S, MOST_S, QUIET_S = 1.0, 120.0, 600.0
+FIRST_S, MOST_S = 1.0, 120.0
+DRAIN_S = 600.0
+"""Envoy's own drain time: so long does it keep a former listener, and the connections that came to it."""
 
 
 class Pace:
@@ -26,6 +28,6 @@ class Pace:
     def told(self, now_s: float) -> None:
         """Note that it was told."""
         if self._told_s is not None:
-            is_quiet = now_s - self._told_s > QUIET_S
+            is_quiet = now_s - self._told_s > DRAIN_S
             self._pause_s = FIRST_S if is_quiet else min(2 * self._pause_s, MOST_S)
         self._told_s = now_s

@@ -107,10 +107,12 @@ def judge(found: Configuration, wanted: Expected, *, is_connected: bool) -> tupl
 
 
 def differences(found: Configuration, wanted: Expected) -> list[str]:
-    """Return the resources that a sidecar is to have and has not, or not so, and those that it is not to have."""
+    """Return the resources that a sidecar is to have and has not, or not so, and listeners that it is not to have."""
     unasked = {name for name in wanted.on_demand if ("cluster", name) not in found.versions}
     names = {key for key in {*found.versions, *wanted.versions} if found.versions.get(key) != wanted.versions.get(key)}
-    names -= {("cluster", name) for name in unasked}
+    # what is left over does no harm: where no listener leads to it, it goes when connections have ended
+    left = {key for key in found.versions if key[0] != "listener" and key not in wanted.versions}
+    names -= left | {("cluster", name) for name in unasked}
     others = {
         name
         for name, weights in wanted.endpoints.items()

@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from minik8s_modules.api import objects
@@ -105,11 +106,7 @@ def test_open_connections_follow_what_a_virtual_service_says(mesh: Mesh, control
     assert controllers.process is not None
     (reviews, *more), client = shop(mesh)
     serves(client, reviews)
-    over = threading.Event()
-    watched = Watched(client, reviews, over)
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(watched.run)
-        until(lambda: watched.body != "", LONG_S)
+    with watching(client, reviews) as watched:
         for subsets in (
             [{"name": "v-a", "weight": 0}, {"name": "v-b", "weight": 1}],
             [{"name": "v-a", "url": "^/$"}, {"name": "v-b", "url": "/b"}],
@@ -127,13 +124,48 @@ def test_open_connections_follow_what_a_virtual_service_says(mesh: Mesh, control
         mesh.cluster.admin.delete(VIRTUAL_SERVICE, "reviews", mesh.namespace)
         until(lambda: {client.get(reviews)[1] for _ in range(6)} == {"a v1", "b v1"}, LONG_S)
         until(lambda: watched.body in {"a v1", "b v1"}, LONG_S)
-        over.set()
+
+
+@contextlib.contextmanager
+def watching(client: Client, address: str) -> Iterator[Watched]:
+    """Ask over one connection meanwhile."""
+    over = threading.Event()
+    watched = Watched(client, address, over)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(watched.run)
+        try:
+            until(lambda: watched.body != "" or running.done(), LONG_S)
+            yield watched
+        finally:
+            over.set()
         running.result(LONG_S)
 
 
 def stays(watched: Watched, body: str) -> bool:
     """Return whether half a second of answers are the same."""
     return watched.body == body and time.monotonic() - watched.since_s > 0.5
+
+
+def test_open_connections_lead_on_where_one_service_more_makes_many_and_one_less_few(mesh: Mesh, controllers: Daemon):
+    assert controllers.process is not None
+    (reviews, *_more), client = shop(mesh)
+    mesh.cluster.admin.delete(SERVICE, "more-0", mesh.namespace)
+    mesh.cluster.admin.delete(SERVICE, "more-1", mesh.namespace)
+    until(lambda: len(configuration(client).listeners) == CROWD, LONG_S)
+    meta = {"name": "more-0", "namespace": mesh.namespace}
+    spec = {"selector": {"app": "reviews"}, "ports": [{"port": PORT, "targetPort": 8080}]}
+    with watching(client, reviews) as watched:
+        for many in (True, False):
+            if many:
+                mesh.cluster.admin.create(SERVICE, {"metadata": meta, "spec": spec})
+            else:
+                mesh.cluster.admin.delete(SERVICE, "more-0", mesh.namespace)
+            until(lambda: (len(configuration(client).crowds) == 1) == many, LONG_S)  # noqa: B023 - at once
+            serves(client, reviews)
+            until(lambda: stand(mesh) == {"client": "synced"}, LONG_S)
+            begun, watched.body = time.monotonic(), ""
+            until(lambda: watched.body != "" and time.monotonic() - begun > 2, LONG_S)  # noqa: B023 - at once
+    assert watched.failures == 0
 
 
 def test_updates_wait_for_sidecars_that_have_called_nobody_and_routes_lead(mesh: Mesh, controllers: Daemon):

@@ -11,6 +11,7 @@ from minik8s_modules.mesh.catalogue import Configuration
 from minik8s_modules.mesh.crowds import CROWD, crowds_of, owners, told
 from minik8s_modules.mesh.mapping import Declared, Mapped, decide_mapping
 from minik8s_modules.mesh.messages import Packer, Snapshot
+from minik8s_modules.mesh.pacing import DRAIN_S
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, TYPES, Resource
 from minik8s_modules.mesh.subscriptions import Subscription
 from tests.unit.mesh.namespaces import endpoint_slice, service, subset, virtual_service
@@ -104,12 +105,33 @@ def test_a_change_of_pods_is_one_resource_and_a_service_more_three():
 
 
 def test_packed_or_not_the_same_is_told_whatever_was_before():
-    packer = Packer("shop")
+    clock = FakeClock()
+    packer = Packer("shop", clock.monotonic)
     history = [(CROWD + 1, {}), (CROWD, BY_PATH), (CROWD + 1, BY_PATH), (CROWD + 1, BY_WEIGHT), (3, {})]
     for number, virtual in history:
         mapped = decided(number, **virtual)
+        packer.pack(mapped)
+        clock.advance(DRAIN_S)
         packed = {(kind, name) for kind, each in packer.pack(mapped).items() for name in each}
         assert packed == {(each.type_url, each.name) for each in told("shop", mapped.ports)}
+
+
+def test_where_one_more_makes_many_open_connections_lead_on_as_they_did():
+    clock = FakeClock()
+    packer = Packer("shop", clock.monotonic)
+    packer.pack(decided(CROWD))
+    for number, added in ((CROWD + 1, "web-1.shop:80"), (CROWD, WEB_1)):
+        mapped = decided(number, pods="a")
+        plain = {(each.type_url, each.name) for each in told("shop", mapped.ports)}
+        snapshot = packer.pack(mapped)
+        also = versions(snapshot).keys() - plain
+        assert {(CLUSTER, added), (ENDPOINTS, added)} <= also
+        assert {kind for kind, _name in also} == {CLUSTER, ENDPOINTS}
+        assert packer.due_in_s is not None
+        changed = packer.pack(decided(number, pods="b"))
+        assert changed[ENDPOINTS][added].version != snapshot[ENDPOINTS][added].version, "they follow their Pods"
+        clock.advance(DRAIN_S)
+        assert versions(packer.pack(mapped)).keys() == plain
 
 
 def test_services_that_come_one_after_the_other_wait_for_each_other_and_one_that_goes_does_not():
