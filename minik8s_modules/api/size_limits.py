@@ -30,6 +30,15 @@ def values_allowed(kind: tuple[str, str]) -> int:
     return MAX_VALUES_TOGETHER if kind in _LARGE else MAX_VALUES
 
 
+def fits(data: bytes, values_allowed: int = MAX_VALUES) -> bool:
+    """Return whether JSON is so short, and has so few brackets, that ``check`` of what it holds cannot fail.
+
+    The walk is a twentieth of what a small object's creation costs; this is a thousandth.
+    """
+    # a value takes a byte, and the comma or bracket that it stands before
+    return len(data) < 2 * values_allowed and data.count(b"{") + data.count(b"[") <= MAX_DEPTH
+
+
 def check(value: Any, values_allowed: int = MAX_VALUES) -> None:
     """Return when ``value`` is neither too deep nor too large.
 

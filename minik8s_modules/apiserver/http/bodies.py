@@ -88,7 +88,8 @@ def parse_json(body: bytes, values_allowed: int = size_limits.MAX_VALUES) -> Any
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"the request's body is not valid JSON: {error}") from error
-    size_limits.check(value, values_allowed)
+    if not size_limits.fits(body, values_allowed):
+        size_limits.check(value, values_allowed)
     return value
 
 

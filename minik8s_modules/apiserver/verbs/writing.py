@@ -148,10 +148,16 @@ def _encoded(obj: JsonObject) -> bytes:
 
 
 def _sized(kind: Kind, obj: JsonObject) -> bytes:
-    size_limits.check(
-        obj, size_limits.values_allowed(kind.id)
-    )  # with what the server added: an object that was stored can be sent back
-    return _checked(without_revision(obj))
+    """Return what is stored of an object; with what the server added it is still one that can be sent back."""
+    allowed = size_limits.values_allowed(kind.id)
+    try:
+        value = without_revision(obj)
+    except TypeError:  # deeper than orjson goes
+        size_limits.check(obj, allowed)
+        raise
+    if not size_limits.fits(value, allowed):
+        size_limits.check(obj, allowed)
+    return _checked(value)
 
 
 def _checked(value: bytes) -> bytes:
