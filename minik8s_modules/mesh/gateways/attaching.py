@@ -55,8 +55,9 @@ def attach(
         return Parent(ref, ("NoMatchingParent", message)), []
     open_to = [each for each in chosen if lets_in(each, gateway, objects.namespace(route), labels)]
     if not open_to:
-        takers = ", ".join(f"{each.name}: {_takes(each)}" for each in chosen)
-        message = f"no listener takes an HTTPRoute of namespace {objects.namespace(route)}; they take routes: {takers}"
+        # who is not let in is told no names of another namespace's listeners
+        takers = "; ".join(dict.fromkeys(map(_takes, chosen)))
+        message = f"no listener takes an HTTPRoute of namespace {objects.namespace(route)} (allowedRoutes: {takers})"
         return Parent(ref, ("NotAllowedByListeners", message)), []
     names = objects.spec(route).get("hostnames") or [ANY]
     found = [
