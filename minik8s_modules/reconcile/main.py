@@ -28,6 +28,7 @@ from minik8s_modules.base.inventory import DEFAULT_SHARD, Hosts, Inventory
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import client_of, election_client
+from minik8s_modules.reconcile.executor.live_run import Executor, executor_named
 from minik8s_modules.reconcile.executor.runner import AnsibleRunner
 from minik8s_modules.reconcile.executor.standing_runner import StandingRunner
 from minik8s_modules.reconcile.housekeeping.policies import Policies, read_policies
@@ -38,7 +39,6 @@ from minik8s_modules.reconcile.planning.planserver import PlanFiles, PlanServer,
 from minik8s_modules.reconcile.planning.questions import Question
 from minik8s_modules.reconcile.service import Link, OnMessage, OnUp, Outside, ShardService
 from minik8s_modules.reconcile.standalone.shared_settings import publish, shared_of
-from minik8s_modules.reconcile.values.items import OnOutcome, Runner
 from minik8s_modules.reconcile.values.loop_metrics import LoopMetrics
 from minik8s_modules.reconcile.values.node_file import declared_of
 from minik8s_modules.reconcile.values.values import POD_PIDS_LIMIT, DnsSettings, IngressSettings, Settings
@@ -70,6 +70,7 @@ class Options(NamedTuple):
     settings: Settings
     observe_every_s: float
     drift_watch: bool
+    executor: Executor
     plan: PlanOptions | None
     policies: Policies
     shared: JsonObject
@@ -100,13 +101,12 @@ def read_options(configuration: Configuration) -> Options:
     cluster_cidr = configuration.network("cluster_cidr", Settings().cluster_cidr, may_be_empty=True)
     project_dir = Path(configuration.text("project_dir"))
     dns, ingress = _dns_settings(configuration), _ingress_settings(configuration, project_dir)
-    own_dns = [dns.listen] if dns.listen else []
     settings = Settings(
         cluster_cidr=cluster_cidr,
         pause_image=configuration.text("pause_image", Settings().pause_image),
         bridge=configuration.text("bridge", Settings().bridge),
         hmac_key=_key(Path(configuration.text("hmac_key_file"))),
-        cluster_dns=tuple(configuration.texts("cluster_dns", own_dns)),
+        cluster_dns=tuple(configuration.texts("cluster_dns", [dns.listen] if dns.listen else [])),
         api_address=_address(configuration.text("api_address", "")) or kubernetes_address(service_cidr),
         service_cidr=service_cidr,
         proxy_mode=mode,
@@ -131,6 +131,7 @@ def read_options(configuration: Configuration) -> Options:
         settings=network_settings(configuration, settings),
         observe_every_s=OBSERVE_EVERY_S[drift],
         drift_watch=configuration.flag("drift_watch", default=True),
+        executor=executor_named(configuration.text("executor", "python_api")),
         plan=_plan_options(configuration) if configuration.has("plan") else None,
         policies=read_policies(configuration),
         shared=shared_of(configuration),
@@ -202,16 +203,15 @@ def jittered(every_s: float) -> Callable[[], float]:
 
 def standing_runner(options: Options) -> StandingRunner:
     """Return Ansible for all elections."""
-
-    def make_runner(on_outcome: OnOutcome) -> Runner:
-        return AnsibleRunner(
+    return StandingRunner(
+        lambda on_outcome: AnsibleRunner(
             inventory=options.inventory,
             private_data_dir=options.private_data_dir,
             project_dir=options.project_dir,
             on_outcome=on_outcome,
+            executor=options.executor,
         )
-
-    return StandingRunner(make_runner)
+    )
 
 
 def outside(options: Options, client: ApiClient, runner: StandingRunner) -> Outside:

@@ -1,1 +1,1 @@
-"""What the strategy `reconcile` is made of: items and their order, the item socket, one worker an item."""
+"""The live run: items and their order, the item socket, workers; as a program, and for the strategy `reconcile`."""

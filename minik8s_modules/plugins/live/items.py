@@ -4,7 +4,7 @@ An item is one JSON line, ``{"id", "host", "check", "token", "sections": {sectio
 line when it is done; its results are ansible-runner's events. Items of housekeeping have ``-keep`` in their id. A
 host has one pass at a time; its further items wait in order.
 
-Pure. `strategy/reconcile.py` reads lines, asks here, and starts one `worker.ItemWorker` per item.
+Pure. `serving.py` reads lines, asks here, and starts one `worker.ItemWorker` per item.
 """
 
 from __future__ import annotations

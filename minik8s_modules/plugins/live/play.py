@@ -1,4 +1,4 @@
-"""What the strategy reads from its play and its inventory, kept apart from the loop."""
+"""What a live run reads from its play and its inventory, kept apart from the loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from minik8s_modules.base.files import stamp_if_there
 from minik8s_modules.plugins.live.items import Item
 from minik8s_modules.plugins.live.process import die_with_parent
 
-# Keywords that need what this strategy leaves out: one fork an item, results that go to callbacks and nowhere else.
+# Keywords that need what a live run leaves out: one fork an item, results that go to callbacks and nowhere else.
 UNSUPPORTED = (
     "loop",
     "loop_with",
@@ -42,7 +42,7 @@ def sections_of(blocks: Iterable[Any]) -> dict[str, Any]:
     """Return the play's tasks by name, in play order; their arguments are complete, without module_defaults.
 
     Raises:
-        AnsibleParserError: a task has no name, or the name of another, or a keyword this strategy does not know.
+        AnsibleParserError: a task has no name, or the name of another, or a keyword that a live run does not know.
     """
     sections: dict[str, Any] = {}
     for block in blocks:
@@ -50,7 +50,7 @@ def sections_of(blocks: Iterable[Any]) -> dict[str, Any]:
             wrong = [keyword for keyword in UNSUPPORTED if getattr(task, keyword)]
             if not task.name or task.name in sections or wrong:
                 reason = f"keyword {wrong[0]}" if wrong else "no name, or the name of another task"
-                raise AnsibleParserError(f"strategy reconcile cannot run this task: {reason}", obj=task.get_ds())
+                raise AnsibleParserError(f"a live run cannot have this task: {reason}", obj=task.get_ds())
             task.args, task.module_defaults = arguments_of(task), []
             sections[task.name] = task
     return sections

@@ -1,7 +1,7 @@
 """One live run seen from outside: its environment, its item socket, its process.
 
-`runner.py` starts the process through ansible-runner and has one LiveRun per process; `plugins/strategy/reconcile.py`
-is the other end of the socket.
+`runner.py` starts the process through ansible-runner and has one LiveRun per process; `plugins/live/serving.py` is the
+other end of the socket.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import queue
+import shlex
 import signal
 import socket
 import struct
@@ -20,9 +21,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
-from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.reconcile.values.items import WorkItem
 
 # A start takes 1 to 2 s, on a starved machine minutes, and one that is killed begins from zero: what counts is whether
@@ -36,6 +37,21 @@ PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
 STOP = b'{"op": "stop"}\n'
+PROGRAM = "minik8s_modules.plugins.live.program"
+Executor = Literal["python_api", "strategy"]
+"""What a run is: a program on Ansible's Python API, or ansible-playbook with a strategy plugin."""
+
+
+def executor_named(name: str) -> Executor:
+    """Return the executor of that name.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    for known in get_args(Executor):
+        if name == known:
+            return known  # type: ignore[no-any-return]  # one of the literals
+    raise ConfigurationError(f"executor must be {' or '.join(get_args(Executor))}, not {name!r}")
 
 
 class RunFailed(TemporaryError):
@@ -43,17 +59,25 @@ class RunFailed(TemporaryError):
 
 
 class Layout(NamedTuple):
-    """Where a runner works: its private directory, the playbooks, the inventory."""
+    """Where a runner works: its private directory, the playbooks, the inventory; and as what its runs are started."""
 
     private: Path
     project: Path
     inventory: Path
     playbook: str
     forks: int
+    executor: Executor
 
     def socket(self, generation: int) -> Path:
         """Return the item socket of the run ``generation``."""
         return self.private / f"items-{generation}.sock"
+
+    def command(self) -> dict[str, str]:
+        """Return what ansible-runner is told to run."""
+        playbook = str(self.project / self.playbook)
+        if self.executor == "strategy":
+            return {"playbook": playbook}
+        return {"binary": sys.executable, "cmdline": shlex.join(["-P", "-m", PROGRAM, playbook])}
 
     def environment(self, generation: int) -> dict[str, str]:
         """Return the environment of a run: everything that would cost time or leave traces is off."""
@@ -62,8 +86,6 @@ class Layout(NamedTuple):
             "MINIK8S_ITEM_SOCKET": str(self.socket(generation)),
             "MINIK8S_PARENT": str(os.getpid()),
             "ANSIBLE_CONFIG": str(self.project / "ansible.cfg"),
-            "ANSIBLE_STRATEGY": "reconcile",
-            "ANSIBLE_STRATEGY_PLUGINS": str(self.project / "minik8s_modules/plugins/strategy"),
             "ANSIBLE_CONNECTION_PLUGINS": str(self.project / "minik8s_modules/plugins/connection"),
             "ANSIBLE_CALLBACK_PLUGINS": str(
                 self.project / "minik8s_modules/plugins/callback"
@@ -74,7 +96,12 @@ class Layout(NamedTuple):
             "ANSIBLE_FORKS": str(self.forks),
             "MAX_EVENT_RES": str(MAX_EVENT_BYTES),
             **SETTINGS,
+            **(self._strategy() if self.executor == "strategy" else {}),
         }
+
+    def _strategy(self) -> dict[str, str]:
+        plugins = self.project / "minik8s_modules/plugins/strategy"
+        return {"ANSIBLE_STRATEGY": "reconcile", "ANSIBLE_STRATEGY_PLUGINS": str(plugins)}
 
 
 SETTINGS = {

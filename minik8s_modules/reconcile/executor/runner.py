@@ -4,7 +4,7 @@
 reads answers until it ends; results arrive as ansible-runner events. What is where stands in `ledger.py`. A run that
 dies is started again with back-off and its items go out once more. After ``recycle_items`` items or ``recycle_s``
 seconds a new run is started, gets the new items, and the old one drains (pexpect keeps all output of a run).
-This is the only file that imports ansible-runner. Next step: `plugins/strategy/reconcile.py`.
+This is the only file that imports ansible-runner. Next step: `plugins/live/serving.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.reconcile.executor.ledger import Answer, Ledger
-from minik8s_modules.reconcile.executor.live_run import STOP, Layout, LiveRun, RunFailed, encode_item
+from minik8s_modules.reconcile.executor.live_run import STOP, Executor, Layout, LiveRun, RunFailed, encode_item
 from minik8s_modules.reconcile.values.items import OnOutcome, Outcome, WorkItem
 
 log = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ class AnsibleRunner:
         on_outcome: OnOutcome,
         on_event: Callable[[Event], None] | None = None,
         playbook: str = PLAYBOOK,
+        executor: Executor = "python_api",
         forks: int = 20,
         recycle_items: int = 5000,
         recycle_s: float = 3600.0,
@@ -68,7 +69,7 @@ class AnsibleRunner:
         clock: Clock | None = None,
     ) -> None:
         self._layout = Layout(
-            private_data_dir.absolute(), project_dir.absolute(), inventory.absolute(), playbook, forks
+            private_data_dir.absolute(), project_dir.absolute(), inventory.absolute(), playbook, forks, executor
         )
         self._on_outcome, self._on_event = on_outcome, on_event
         self._recycle_items, self._recycle_s, self._drain_s = recycle_items, recycle_s, drain_s
@@ -220,9 +221,9 @@ class AnsibleRunner:
         run.thread, _ = run_async(
             private_data_dir=str(self._layout.private),
             project_dir=str(self._layout.project),
-            playbook=str(self._layout.project / self._layout.playbook),
             inventory=str(self._layout.inventory),
             ident=str(run.generation),
+            **self._layout.command(),
             quiet=True,
             # safe, as no variables are passed: they would stand on the command line, where everybody sees them
             suppress_env_files=True,

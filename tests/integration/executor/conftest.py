@@ -31,6 +31,7 @@ HERE = Path(__file__).parent
 PROJECT = HERE.parents[2]
 PLAYBOOK = "tests/integration/executor/sections.yml"
 LOCAL = {"ansible_connection": "warm_local"}
+EXECUTORS = ["python_api", pytest.param("strategy", marks=pytest.mark.nightly)]
 
 
 def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
@@ -44,6 +45,8 @@ def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -
 
 class Lab:
     """A runner over ``hosts`` with the outcomes and events it gave."""
+
+    executor = "python_api"
 
     def __init__(self, hosts: dict[str, dict[str, Any]] | None = None, **options: Any) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="mk8s-"))
@@ -61,7 +64,13 @@ class Lab:
             "MINIK8S_WARM_IDLE_S": "5",
             **options.pop("environment", {}),
         }
-        settings = {"playbook": PLAYBOOK, "forks": 4, "on_event": self.events.append, **options}
+        settings = {
+            "playbook": PLAYBOOK,
+            "executor": self.executor,
+            "forks": 4,
+            "on_event": self.events.append,
+            **options,
+        }
         self.runner = AnsibleRunner(
             inventory=self.inventory,
             private_data_dir=self.private,
@@ -144,8 +153,15 @@ class Lab:
         shutil.rmtree(self.home)
 
 
+@pytest.fixture(params=EXECUTORS)
+def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The suite passes with each of them."""
+    monkeypatch.setattr(Lab, "executor", request.param)
+    return str(request.param)
+
+
 @pytest.fixture
-def lab() -> Iterator[Lab]:
+def lab(executor: str) -> Iterator[Lab]:
     made = Lab()
     made.runner.start()
     yield made
@@ -153,7 +169,7 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.fixture
-def new_lab() -> Iterator[Callable[..., Lab]]:
+def new_lab(executor: str) -> Iterator[Callable[..., Lab]]:
     made: list[Lab] = []
 
     def make(*arguments: Any, start: bool = True, **options: Any) -> Lab:

@@ -160,7 +160,7 @@ def unix_sockets(process: psutil.Process) -> list[Any]:
 
 
 def test_an_idle_interpreter_exits_and_leaves_nothing(new_lab: Callable[..., Any]) -> None:
-    lab = new_lab(environment={"MINIK8S_WARM_IDLE_S": "0.5"})
+    lab = new_lab(environment={"MINIK8S_WARM_IDLE_S": "0.5", "MINIK8S_WARM_KEEP_CODE": "0"})
     item = lab.submit(first={"sleep_s": 1.5})
     assert lab.outcome(item).status == "ok"  # it stays while a module runs
     pid = lab.interpreter()
@@ -177,7 +177,8 @@ from minik8s_modules.reconcile.values.items import SectionRequest, WorkItem
 from minik8s_modules.reconcile.executor.runner import AnsibleRunner
 home = Path({home!r})
 runner = AnsibleRunner(inventory=home / "hosts.yml", private_data_dir=home / "p", project_dir=Path({project!r}),
-    on_outcome=print, playbook="tests/integration/executor/sections.yml", environment={environment!r})
+    on_outcome=print, playbook="tests/integration/executor/sections.yml", environment={environment!r},
+    executor={executor!r})
 runner.start()
 options = {{"directory": str(home / "files"), "sleep_s": 2.5, "entries": {{"a": "1"}}}}
 runner.submit(WorkItem("i", "n0", False, (1, 1), {{"first": SectionRequest(options)}}))
@@ -188,7 +189,9 @@ threading.Event().wait()
 @pytest.mark.parametrize("moment", ["at work", "while the play starts"])
 def test_kill_9_of_the_reconciler_leaves_no_process(new_lab: Callable[..., Any], moment: str) -> None:
     lab = new_lab(start=False)
-    script = CONTROLLER.format(project=str(PROJECT), home=str(lab.home), environment=lab.environment)
+    script = CONTROLLER.format(
+        project=str(PROJECT), home=str(lab.home), executor=lab.executor, environment=lab.environment
+    )
     controller = subprocess.Popen([sys.executable, "-c", script])
     try:
         module = [lab.running_module()] if moment == "at work" else []

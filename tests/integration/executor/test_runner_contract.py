@@ -1,4 +1,4 @@
-"""The promises of items.Runner, kept by the real runner, by the fake and by an election's turn with a runner."""
+"""The promises of items.Runner: kept by the real runner with each executor, the fake, and an election's turn."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def play_probe(lab: Lab) -> Any:
     return realize
 
 
-@pytest.fixture(params=["fake", "real", "turn"])
+@pytest.fixture(params=["fake", "python_api", "strategy", "turn"])
 def either(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    lab = Lab(NODES)
+    lab = Lab(NODES, executor="strategy") if request.param == "strategy" else Lab(NODES)
     if request.param == "fake":
         lab.runner = FakeRunner(NODES, play_probe(lab), lab._on_outcome)  # type: ignore[assignment]
     standing = StandingRunner(lambda on_outcome: FakeRunner(NODES, play_probe(lab), on_outcome))

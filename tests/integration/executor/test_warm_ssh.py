@@ -83,7 +83,8 @@ def test_a_login_user_becomes_root_once_by_sudo(new_lab: Callable[..., Any], ssh
     finally:
         Path(sudoers).unlink()
         subprocess.run("rm -rf /tmp/mk8s-sudo-*", shell=True, check=True)
-        subprocess.run(["userdel", "--remove", user], check=False, stderr=subprocess.DEVNULL)
+        # its session with sshd may be there yet
+        subprocess.run(["userdel", "--force", "--remove", user], check=False, stderr=subprocess.DEVNULL)
 
 
 def test_a_cancelled_items_module_dies_on_the_node(new_lab: Callable[..., Any], sshd: Any) -> None:

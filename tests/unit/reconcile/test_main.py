@@ -48,6 +48,7 @@ def test_observations_are_jittered_by_a_fifth():
     ("changes", "message"),
     [
         ({"drift": "slow"}, "drift must be normal or fast"),
+        ({"executor": "shell"}, "executor must be python_api or strategy, not 'shell'"),
         ({"hmac_key_file": "/nowhere"}, "cannot read hmac_key_file /nowhere"),
         ({"hmac_key_file": "/dev/null"}, "is empty"),
         ({"kubeconfig": None}, "kubeconfig is missing"),
