@@ -12,6 +12,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from functools import partial
 
 from minik8s_modules.apiserver.http.board import Place
@@ -19,6 +20,7 @@ from minik8s_modules.base.metrics import Registry, joined
 
 log = logging.getLogger(__name__)
 PATIENCE_S = 2.0
+PAUSE_S = 0.1
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: process, user, group
 
 
@@ -48,7 +50,7 @@ class Figures:
         return joined(told, "worker")
 
     def _answer(self, listener: socket.socket) -> None:
-        while True:
+        while listener.fileno() >= 0:
             try:
                 connection, _ = listener.accept()
                 with connection:
@@ -57,6 +59,7 @@ class Figures:
                         connection.sendall(self._metrics.families())
             except OSError as error:
                 log.info("another worker did not take the figures: %s", error)
+                time.sleep(PAUSE_S)  # there may be no descriptor for anybody
 
 
 def _user(connection: socket.socket) -> int:

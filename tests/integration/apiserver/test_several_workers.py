@@ -19,13 +19,15 @@ import psutil
 import pytest
 
 from tests.integration.apiserver.test_new_configuration import configure
+from tests.support import waiting
 from tests.support.apiserver import ApiServerProcess, own_server
 from tests.support.etcd import EtcdServer
-from tests.support.waiting import until
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 ROUNDS = 60
 NAMES = itertools.count()
+# a worker imports and loads for seconds on an idle machine
+until = functools.partial(waiting.until, timeout_s=240)
 
 
 @pytest.fixture(scope="module")

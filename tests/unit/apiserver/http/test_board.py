@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -77,6 +78,16 @@ def test_figures_come_from_all_workers_that_live(board: Board):
         each.start()
     lines = [f'requests_total{{worker="{number}"}} {number + 1}.0' for number in range(3)]
     until(lambda: set(lines) <= set(found[1].text().splitlines()))
+
+
+def test_figures_are_not_for_other_users_of_the_machine(board: Board, monkeypatch: pytest.MonkeyPatch):
+    place = Place(board, 0)
+    Figures(place, Registry()).start()
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)  # as if the one who asks were another
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(60)
+        asking.connect(place.socket.getsockname())
+        assert asking.recv(1) == b""
 
 
 def test_a_lone_worker_has_no_label():
