@@ -267,10 +267,11 @@ class _Stream:
     ) -> Iterator[Any]:
         """Yield what is to be taken away, but no cluster while routes may lead there yet."""
         leading = {LISTENER, ROUTES}
+        is_known = leading <= self._subscriptions.keys()  # one that comes back names its clusters first
         refused = any(kind in leading and name in configuration.versions.get(kind, {}) for kind, name in self._lost)
         awaited = any(kind in leading for sent in self._pending.values() for kind, _name in sent.names)
         for kind, subscription, difference in gone:
-            if kind in leading or not (refused or awaited):
+            if kind in leading or (is_known and not (refused or awaited)):
                 subscription.sent({}, difference)
                 yield self._response(kind, [], difference)
 

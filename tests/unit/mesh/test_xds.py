@@ -178,6 +178,23 @@ def test_no_cluster_is_taken_away_while_what_may_lead_there_is_refused():
     run(journey)
 
 
+def test_who_comes_back_loses_no_cluster_before_it_has_said_what_leads_there():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        await envoy.ask(CLUSTER, initial_resource_versions={NAME: "of-before"})
+        while not pilot.asked:
+            await asyncio.sleep(0.01)
+        pilot.declare(BY_PATH)
+        assert names(await envoy.told()) == (CLUSTER, [f"{NAME}/v2"], [])
+        await envoy.ask(LISTENER)
+        assert names(await envoy.told()) == (LISTENER, [NAME], [])
+        await envoy.ask(ROUTES, NAME)
+        assert names(await envoy.told()) == (ROUTES, [NAME], [])
+        assert names(await envoy.told()) == (CLUSTER, [], [NAME])
+
+    run(journey)
+
+
 def test_a_refusal_names_the_virtual_service_that_caused_it_and_is_not_repeated():
     async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
         envoy = Envoy(channel)
@@ -286,11 +303,14 @@ def test_of_many_services_a_sidecar_has_settled_with_those_that_it_has_asked_for
         pilot.catalogue.put("shop", Configuration(pilot.packer.pack(mapped), {}, frozenset({BATCH})))
         while {BATCH} not in pilot.settled:  # it has asked for none
             await asyncio.sleep(0.01)
-        pilot.settled.clear()
+        for kind in (LISTENER, ROUTES):
+            await envoy.ask(kind)
+            await envoy.told()
         await envoy.ask(CLUSTER, "100.0.0.1:80", "100.9.9.9:80")
         assert names(await envoy.told()) == (CLUSTER, ["100.0.0.1:80"], [])
         assert names(await envoy.told()) == (CLUSTER, [], ["100.9.9.9:80"])
-        await envoy.ask(LISTENER)
+        pilot.settled.clear()
+        await envoy.ask(LISTENER, "nothing")
         await envoy.told()
         assert pilot.settled == [], "it has not the endpoints of that one yet"
         await envoy.ask(ENDPOINTS, "100.0.0.1:80")
