@@ -36,6 +36,7 @@ _JSON = {"Content-Type": "application/json"}
 _WATCH_GRACE_S = 30.0
 # a plan may take the API server 45 s, which no other call does
 _PERSONS_PATIENCE_S = 60.0
+_COLLECTION_S = 600.0  # one request deletes thousands of objects; one that is sent again works beside the first
 Warn = Callable[[str], None]
 
 
@@ -88,8 +89,10 @@ class ApiClient:
         return client
 
     def _use(self, access: Access, user_agent: str, timeout_s: float = 0.0, connections: int = CONNECTIONS) -> None:
-        patience_s = timeout_s or (READ_TIMEOUT_S if self._warn is None else _PERSONS_PATIENCE_S)
-        self._transport = Transport(access, user_agent=user_agent, read_timeout_s=patience_s, pool_size=connections)
+        self._patience_s = timeout_s or (READ_TIMEOUT_S if self._warn is None else _PERSONS_PATIENCE_S)
+        self._transport = Transport(
+            access, user_agent=user_agent, read_timeout_s=self._patience_s, pool_size=connections
+        )
         self._manager = user_agent
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
@@ -191,7 +194,8 @@ class ApiClient:
     def delete_collection(self, kind: Kind, namespace: str) -> JsonObject:
         """Delete all objects of ``kind`` in ``namespace``, each with its own grace; return the answer."""
         options = {"kind": "DeleteOptions", "apiVersion": "v1"}
-        return self._call("DELETE", resource_path(kind, namespace), orjson.dumps(options), _JSON)
+        path = resource_path(kind, namespace)
+        return self._call("DELETE", path, orjson.dumps(options), _JSON, max(_COLLECTION_S, self._patience_s))
 
     def watch(
         self,
@@ -244,9 +248,14 @@ class ApiClient:
         return with_query(path, query)
 
     def _call(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        read_timeout_s: float = 0.0,
     ) -> JsonObject:
-        response = self._transport.request(method, path, body, headers)
+        response = self._transport.request(method, path, body, headers, read_timeout_s)
         if response.status >= HTTPStatus.BAD_REQUEST:
             raise error_of(response)
         if self._warn is not None:

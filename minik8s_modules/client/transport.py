@@ -65,21 +65,28 @@ class Transport:
         self._servers = Servers(len(self._addresses))
 
     def request(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        read_timeout_s: float = 0.0,
     ) -> BaseHTTPResponse:
-        """Return the whole answer to one request, whatever its status.
+        """Return the whole answer to one request, whatever its status; ``read_timeout_s`` 0 is the usual patience.
 
         Raises:
             ApiUnreachable: no complete answer came.
         """
         # a read may be sent once more to the same server: a connection kept alive may turn out to be closed
         spare = 1 if method in _REPEATABLE else 0
+        timeout = self._patience(read_timeout_s) if read_timeout_s else self._timeout
         left = len(self._pools)
         while True:
             number = self._servers.current()
             shown = {**self._headers, **self._bearer.headers(), **(headers or {})}
             try:
-                return self._pools[number].urlopen(method, self._prefixes[number] + path, body=body, headers=shown)
+                at = self._prefixes[number] + path
+                return self._pools[number].urlopen(method, at, body=body, headers=shown, timeout=timeout)
             except (HTTPError, OSError) as error:
                 gone = self._note(number, error)
                 left, spare = (left - 1, spare) if gone else (left, spare - 1)
@@ -92,7 +99,7 @@ class Transport:
         Raises:
             ApiUnreachable: no headers came.
         """
-        timeout = urllib3.Timeout(connect=self._timeout.connect_timeout, read=read_timeout_s)
+        timeout = self._patience(read_timeout_s)
         left = len(self._pools)
         while True:
             number = self._servers.current()
@@ -114,6 +121,9 @@ class Transport:
         if response.status != HTTPStatus.OK:
             response.read(cache_content=True)
         return response
+
+    def _patience(self, read_timeout_s: float) -> urllib3.Timeout:
+        return urllib3.Timeout(connect=self._timeout.connect_timeout, read=read_timeout_s)
 
     def _note(self, number: int, error: Exception) -> bool:
         """Pass a server over that is not there or keeps silent; return whether this one is so."""

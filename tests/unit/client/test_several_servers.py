@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,19 @@ def test_a_server_that_keeps_silent_is_passed_over():
             api.create(POD, BODY)  # nobody knows whether it was taken
         api.create(POD, BODY)
     assert asked(second) == ["POST"]
+
+
+def test_the_deletion_of_thousands_is_asked_for_once_however_long_it_takes():
+    def slow(handler: Handler) -> None:
+        time.sleep(1.0)
+        handler.json({"kind": "PodList", "items": []})
+
+    with serving(slow) as server:
+        api = client(server.url, timeout_s=0.1)
+        with pytest.raises(ApiUnreachable):
+            api.create(POD, BODY)  # it is this slow
+        assert api.delete_collection(POD, "default")["items"] == []
+    assert asked(server) == ["POST", "DELETE"]
 
 
 KUBECONFIG = """
