@@ -55,13 +55,23 @@ def unpack_whole(suite: str, packages: Sequence[str], work: Path) -> Path:
     Raises:
         RuntimeError: apt or dpkg failed; the message holds its words.
     """
-    (work / "status").touch()  # of a system without a single package
-    apt = _apt(suite, work, f"Dir::State::status={work}/status", "APT::Install-Recommends=false")
-    _run([*apt, "install", "--yes", "--download-only", "base-files", *packages], work)
-    found = sorted((work / "cache/archives").glob("*.deb"), key=lambda path: not path.name.startswith("base-files_"))
+    fetched = fetch_whole(suite, ("base-files", *packages), work)
+    found = sorted(fetched.glob("*.deb"), key=lambda path: not path.name.startswith("base-files_"))
     for package in found:  # base-files first: it makes /bin, /lib and /sbin links into /usr
         _run(["dpkg", "-x", str(package), str(work / "tree")], work)
     return work / "tree"
+
+
+def fetch_whole(suite: str, packages: Sequence[str], work: Path) -> Path:
+    """Fetch ``packages`` of ``suite`` with all that they depend on, and return the folder with them.
+
+    Raises:
+        RuntimeError: apt failed; the message holds its words.
+    """
+    (work / "status").touch()  # of a system without a single package
+    apt = _apt(suite, work, f"Dir::State::status={work}/status", "APT::Install-Recommends=false")
+    _run([*apt, "install", "--yes", "--download-only", *packages], work)
+    return work / "cache/archives"
 
 
 def _apt(suite: str, work: Path, *more: str) -> list[str]:

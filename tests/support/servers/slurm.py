@@ -22,7 +22,7 @@ from pathlib import Path
 import yaml
 
 from tests.support.clients import CACHE, ROOT, locked, run
-from tests.support.docker.debian import unpack_whole
+from tests.support.docker.debian import fetch_whole, unpack_whole
 from tests.support.waiting import until
 
 PACKAGES = (
@@ -140,6 +140,17 @@ def tree() -> Path:
                 for name in ("slurmctld", "slurmd", "slurmstepd"):  # Debian's alternatives, which scripts set
                     (made / "usr/sbin" / name).symlink_to(f"{name}-wlm")
                 made.replace(target)
+    return target
+
+
+def packages() -> Path:
+    """Return a folder with the packages of Debian 13 that its Slurm needs; fetches them the first time."""
+    target = CACHE / "slurm-packages-trixie"
+    with locked(target) as missing:
+        if missing:
+            with tempfile.TemporaryDirectory(prefix="slurm-", dir=CACHE) as folder:
+                wanted = ("slurmctld", "slurmd", "slurm-client", "munge")
+                fetch_whole("trixie", wanted, Path(folder)).replace(target)
     return target
 
 
