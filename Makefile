@@ -157,9 +157,11 @@ bundle: dist ## Pack all that an installation without any network needs, into on
 lock: ## Write requirements.txt and requirements-dev.txt again from pyproject.toml
 	$(PYTHON) -m venv --clear .cache/lock
 	.cache/lock/bin/pip install --quiet --upgrade .
-	.cache/lock/bin/pip freeze --exclude minik8s | sed '1i # Written by `make lock`: what the control plane runs.' > requirements.txt
+	.cache/lock/bin/pip freeze --exclude minik8s >.cache/lock/freeze
+	.cache/lock/bin/python -m tests.support.repository.lock 'what the control plane runs' <.cache/lock/freeze >requirements.txt
 	.cache/lock/bin/pip install --quiet '.[dev]' --constraint requirements.txt
-	.cache/lock/bin/pip freeze --exclude minik8s | sed '1i # Written by `make lock`: what tests and linters run.' > requirements-dev.txt
+	.cache/lock/bin/pip freeze --exclude minik8s >.cache/lock/freeze
+	.cache/lock/bin/python -m tests.support.repository.lock 'what tests and linters run' <.cache/lock/freeze >requirements-dev.txt
 	rm -rf .cache/lock build
 
 # The virtual environments: the stamp is a copy of the lock it was made from. The runtime lock is part of the dev lock.

@@ -29,6 +29,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from packaging.requirements import Requirement  # ansible-core needs it, so it is where playbooks run
+
 SHARE = ("ansible.cfg", "library", "minik8s_modules", "playbooks", "roles", "templates")
 SOURCES = (*SHARE, "pyproject.toml", "README.md", "LICENSE", "requirements.txt")
 KEPT, KEPT_S = 3, 3600
@@ -45,6 +47,14 @@ def run(*argv: str | Path) -> None:
 def is_ours(version: str) -> bool:
     """Return whether this interpreter's packages are those of the other machine's ``version``."""
     return version == "{}.{}".format(*sys.version_info[:2])
+
+
+def locked(lock: Path, version: str) -> list[str]:
+    """Return what a lock has for a version of Python; of markers, pip asks the Python that it runs on."""
+    lines = [line for line in lock.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    found = [Requirement(line) for line in lines]
+    here = {"python_version": version, "python_full_version": f"{version}.0"}
+    return [f"{one.name}{one.specifier}" for one in found if one.marker is None or one.marker.evaluate(here)]
 
 
 def files(root: Path, names: Iterable[str]) -> list[Path]:
@@ -74,7 +84,7 @@ class Maker:
 
     def requirements(self, tree: Path) -> None:
         """Make the virtual environment with the locked requirements below ``tree``."""
-        self._environment(tree, *self._index(), "--requirement", self.repository / "requirements.txt")
+        self._environment(tree, *self._index(), *locked(self.repository / "requirements.txt", self.version))
 
     def project(self, tree: Path) -> None:
         """Make our own package and the folder ``share`` below ``tree``."""
@@ -103,7 +113,8 @@ class Maker:
             run(sys.executable, "-m", "venv", "--without-pip", made)
             run(*pip, f"--python={made}/bin/python", *install, *what)
         else:
-            self._foreign(made, [*pip, *install, "--use-pep517"], *what)
+            # pip compares what packages need with the Python that it runs on, too
+            self._foreign(made, [*pip, *install, "--use-pep517", "--ignore-requires-python"], *what)
         for name in ("python", "python3", f"python{self.version}"):
             (made / "bin" / name).unlink(missing_ok=True)
             (made / "bin" / name).symlink_to("/usr/bin/python3" if name == "python" else "python")

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from packaging.requirements import Requirement  # ansible-core needs it, so it is where playbooks run
+
 BUILDS = "setuptools>=77"
 """What pyproject.toml asks for: machines get our own package built from its sources."""
 
@@ -22,6 +24,14 @@ def pip(*argv: str) -> None:
     done = subprocess.run([sys.executable, "-m", "pip", "--quiet", *argv], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"pip {argv[0]} failed: {(done.stderr or done.stdout).strip()[-3000:]}")
+
+
+def locked(lock: Path, version: str) -> list[str]:
+    """Return what a lock has for a version of Python; of markers, pip asks the Python that it runs on."""
+    lines = [line for line in lock.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    found = [Requirement(line) for line in lines]
+    here = {"python_version": version, "python_full_version": f"{version}.0"}
+    return [f"{one.name}{one.specifier}" for one in found if one.marker is None or one.marker.evaluate(here)]
 
 
 def main() -> None:
@@ -39,7 +49,7 @@ def main() -> None:
     pip("wheel", "--no-deps", f"--wheel-dir={folder}", f"--requirement={given.lock}", BUILDS)
     for version in given.pythons.split(","):
         other = ["--only-binary=:all:", "--no-deps", f"--python-version={version}", f"--dest={folder}", here]
-        pip("download", *other, f"--requirement={given.lock}")
+        pip("download", *other, *locked(Path(given.lock), version))
     shutil.copy(given.wheel, folder)
 
 

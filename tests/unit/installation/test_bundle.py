@@ -19,8 +19,12 @@ OTHER = "3.99"
 @pytest.fixture
 def bundle() -> ModuleType:
     """The program as a module."""
-    path = REPOSITORY / "roles/application/files/bundle.py"
-    spec = importlib.util.spec_from_file_location("bundle", path)
+    return program("roles/application/files/bundle.py")
+
+
+def program(path: str) -> ModuleType:
+    """Return a program as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, REPOSITORY / path)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -33,7 +37,7 @@ def wheel(folder: Path, tag: str, library: str) -> None:
     files = {
         "one/__init__.py": "",
         f"one/{library}": "",
-        "one-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: one\nVersion: 1.0\n",
+        "one-1.0.dist-info/METADATA": f"Metadata-Version: 2.1\nName: one\nVersion: 1.0\nRequires-Python: >={OTHER}\n",
         "one-1.0.dist-info/WHEEL": f"Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: false\nTag: {tag}\n",
         "one-1.0.dist-info/entry_points.txt": "[console_scripts]\none = one:main\n",
     }
@@ -45,7 +49,9 @@ def wheel(folder: Path, tag: str, library: str) -> None:
 
 def made(bundle: ModuleType, folder: Path) -> Path:
     """Make the environment from the wheels in ``folder``; return it."""
-    (folder / "requirements.txt").write_text("one==1.0\n")
+    (folder / "requirements.txt").write_text(
+        '# a lock\none==1.0 ; python_version >= "3.99"\none==0.9 ; python_version < "3.99"\n'
+    )
     fields = {"repository": str(folder), "prefix": str(PREFIX), "python": OTHER, "wheels": str(folder)}
     maker = bundle.Maker(argparse.Namespace(**fields), folder)
     (folder / "tree").mkdir()
@@ -76,3 +82,12 @@ def test_a_library_for_our_python_is_refused_for_another(
 def test_an_environment_for_our_own_python_is_compiled_here(bundle: ModuleType) -> None:
     assert bundle.is_ours("{}.{}".format(*sys.version_info[:2]))
     assert not bundle.is_ours(OTHER)
+
+
+@pytest.mark.parametrize("path", ["roles/application/files/bundle.py", "roles/bundle/files/wheels.py"])
+def test_of_a_lock_another_python_gets_its_own_lines(path: str, tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    lock.write_text('# a lock\na==1\nb==2 ; python_version < "3.12"\nb==3 ; python_version >= "3.12"\n')
+    assert program(path).locked(lock, "3.11") == ["a==1", "b==2"]
+    assert program(path).locked(lock, "3.9") == ["a==1", "b==2"]
+    assert program(path).locked(lock, "3.13") == ["a==1", "b==3"]

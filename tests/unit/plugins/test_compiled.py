@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 import os
 import subprocess
+import sys
 import tempfile
 import zipfile
 from importlib.util import MAGIC_NUMBER
@@ -49,7 +50,7 @@ class Node:
                 file.writestr(f"{name}/__init__.py", "")
             file.writestr("ansible/module_utils/thing.py", source)
         script = client.shipped("compiled") + IMPORTING
-        argv = ["/usr/bin/python3", "-I", "-S", "-", str(self._archive), str(self.kept)]
+        argv = [sys.executable, "-I", "-S", "-", str(self._archive), str(self.kept)]
         done = subprocess.run(argv, input=script, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.split()
