@@ -29,6 +29,7 @@ import psutil
 
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.client.watches import WatchEvent
+from minik8s_modules.reconcile.executor.live_run import PROGRAM
 from tests.benchmarks.shares import RATE, shares
 from tests.integration.reconcile import conftest as whole_path
 from tests.integration.services.conftest import Cluster
@@ -92,7 +93,7 @@ def processes(cluster: Cluster) -> Processes:
 
 def _name(process: psutil.Process) -> str:
     argv = process.cmdline()
-    if any(word.endswith("ansible-playbook") for word in argv):
+    if PROGRAM in argv:
         return "play"
     return f"{process.name()}-{process.pid}"
 

@@ -56,7 +56,7 @@ def measure() -> list[Figure]:
         figures += large(with_lab)
     finally:
         with_lab.close()
-    figures += over_ssh()
+    figures += [*over_ssh(), *by_strategy()]
     real = Lab({f"bench-{uuid.uuid4().hex[:8]}": LOCAL}, playbook=PLAYBOOK)
     try:
         real.runner.start()
@@ -140,6 +140,16 @@ def first_after_idle(lab: Lab, what: str, run: Callable[[], None]) -> Figure:
         run()
         times.append(time.perf_counter() - begin)
     return Figure(f"first item after idleness, {what}: wall p50", statistics.median(times) * 1e3, "ms")
+
+
+def by_strategy() -> list[Figure]:
+    """Measure the probe with the strategy plugin, to compare with what is there by default."""
+    lab = Lab(executor="strategy")
+    try:
+        lab.runner.start()
+        return [figure._replace(bar=None) for figure in sections(lab, "probe, by the strategy plugin", probe)]
+    finally:
+        lab.close()
 
 
 def over_ssh() -> list[Figure]:
