@@ -32,16 +32,30 @@ class Workers(Generic[Key]):
         self._waiting = 0
 
     def start(self) -> None:
-        """Start the first thread; returns at once."""
+        """Start the first thread; returns at once.
+
+        Raises:
+            RuntimeError: the machine has no room for a thread.
+        """
         with self._lock:
             self._begin_one()
 
     def _begin_one(self) -> None:
         number = len(self._threads)
         thread = threading.Thread(target=self._run, name=f"{self._name}-{number}", daemon=True)
-        self._waiting += 1
-        thread.start()
+        self._waiting += 1  # before it runs, as it counts down itself
+        try:
+            thread.start()
+        except RuntimeError:  # TasksMax, or no memory
+            self._waiting -= 1
+            raise
         self._threads.append(thread)  # only now: ``stop`` joins what is here
+
+    def _begin_another(self) -> None:
+        try:
+            self._begin_one()
+        except RuntimeError as error:  # those that run go on; the next key asks again
+            log.warning("%s: goes on with %d threads: %s", self._name, len(self._threads), error)
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Shut the queue down and wait for the syncs under way, each at most ``timeout_s`` seconds."""
@@ -60,7 +74,7 @@ class Workers(Generic[Key]):
             with self._lock:
                 self._waiting -= 1
                 if not self._waiting and len(self._threads) < self._count:
-                    self._begin_one()
+                    self._begin_another()
             self.sync_one(key)
             with self._lock:
                 self._waiting += 1

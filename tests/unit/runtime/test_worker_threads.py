@@ -56,3 +56,44 @@ def test_threads_begin_as_they_are_needed_up_to_their_count():
     assert under_way.acquire(timeout=60)
     workers.stop()
     assert begun() == 0
+
+
+def test_a_machine_without_room_for_a_thread_stops_no_controller(monkeypatch: pytest.MonkeyPatch):
+    queue: WorkQueue[str] = WorkQueue()
+    synced, refused = threading.Semaphore(0), threading.Event()
+    go_on = threading.Event()
+    real = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == "full-1" and not refused.is_set():
+            refused.set()
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    def sync(key: str) -> None:
+        synced.release()
+        if key != "a":
+            go_on.wait(60)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    workers = Workers(queue, sync, "full", count=2)
+    workers.start()
+    queue.add("a")
+    assert synced.acquire(timeout=60)
+    assert refused.is_set()
+    queue.add("b")
+    queue.add("c")
+    assert all(synced.acquire(timeout=60) for _ in range(2)), "two threads: the second begins with the next key"
+    go_on.set()
+    workers.stop()
+
+
+def test_a_controller_that_cannot_begin_says_so(monkeypatch: pytest.MonkeyPatch):
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    workers = Workers(WorkQueue[str](), print, "none")
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        workers.start()
+    workers.stop()
