@@ -28,6 +28,7 @@ from minik8s_modules.runtime.custom_kinds import CustomKinds
 BY_NAMESPACE, BY_CONTROLLER, BY_LABEL, BY_NODE = "namespace", "controller", "label", "node"
 BY_CLAIM = "claim"
 _LOOK_S = 1.0
+_SHARED_BYTES = 4096
 
 
 def without_bookkeeping(obj: JsonObject) -> JsonObject:
@@ -41,12 +42,15 @@ def without_bookkeeping(obj: JsonObject) -> JsonObject:
 def sharing_parts(obj: JsonObject) -> JsonObject:
     """Return ``obj`` with parts that are shared with objects that say the same, as all Pods of a template do.
 
-    Nobody may change them; ``obj`` is changed.
+    Nobody may change them; ``obj`` is changed. Large parts are not shared: what is shared stays for some time after
+    its objects have gone.
     """
     for part in (objects.spec(obj), objects.metadata(obj)):
         for name, value in part.items():
             if isinstance(value, (dict, list)):
-                part[name] = _shared(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+                text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+                if len(text) <= _SHARED_BYTES:
+                    part[name] = _shared(text)
     return obj
 
 

@@ -13,6 +13,7 @@ from minik8s_modules.api.kinds import NODE, POD
 from minik8s_modules.api.objects import name
 from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.runtime import informers as informers_module
 from minik8s_modules.runtime.informers import Informers, owned_and_orphans, selected, sharing_parts, wait_synced
 from tests.support.waiting import until
 
@@ -100,3 +101,11 @@ def test_pods_of_a_template_share_what_they_say():
     assert [one, other] == before
     assert one["spec"]["containers"] is other["spec"]["containers"]
     assert one["metadata"]["labels"] is other["metadata"]["labels"]
+
+
+def test_what_is_large_is_not_kept_for_others():
+    large = {"slurm.minik8s.io/sources": "x" * 5000}
+    pod = {"metadata": {"name": "a", "annotations": large}, "spec": {"nodeName": "a"}}
+    before = informers_module._shared.cache_info().currsize
+    assert sharing_parts(pod)["metadata"]["annotations"] is large
+    assert informers_module._shared.cache_info().currsize == before, "it stays as long as its Pod"
