@@ -136,15 +136,19 @@ def _registers(write: Write) -> bool:
 
 
 _OF_DATA = frozenset({"data", "binaryData"})
+_WRITES = ("update", "patch")
 _OF_THE_SERVER = frozenset({"managedFields", "resourceVersion"})
 
 
 def check_results(write: Write) -> None:
-    """Raise Forbidden where somebody changes more than the data of a ConfigMap that is his by its taking results."""
+    """Raise Forbidden where somebody changes more than the data of a ConfigMap that is his by its taking results.
+
+    Whoever a role lets update or patch it may change all of it, also who could carry nodes, as ``*`` on nodes says.
+    """
     user, rbac, target = write.requester.user, write.requester.access.rbac, write.target
     if MASTERS in user.groups or not (node_of(user) or rbac.why(user, CARRY)):
         return
-    if rbac.why(user, Attributes("update", "", CONFIG_MAP.plural, target.namespace, target.name)):
+    if any(rbac.why(user, Attributes(verb, "", CONFIG_MAP.plural, target.namespace, target.name)) for verb in _WRITES):
         return
     if _but_data(write.new) != _but_data(write.old or {}):
         raise Forbidden(target.kind, target.name, f"{user.name} may change only data and binaryData, as results")

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from minik8s_modules.api.kinds import NODE
+from minik8s_modules.api.errors import Forbidden
+from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CONFIG_MAP, NODE
 from minik8s_modules.api.nodes.virtual_nodes import CARRIED_BY
-from minik8s_modules.apiserver.access.carriers import CarriedNodes
+from minik8s_modules.apiserver.access.carriers import CarriedNodes, check_results
+from minik8s_modules.apiserver.authorization.authorization import Access, Requester
+from minik8s_modules.apiserver.authorization.identity import User
+from minik8s_modules.apiserver.authorization.policy import Rbac
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.http.write import Write
+from minik8s_modules.apiserver.verbs import writing
 from minik8s_modules.store.cache import WatchCache
 from minik8s_modules.store.memory import MemoryStore
 
@@ -96,3 +106,23 @@ def test_after_more_changes_than_are_kept_all_are_looked_at_again(world: World):
         world.put(f"n{number}", "other")
     assert world.nodes.any_of("one") == ""
     assert world.nodes.among("other", ["n5", "n0"]) == "n0"
+
+
+@pytest.mark.parametrize(("verbs", "may"), [("get create patch", True), ("update", True), ("get create", False)])
+def test_who_may_write_a_config_map_by_a_role_may_write_all_of_it(backend: Backend, verbs: str, *, may: bool):
+    """Programs that apply manifests often have every verb on nodes, and with it the one that says who carries them."""
+    user, options = User("gitops", ()), Options(dry_run=False, validation="Strict", warnings=[])
+    rules = [
+        {"verbs": verb.split(), "apiGroups": [""], "resources": [plural]}
+        for verb, plural in (("*", "nodes"), (verbs, "configmaps"))
+    ]
+    writing.create(backend, Target(CLUSTER_ROLE), {"metadata": {"name": "all"}, "rules": rules}, options)
+    binding = {"roleRef": {"kind": "ClusterRole", "name": "all"}, "subjects": [{"kind": "User", "name": user.name}]}
+    writing.create(backend, Target(CLUSTER_ROLE_BINDING), {"metadata": {"name": "all"}, **binding}, options)
+    requester = Requester(user, Access(Rbac(backend.cache)), {})
+    target = Target(CONFIG_MAP, "default", "settings")
+    old = {"metadata": {"name": "settings", "labels": {"a": "b"}}}
+    data = Write(backend, "update", target, {**old, "data": {"a": "1"}}, old, options, requester)
+    check_results(data)
+    with nullcontext() if may else pytest.raises(Forbidden, match="only data and binaryData"):
+        check_results(data._replace(obj={"metadata": {"name": "settings"}}))
