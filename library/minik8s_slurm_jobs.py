@@ -153,8 +153,8 @@ partition:
   sample: {name: batch, nodes: 2, usable: 2, cpus: 4, memory_mb: 2000, gpus: 4, up: true, states: {idle: 2},
     time_limit: '1:00:00'}
 result_files:
-  description: Of each job of O(results), C(files), base64 by path, or C(error) with a reason and a message. Jobs for
-    which this answer has no room are left out; ask again.
+  description: Of each job of O(results), C(files), base64 by path, or C(error) with a reason, a message and whether it
+    is C(temporary). Jobs for which this answer has no room are left out; ask again.
   type: dict
   returned: with O(results)
   sample: {4ab1c2d3-0000-4000-8000-000000000001: {files: {out.csv: YSxiCg==}}}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import errno
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,56 @@ def test_a_name_that_is_no_text_is_told(work: Path):
     os.mkfifo(os.fsencode(work) + b"/\xff")
     with pytest.raises(KeyFault, match="no name in UTF-8"):
         results.files_of(str(work), ["*"])
+
+
+@pytest.mark.parametrize("place", ["_content", "_named"])
+def test_what_cannot_be_read_is_not_called_absent(work: Path, monkeypatch: pytest.MonkeyPatch, place: str):
+    """A file server that answers late, or not, must not end a Pod without its results."""
+    (work / "plots").mkdir()
+    (work / "plots" / "a.csv").write_text("1")
+    before = getattr(results, place)
+
+    def stale(file: int, *rest: object) -> object:
+        if place == "_named" and "plots" not in Path(f"/proc/self/fd/{file}").readlink().parts:
+            return before(file, *rest)
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(results, place, stale)
+    error = results.collect(str(work.parents[2]), {"one": ["plots/*.csv"]})["one"]["error"]
+    assert (error["reason"], error["temporary"]) == ("ResultsNotRead", True)
+    assert "plots" in error["message"]
+    assert "cannot be read now: Stale file handle" in error["message"]
+
+
+def test_a_folder_that_cannot_be_opened_now_is_not_called_absent(work: Path, monkeypatch: pytest.MonkeyPatch):
+    real = os.open
+
+    def stale(path: str, *rest: int, **more: int | None) -> int:
+        if path == str(work):
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path)
+        return real(path, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", stale)
+    with pytest.raises(results.NotReadNow, match="the job's folder cannot be read now"):
+        results.files_of(str(work), ["*"])
+
+
+def test_what_may_not_be_read_is_told(work: Path, monkeypatch: pytest.MonkeyPatch):
+    (work / "a.csv").touch()
+
+    def denied(_file: int) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(results, "_content", denied)
+    error = results.collect(str(work.parents[2]), {"one": ["*.csv"]})["one"]["error"]
+    assert (error["reason"], error["temporary"]) == ("InvalidResults", False)
+
+
+def test_a_socket_is_passed_over(work: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(work)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("a.csv")
+        assert results.files_of(str(work), ["*"]) == {}
 
 
 def test_an_answer_has_room_for_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.pods.slurm import IMAGE
+from minik8s_modules.api.pods.slurm import COPIED, IMAGE, RESULTS, RESULTS_TO, TAKES_RESULTS
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.reconcile.values.items import Outcome, WorkItem
 from minik8s_modules.virtual.contract import NoResources, new_pod
@@ -129,6 +129,40 @@ def test_a_label_is_taken_over_whatever_variables_resolve_to_by_now(tmp_path: Pa
     for change in ({"command": ["echo"]}, {"workingDir": "/srv"}, {"resources": {"limits": {"cpu": "2"}}}):
         with pytest.raises(InvalidInput, match="cannot be changed"):
             provider.update_pod({**pod, "spec": {**pod["spec"], "containers": [{**resolved, **change}]}})
+    provider.close()
+
+
+class Ended(Answers):
+    """A login on whose machine every job has ended, with one file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs: list[str] = []
+
+    def call(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of a pass."""
+        job = {"id": "7", "name": "default/job", "state": "COMPLETED", "code": "0:0"}
+        files = {uid: {"files": {"a.csv": "MQ=="}} for uid in options.get("results") or {}}
+        return {**super().call(options), "status": dict.fromkeys(self.jobs, job), "result_files": files}
+
+
+def test_a_pod_ends_when_it_no_longer_asks_for_results_that_have_no_place(tmp_path: Path):
+    login = Ended()
+    told: list[dict[str, Any]] = []
+    resources = NoResources({"default/out": {"metadata": {"name": "out", "annotations": {TAKES_RESULTS: "true"}}}})
+    config = InitConfig("gpu", resources, {"inventory": str(tmp_path), "partition": "batch"})
+    provider = SlurmProvider(config, lambda _settings, _folder: login)
+    provider.notify_pods(told.append)
+    pod = new_pod("one", restartPolicy="Never", containers=[{"name": "app", "image": IMAGE, "command": ["true"]}])
+    pod["metadata"]["annotations"] = {RESULTS: "*.csv", RESULTS_TO: "out"}
+    provider.create_pod(pod)
+    resources.fill_config_map({"metadata": {"namespace": "default", "name": "out"}})  # takes no results any more
+    login.jobs = [objects.uid(pod)]
+    login.may_answer.set()
+    until(lambda: "does not take results" in str(objects.condition(provider.get_pod("default", "one"), COPIED)))
+    provider.update_pod({**pod, "metadata": {**pod["metadata"], "annotations": {}}})
+    assert provider.get_pod_status("default", "one")["phase"] == "Succeeded"
+    assert objects.status(told[-1])["phase"] == "Succeeded"
     provider.close()
 
 

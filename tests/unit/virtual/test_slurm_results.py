@@ -15,7 +15,7 @@ from minik8s_modules.api.pods.slurm import COPIED, IMAGE, RESULTS, RESULTS_TO, T
 from minik8s_modules.virtual.contract import NoResources, new_pod
 from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.providers.slurm.entries import asked
-from minik8s_modules.virtual.providers.slurm.results import Copies, Outcome, Wish, merged, wish_of
+from minik8s_modules.virtual.providers.slurm.results import PATIENCE_S, Copies, Outcome, Wish, merged, wish_of
 
 TAKEN = {"metadata": {"namespace": "default", "name": "out", "annotations": {TAKES_RESULTS: "true"}}}
 ENDED = {"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False", "reason": "PodCompleted"}]}
@@ -112,7 +112,6 @@ def test_what_is_the_same_is_not_written_again():
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (told(), "NoResults"),
         ({"error": {"reason": "ResultsTooLarge", "message": "3 files"}}, "ResultsTooLarge"),
         (told(a=b"x" * 600_000, b=b"x" * 600_000), "ResultsTooLarge"),
         (told(**{"a b": b""}), "InvalidResults"),
@@ -126,6 +125,53 @@ def test_what_cannot_be_copied_ends_the_pod_and_says_why(answer: dict[str, Any],
     assert (shown["phase"], condition["status"], condition["reason"]) == ("Succeeded", "False", reason)
     assert shown["message"].startswith("its results were not copied: ")
     assert copies.due([one], 1e9) == {}
+
+
+def test_files_that_a_file_server_shows_late_are_looked_for_a_while():
+    resources = NoResources({"default/out": TAKEN})
+    copies, one = Copies(resources), pod()
+    uid, now_s, tries = objects.uid(one), 1000.0, 0
+    while copies.due([one], now_s):
+        copies.note(uid, copies.copy(one, told(), now_s))
+        now_s += copies.next_try_s([one], now_s) or 0.0
+        tries += 1
+        if copies.due([one], now_s):
+            assert copies.shown(one, ENDED, NOW)["phase"] == "Running"
+    assert (now_s, tries) == (1000.0 + PATIENCE_S, 8)
+    shown = copies.shown(one, ENDED, NOW)
+    assert shown["message"] == "its results were not copied: no file in the job's folder matches *.csv"
+    copies.forget(uid)
+    copies.note(uid, copies.copy(one, told(), 2000.0))
+    assert copies.copy(one, told(**{"a.csv": b"1"}), 2001.0) == Outcome()
+
+
+def test_what_cannot_be_read_now_is_asked_for_again():
+    copies, one = Copies(NoResources({"default/out": TAKEN})), pod()
+    uid = objects.uid(one)
+    away = {"error": {"reason": "ResultsNotRead", "message": "a.csv: Stale file handle", "temporary": True}}
+    for now_s, again_s in ((0.0, 1.0), (1.0, 2.0)):
+        copies.note(uid, copies.copy(one, away, now_s))
+        assert copies.next_try_s([one], now_s) == again_s
+    held = copies.shown(one, ENDED, NOW)
+    assert held["phase"] == "Running"
+    assert (objects.condition({"status": held}, COPIED) or {})["reason"] == "ResultsNotRead"
+
+
+def test_what_a_pod_no_longer_asks_for_is_not_waited_for():
+    copies, one = Copies(NoResources()), pod()
+    uid, without = objects.uid(one), {**one, "metadata": {**one["metadata"], "annotations": {}}}
+    copies.note(uid, copies.copy(one, told(a=b""), 0.0))
+    assert copies.next_try_s([one], 0.0) == 1.0
+    assert copies.next_try_s([without], 0.0) is None
+    assert copies.next_try_s([], 0.0) is None
+    other = pod("*.txt")
+    other["metadata"]["uid"] = uid
+    assert not copies.asks_anew(one, one)
+    assert copies.asks_anew(one, other)
+    assert copies.due([other], 0.0) == {uid: ["*.txt"]}, "it waits for no retry of the former one"
+    ended = {**one, "status": ENDED}
+    assert not copies.asks_anew(ended, other)
+    assert copies.shown({**other, "status": ENDED}, ENDED, NOW) == ENDED, "what has ended does not run again"
 
 
 class Refusing(NoResources):
@@ -146,7 +192,7 @@ def test_what_may_come_is_tried_again():
     held = copies.shown(one, ENDED, NOW)
     assert held["phase"] == "Running"
     assert "exceeded quota" in (objects.condition({"status": held}, COPIED) or {})["message"]
-    assert (copies.due([one], 100.5), copies.next_try_s(100.5)) == ({}, 0.5)
+    assert (copies.due([one], 100.5), copies.next_try_s([one], 100.5)) == ({}, 0.5)
     assert copies.due([one], 101.0) == {uid: ["*.csv"]}
     resources.error = Conflict(CONFIG_MAP, "out", "changed")
     copies.forget(uid)

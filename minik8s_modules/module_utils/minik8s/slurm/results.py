@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import fnmatch
 import os
 import stat
@@ -25,12 +26,22 @@ PASS_BYTES = 2 << 20
 FILES = 200
 LOOKS = 20_000
 """At entries of folders."""
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
+"""Nothing is there, or a link, or a socket."""
+_DENIED = frozenset({errno.EACCES, errno.EPERM})
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
+class NotReadNow(KeyFault):
+    """Files could not be read, which may pass, as with a file server that does not answer."""
+
+
 def collect(state_dir: str, wanted: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
-    """Return ``files`` (base64 by path) or ``error`` of each job; who finds no room in this answer is left out."""
+    """Return ``files`` (base64 by path) or ``error`` of each job; who finds no room in this answer is left out.
+
+    An error is ``temporary`` where reading again may help.
+    """
     found: dict[str, dict[str, Any]] = {}
     size = 0
     for uid in sorted(wanted):
@@ -39,7 +50,8 @@ def collect(state_dir: str, wanted: Mapping[str, Sequence[str]]) -> dict[str, di
         try:
             files = files_of(os.path.join(folders.job_dir(state_dir, uid), "work"), wanted[uid])
         except KeyFault as fault:
-            found[uid] = {"error": {"reason": fault.reason, "message": str(fault)}}
+            temporary = isinstance(fault, NotReadNow)
+            found[uid] = {"error": {"reason": fault.reason, "message": str(fault), "temporary": temporary}}
             continue
         size += sum(map(len, files.values()))
         found[uid] = {"files": {path: base64.b64encode(data).decode() for path, data in files.items()}}
@@ -50,11 +62,12 @@ def files_of(folder: str, patterns: Sequence[str]) -> dict[str, bytes]:
     """Return the plain files below ``folder`` whose paths match one of ``patterns``, part by part.
 
     Raises:
-        KeyFault: a pattern leads elsewhere, or there is too much.
+        KeyFault: a pattern leads elsewhere, a file may not be read, or there is too much.
+        NotReadNow: reading failed.
     """
     found: dict[str, bytes] = {}
     looks = _Looks()
-    with contextlib.suppress(OSError), _opened(folder, _FOLDER) as root:
+    with _if_there("the job's folder"), _opened(folder, _FOLDER) as root:
         for pattern in patterns:
             for path, data in _matching(root, _parts(pattern), "", looks):
                 found[path] = data
@@ -87,7 +100,7 @@ def _matching(folder: int, parts: Sequence[str], before: str, looks: _Looks) -> 
     first, rest = parts[0], parts[1:]
     for name in _named(folder, first, looks):
         path = f"{before}{name}"
-        with contextlib.suppress(OSError), _opened(name, _FOLDER if rest else _FILE, folder) as one:
+        with _if_there(path), _opened(name, _FOLDER if rest else _FILE, folder) as one:
             if rest:
                 yield from _matching(one, rest, f"{path}/", looks)
             elif stat.S_ISREG(os.fstat(one).st_mode):
@@ -111,6 +124,18 @@ def _named(folder: int, pattern: str, looks: _Looks) -> list[str]:
 def _content(file: int) -> bytes:
     with os.fdopen(os.dup(file), "rb") as source:
         return source.read(BYTES + 1)
+
+
+@contextlib.contextmanager
+def _if_there(path: str) -> Iterator[None]:
+    """Pass over what is not there, and only that: a file that cannot be read is not one that does not exist."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _DENIED:
+            raise KeyFault("InvalidResults", f"{path} may not be read: {error.strerror}") from error
+        if error.errno not in _ABSENT:
+            raise NotReadNow("ResultsNotRead", f"{path} cannot be read now: {error.strerror}") from error
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from minik8s_modules.virtual.providers.slurm.desk import Desk, Order
 from minik8s_modules.virtual.providers.slurm.figures import figures_of
 from minik8s_modules.virtual.providers.slurm.login import AnsibleLogin, Login, LoginFault
 from minik8s_modules.virtual.providers.slurm.partition_node import PartitionNode
-from minik8s_modules.virtual.providers.slurm.results import Copies
+from minik8s_modules.virtual.providers.slurm.results import Copies, has_same_wish
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,9 @@ class SlurmProvider(Provider):
         asked, _ = self._asked(pod)
         with self._lock:
             uid = objects.uid(pod)
-            known, wanted = self._known(uid, objects.key(pod)), self._desk.wanted.get(uid)
+            known, wanted = self._pods.get(uid), self._desk.wanted.get(uid)
+            if known is None:
+                raise NotFound(f"no job of the Pod {objects.key(pod)} is known")
             if asked is None:
                 pass  # what it was made of has gone; the job has it
             elif wanted is None or wanted.entry is None:  # found after a restart: now it is known what it was made of
@@ -121,10 +123,11 @@ class SlurmProvider(Provider):
             elif entries.is_another((known, wanted.entry), (pod, asked.entry)):
                 raise InvalidInput("a job that was submitted cannot be changed: delete the Pod and create it again")
             self._pods[uid] = {**copy.deepcopy(pod), "status": known["status"]}
-            if was_found := not objects.containers(known):  # what its job did meanwhile was heard by nobody
-                self._renew(uid)
-        if was_found:
+            if differs := self._copies.asks_anew(known, pod) or not objects.containers(known):
+                self._renew(uid)  # what the job of one that was found did meanwhile was heard by nobody
+        if differs:
             self._tell(uid)
+            self._wake.set()
 
     def delete_pod(self, pod: JsonObject) -> None:
         """Have the job cancelled; the next pass does it, and tells the end."""
@@ -261,7 +264,7 @@ class SlurmProvider(Provider):
         with self._lock:
             if self._desk.is_busy(now_s):
                 return 0.0
-            tries = (self._desk.next_try_s(now_s), self._copies.next_try_s(now_s))
+            tries = (self._desk.next_try_s(now_s), self._copies.next_try_s(self._ended(), now_s))
         pause_s = min(SHORTEST_S if not before_s else before_s * GROWTH, self._desk.quiet_s(self._settings.period_s))
         return max(0.05, min([pause_s, *(again_s for again_s in tries if again_s is not None)]))
 
@@ -300,7 +303,7 @@ class SlurmProvider(Provider):
             outcome = self._copies.copy(pod, told[uid], self._clock.monotonic())
             self._figures.copied(self._config.node_name, outcome)
             with self._lock:
-                if uid in self._pods:
+                if uid in self._pods and has_same_wish(pod, self._pods[uid]):
                     self._copies.note(uid, outcome)
                     changed += [uid] if self._renew(uid) else []
         return changed
@@ -324,12 +327,14 @@ class SlurmProvider(Provider):
             "completed": setting.completed,
             "partition": setting.partition if about_partition else "",
         }
-        ended = [pod for uid, pod in self._pods.items() if "code" in (self._desk.reported.get(uid) or {})]
-        if wanted := self._copies.due(ended, self._clock.monotonic()):
+        if wanted := self._copies.due(self._ended(), self._clock.monotonic()):
             given["results"] = wanted
         if order.values:
             given["blob"] = base64.b64encode(orjson.dumps(order.values)).decode()
         return {**given, "state_dir": setting.state_dir} if setting.state_dir else given
+
+    def _ended(self) -> list[JsonObject]:
+        return [pod for uid, pod in self._pods.items() if "code" in (self._desk.reported.get(uid) or {})]
 
     def _take(self, order: Order, result: JsonObject) -> list[str]:
         """Take a result over; return the uids of Pods whose status is another now."""
@@ -385,11 +390,6 @@ class SlurmProvider(Provider):
         if found is None:
             raise NotFound(f"no job of the Pod {key} is known")
         return found
-
-    def _known(self, uid: str, key: Key) -> JsonObject:
-        if uid not in self._pods:
-            raise NotFound(f"no job of the Pod {key} is known")
-        return self._pods[uid]
 
     def _now(self) -> str:
         return rfc3339(self._clock.now())

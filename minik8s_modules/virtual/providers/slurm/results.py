@@ -4,8 +4,8 @@
 
 Until then the Pod runs, its container ended: whoever waits for the Pod finds its results, and a provider that is killed
 on the way finds a Pod that has not ended, and copies once more. What cannot succeed (too large, no file) ends the Pod
-with a condition that says so; what may still come (the ConfigMap, a quota) is tried again. Nothing is kept but in the
-cluster.
+with a condition that says so; what may still come (the ConfigMap, a quota, a file system that answers) is tried again.
+Nothing is kept but in the cluster.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ from minik8s_modules.virtual.provider import Resources
 PATTERNS = 20
 AT_ONCE = 20
 AGAIN = Backoff(initial_s=1.0, maximum_s=60.0)
-COPYING = "CopyingResults"
+PATIENCE_S = 120.0
+"""For so long files are looked for: the login machine's NFS client may remember a folder as it was before the job."""
+COPYING, NO_RESULTS = "CopyingResults", "NoResults"
+_ENDED = frozenset({"Succeeded", "Failed"})
 _BOTH = f"annotations {RESULTS} and {RESULTS_TO}: give both, files such as '*.csv,plots/*.png' and a ConfigMap's name"
 _PART = re.compile(r"[^\x00-\x1f\x7f/]{1,253}\Z")
 
@@ -43,12 +46,16 @@ class Wish(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How copying went: a reason and a message where files were not copied, and when that is tried again, if ever."""
+    """How copying went: a reason and a message where files were not copied, and when that is tried again, if ever.
+
+    ``missed_s`` is when no file was found for the first time.
+    """
 
     reason: str = ""
     message: str = ""
     again_s: float | None = None
     times: int = 0
+    missed_s: float | None = None
 
 
 def wish_of(pod: JsonObject) -> Wish | None:
@@ -158,6 +165,13 @@ class Copies:
         """Know nothing of a Pod any more."""
         self._outcomes.pop(uid, None)
 
+    def asks_anew(self, before: JsonObject, pod: JsonObject) -> bool:
+        """Return whether a Pod that has not ended asks for something else than before; how that went is forgotten."""
+        if has_same_wish(before, pod) or objects.status(before).get("phase") in _ENDED:
+            return False
+        self.forget(objects.uid(pod))
+        return True
+
     def due(self, ended: Iterable[JsonObject], now_s: float) -> dict[str, Sequence[str]]:
         """Return for which of the Pods whose jobs have ended files are to be asked for now, and which."""
         found: dict[str, Sequence[str]] = {}
@@ -169,34 +183,37 @@ class Copies:
                 found[uid] = [*wish.patterns]
         return found
 
-    def next_try_s(self, now_s: float) -> float | None:
-        """Return in how many seconds something is tried again, None where nothing is."""
-        waiting = [one.again_s - now_s for one in self._outcomes.values() if one.again_s is not None]
+    def next_try_s(self, ended: Iterable[JsonObject], now_s: float) -> float | None:
+        """Return in how many seconds ``due`` asks again for the files of one of these Pods; None if it does not."""
+        outcomes = [self._outcomes.get(objects.uid(pod)) for pod in ended if _wish(pod) is not None]
+        waiting = [one.again_s - now_s for one in outcomes if one is not None and one.again_s is not None]
         return max(0.0, min(waiting)) if waiting else None
 
     def copy(self, pod: JsonObject, told: Mapping[str, Any], now_s: float) -> Outcome:
         """Copy what the login machine ``told`` of a Pod's files; return how it went, which is not noted yet."""
+        before = self._outcomes.get(objects.uid(pod), Outcome())
         if "error" in told:
-            return Outcome(str(told["error"]["reason"]), str(told["error"]["message"]))
+            failed = Outcome(str(told["error"]["reason"]), str(told["error"]["message"]))
+            return _again(failed, before, now_s) if told["error"].get("temporary") else failed
         files = {path: base64.b64decode(data) for path, data in told["files"].items()}
         try:
-            return self._fill(pod, files)
+            outcome = self._fill(pod, files)
         except InvalidInput as error:
             return Outcome("InvalidResults", str(error))
         except Invalid as error:
             return Outcome("ConfigMapInvalid", str(error))
         except (StatusError, TemporaryError, LookupError) as error:
-            before = self._outcomes.get(objects.uid(pod))
-            times = before.times + 1 if before is not None else 1
-            delay_s = 0.0 if isinstance(error, Conflict) and times == 1 else AGAIN.delay_s(times)
-            return Outcome("ConfigMapNotFilled", str(error.args[0] if error.args else error), now_s + delay_s, times)
+            failed = Outcome("ConfigMapNotFilled", str(error.args[0] if error.args else error))
+            found = _again(failed, before, now_s)
+            return found._replace(again_s=now_s) if isinstance(error, Conflict) and found.times == 1 else found
+        return _looked_for(outcome, before, now_s) if outcome.reason == NO_RESULTS else outcome
 
     def _fill(self, pod: JsonObject, files: Mapping[str, bytes]) -> Outcome:
         wish, namespace = _wish(pod), objects.namespace(pod)
         if wish is None:
             return Outcome()
         if not files:
-            return Outcome("NoResults", f"no file in the job's folder matches {', '.join(wish.patterns)}")
+            return Outcome(NO_RESULTS, f"no file in the job's folder matches {', '.join(wish.patterns)}")
         config_map = self._resources.config_map(namespace, wish.config_map)
         if why := obstacle(wish, namespace, config_map):
             raise LookupError(why)
@@ -215,12 +232,33 @@ class Copies:
 
     def shown(self, pod: JsonObject, status: JsonObject, now: str) -> JsonObject:
         """Return the status of a Pod whose job is as ``status`` says, with its results in mind."""
-        if status.get("phase") not in {"Succeeded", "Failed"} or _wish(pod) is None:
+        if status.get("phase") not in _ENDED or _wish(pod) is None:
             return status
         outcome, before = self._outcomes.get(objects.uid(pod)), objects.status(pod)
-        if outcome is None or outcome.again_s is not None:
-            return held(status, before, outcome, now)
-        return closed(status, before, outcome, now)
+        if outcome is not None and outcome.again_s is None:
+            return closed(status, before, outcome, now)
+        # a Pod that ended before it asked for its results stays ended
+        return status if before.get("phase") in _ENDED else held(status, before, outcome, now)
+
+
+def _again(outcome: Outcome, before: Outcome, now_s: float) -> Outcome:
+    times = before.times + 1
+    return outcome._replace(again_s=now_s + AGAIN.delay_s(times), times=times)
+
+
+def _looked_for(outcome: Outcome, before: Outcome, now_s: float) -> Outcome:
+    """Return ``outcome``, that no file is there, as what is tried again for a while."""
+    missed_s = now_s if before.missed_s is None else before.missed_s
+    if now_s >= missed_s + PATIENCE_S:
+        return outcome
+    found = _again(outcome, before, now_s)
+    again_s = min(found.again_s or 0.0, missed_s + PATIENCE_S)
+    return found._replace(message=f"{outcome.message} yet", again_s=again_s, missed_s=missed_s)
+
+
+def has_same_wish(pod: JsonObject, other: JsonObject) -> bool:
+    """Return whether two states of a Pod ask for the same results."""
+    return _wish(pod) == _wish(other)
 
 
 def _wish(pod: JsonObject) -> Wish | None:
