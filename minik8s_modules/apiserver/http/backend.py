@@ -3,8 +3,8 @@
 Lists and gets are answered by the watch cache. A write waits until the cache shows it, so whoever has had an
 answer finds its effect in the next read from this server. With several API servers a read may be behind
 another server's latest write by the few milliseconds etcd's watch takes; a client that must not be behind
-names a resourceVersion. Workers of one server are never behind each other (board.py). Compare-and-swap goes to the
-store itself, so no write is ever built on something old.
+names a resourceVersion. No worker of a server is behind another one's writes (board.py). Compare-and-swap goes to
+the store itself, so no write is ever built on something old.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Backend:
             self.place.tell(revision)
 
     def catch_up(self) -> None:
-        """Wait until reads show what any worker of this server has told a client of.
+        """Wait until reads show what any worker of this server has written and told a client of.
 
         Raises:
             Timeout: they do not.

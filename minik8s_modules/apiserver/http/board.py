@@ -1,8 +1,10 @@
 """What the workers of one API server tell each other, in memory and by sockets that are there before they are forked.
 
 Each worker has a watch cache of its own, so one may not know yet what another has just written. So each puts up the
-latest revision that it has told a client of, and looks at all of them before it answers anything: whoever was told of a
-write finds it on every connection, as with one worker. Each number has one writer, so nothing is lost between two.
+revision of what it has written before it tells the client, and looks at all of them before it answers anything: who was
+told that a write has happened finds it on every connection, as with one worker. This holds for writes of this server's
+workers only. Those of other API servers come by each worker's watch, to one some milliseconds before another. Each
+number has one writer, so nothing is lost between two.
 """
 
 from __future__ import annotations
@@ -25,6 +27,11 @@ class Board:
         self.written = memoryview(mmap.mmap(-1, places * _BYTES)).cast("Q")
         self.processes = memoryview(mmap.mmap(-1, places * _BYTES)).cast("Q")
         self.sockets = [_socket() for _ in range(places)]
+
+    def leave(self, number: int, process: int) -> None:
+        """Note that the worker of that number and process has ended; for who has forked it."""
+        if self.processes[number] == process:
+            self.processes[number] = 0
 
     def close(self) -> None:
         """Let go of the sockets."""
@@ -53,12 +60,12 @@ class Place:
         return self._board.sockets[self.number]
 
     def tell(self, revision: int) -> None:
-        """Put up what a client is about to be told of."""
+        """Put up the revision of a write that a client is about to be told of."""
         with self._lock:
             self._board.written[self.number] = max(revision, self._board.written[self.number])
 
     def told(self) -> int:
-        """Return the latest revision that a client was told of."""
+        """Return the latest revision that a worker has told of."""
         return max(self._board.written)
 
     def forget(self) -> None:
@@ -74,7 +81,7 @@ class Place:
 
 
 def _lives(process: int) -> bool:
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError, PermissionError):  # the latter: it is another user's by now
         os.kill(process, 0)
         return True
     return False

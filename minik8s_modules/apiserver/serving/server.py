@@ -19,7 +19,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gunicorn.app.base import BaseApplication
@@ -43,7 +43,8 @@ GRACE_S = 5
 # a thread that computes (a list) lets others go on after this; a GET has to wait for that several times
 SWITCH_S = 0.001
 _BACKLOG = 2048  # gunicorn's
-_PLACES = 2 * MOST_WORKERS  # new workers come before the former go
+# new workers come before the former go, which may take GRACE_S: as many again for each SIGHUP of that time
+_PLACES = 8 * MOST_WORKERS
 
 
 class Closeable(Protocol):
@@ -96,7 +97,15 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.alive = True
+        self.number: int | None = None
         self._intake: Intake | None = None
+
+    def init_process(self) -> None:
+        """Begin; without a place it ends, and the arbiter makes another one once a former worker has gone."""
+        if self.number is None:
+            log.warning("all %d places of workers are taken by those that end; another worker comes later", _PLACES)
+            sys.exit(0)
+        super().init_process()
 
     def run(self) -> None:
         """Serve until told to stop; gunicorn's arbiter wants to hear every minute that this goes on."""
@@ -135,6 +144,11 @@ def _own_listeners(shared: Sequence[socket.socket]) -> list[socket.socket]:
     return made
 
 
+def free_number(taken: Container[int | None]) -> int | None:
+    """Return the lowest number of a worker that none has; None where all places are taken."""
+    return next((each for each in range(_PLACES) if each not in taken), None)
+
+
 class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no types
     """Runs ``make_application(settings, place)`` in its workers until SIGTERM; a lone one has no ``place``.
 
@@ -154,7 +168,7 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
         self._tls = TlsContext(settings.tls)
         self._application: Closeable | None = None
         self._board: Board | None = None
-        self._number = 0
+        self._number: int | None = None
         try:
             self._tls.get()
         except OSError as error:  # said here, in words, rather than at the first connection
@@ -180,20 +194,29 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
 
     def load(self) -> Closeable:
         """Make the WSGI application; called in the worker."""
-        place = Place(self._board, self._number) if self._board and self._settings.workers > 1 else None
+        place = None
+        if self._board is not None and self._number is not None and self._settings.workers > 1:
+            place = Place(self._board, self._number)
         self._application = self._make_application(self._settings, place)
         return self._application
 
     def _before_fork(self, arbiter: Any, worker: Any) -> None:
-        """Choose the worker's number; have later collections leave alone what is there: they write to each page."""
-        taken = {each.number for each in arbiter.WORKERS.values()}
-        worker.number = self._number = next(each for each in range(_PLACES) if each not in taken)
+        """Choose the worker's number; have later collections leave alone what is there: they write to each page.
+
+        It must not raise: that ends the arbiter, and with it the server.
+        """
+        worker.number = self._number = free_number({each.number for each in arbiter.WORKERS.values()})
         if self._settings.workers > 1:
             self._board = self._board or Board(_PLACES)
             for each in arbiter.LISTENERS:  # gunicorn's own setting would take the arbiter's socket away
                 each.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         gc.collect()
         gc.freeze()
+
+    def _after_end(self, _arbiter: Any, worker: Any) -> None:
+        """Forget a worker that has ended; its process's number may soon be that of another program."""
+        if self._board is not None and worker.number is not None:
+            self._board.leave(worker.number, worker.pid)
 
     def _on_exit(self, _arbiter: Any, _worker: Any) -> None:
         if self._application is not None:
@@ -215,6 +238,7 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
             "cert_reqs": ssl.CERT_OPTIONAL,
             "ssl_context": lambda _config, _factory: self._tls.get(),
             "pre_fork": self._before_fork,
+            "child_exit": self._after_end,
             "worker_exit": self._on_exit,
             "control_socket_disable": True,
             "errorlog": "-",

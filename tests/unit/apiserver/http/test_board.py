@@ -80,6 +80,23 @@ def test_figures_come_from_all_workers_that_live(board: Board):
     until(lambda: set(lines) <= set(found[1].text().splitlines()))
 
 
+def test_who_has_ended_is_not_asked_whosever_his_process_number_is(board: Board, monkeypatch: pytest.MonkeyPatch):
+    place = Place(board, 0)
+    board.processes[1] = os.getppid()
+    assert [number for number, _ in place.others()] == [1]
+    board.leave(1, os.getpid())  # a successor has the place already
+    assert [number for number, _ in place.others()] == [1]
+    board.leave(1, os.getppid())
+    assert not list(place.others())
+    board.processes[1] = os.getppid()
+
+    def refused(_process: int, _signal: int) -> None:
+        raise PermissionError  # what kill() says of another user's
+
+    monkeypatch.setattr(os, "kill", refused)
+    assert not list(place.others())
+
+
 def test_figures_are_not_for_other_users_of_the_machine(board: Board, monkeypatch: pytest.MonkeyPatch):
     place = Place(board, 0)
     Figures(place, Registry()).start()
