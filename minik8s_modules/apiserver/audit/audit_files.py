@@ -55,8 +55,7 @@ class LogFile:
         fcntl.flock(self._turn, fcntl.LOCK_EX)
         try:
             if not self._is_current():
-                os.close(self._file)
-                self._file = self._open()
+                self._begin()
                 self._began = _first_event(self._path) or self._clock.now()
             yield
         finally:
@@ -97,8 +96,21 @@ class LogFile:
             if former.exists() and former.stat().st_mtime < oldest.timestamp():
                 former.unlink()
 
+    def _begin(self) -> None:
+        """Go on in the file that has the log's name; where it cannot be opened, the former one stays open.
+
+        A number that is closed already may soon be that of a client's connection, to which the log would be written.
+        """
+        former, self._file = self._file, self._open()
+        os.close(former)
+
     def _rotate(self) -> None:
-        os.close(self._file)
+        if self._is_current():  # otherwise it was renamed before, but the next one could not be opened
+            self._rename()
+        self._begin()
+        self._began = self._clock.now()
+
+    def _rename(self) -> None:
         for number in range(self._backups - 1, 0, -1):
             former = self._numbered(number)
             if former.exists():
@@ -107,8 +119,6 @@ class LogFile:
             self._path.replace(self._numbered(1))
         else:
             self._path.unlink()
-        self._file = self._open()
-        self._began = self._clock.now()
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -287,3 +289,30 @@ def test_a_line_that_others_go_on_after_is_whole_or_absent(tmp_path: Path, monke
             one.write(b"second\n")
     other.write(b"third\n")
     assert path.read_bytes() == b"first\nthird\n"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_log_that_cannot_be_opened_for_a_while_is_written_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shared: bool
+):
+    path = tmp_path / "audit.log"
+    file = LogFile(path, 100, 3, 30, SystemClock(), shared=shared)
+    file.write(b"a" * 99 + b"\n")
+    with monkeypatch.context() as full:
+        full.setattr(LogFile, "_open", _refused)
+        for _ in range(2):  # the second finds the file renamed already
+            with pytest.raises(OSError, match="Too many open files"):
+                file.write(b"b\n")
+    client, server = socket.socketpair()  # gets the lowest numbers that are free
+    with client, server:
+        file.write(b"c\n")
+        with pytest.raises(BlockingIOError):
+            server.recv(1, socket.MSG_DONTWAIT)
+    assert path.read_bytes() == b"c\n"
+    assert path.with_name("audit.log.1").read_bytes() == b"a" * 99 + b"\n"
+    assert not path.with_name("audit.log.2").exists()
+    file.close()
+
+
+def _refused(_self: LogFile) -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
