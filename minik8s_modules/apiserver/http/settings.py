@@ -13,7 +13,9 @@ from minik8s_modules.base.errors import ConfigurationError
 # they start only when they are needed
 DEFAULT_THREADS = 128
 MOST_WORKERS = 8
-LEAST_THREADS = 16
+# of a worker: one user gets a sixteenth (turns.py), and with a single thread a slow call of his, such as one whose
+# webhook asks this server as the same user, would hold up all his others
+LEAST_THREADS = 64
 # what leaks is of use for a day; pods' tokens are renewed at 80 % of their life anyway (reconcile/feeds/tokens.py).
 # Amazon's service has this limit for all its clusters, so programs that use tokens are known to live with it
 LONGEST_S = 24 * 3600

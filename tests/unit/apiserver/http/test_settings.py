@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from minik8s_modules.apiserver.http import settings
+from minik8s_modules.apiserver.intake.limits import USER
+from minik8s_modules.apiserver.intake.turns import OF_ONE
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 
@@ -70,6 +72,8 @@ def test_workers_share_threads_and_limits(given: dict[str, Any]):
     one = settings.read(Configuration(given, "x"))
     assert one.of_worker() is one
     half = settings.read(Configuration({**given, "workers": 2}, "x")).of_worker()
+    eighth = settings.read(Configuration({**given, "workers": 8}, "x")).of_worker()
+    assert OF_ONE[USER] * eighth.threads == 4  # one slow call does not hold up a user's others
     assert half.threads == one.threads // 2
     for field in fields(settings.Limits):
         assert getattr(half.limits, field.name) * 2 == getattr(one.limits, field.name)
