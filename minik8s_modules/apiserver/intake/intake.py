@@ -47,9 +47,8 @@ HANDSHAKES = 8
 TICK_S = 1.0
 # the largest TLS record, so nothing is left in the TLS layer where epoll would not see it
 _RECORD_BYTES = 16 * 1024
-# of one connection, in one turn: records read or written, connections accepted
-_PIECES = 16
-_ACCEPTED = 64
+# in one turn: records of a connection, connections accepted; at the end so many turns of these, which is any backlog
+_PIECES, _ACCEPTED, _ROUNDS = 16, 64, 64
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 
@@ -122,8 +121,8 @@ class Intake:
         self._stopping = True
         for listener in self._listeners.values():
             self._epoll.unregister(listener)
-        for listener in own:  # who waits there is taken by nobody else
-            self._accept(listener)
+        for listener in own:  # who waits there is taken by nobody else: until there is no more, or far too much
+            any(not self._accept(listener) for _ in range(_ROUNDS))
             listener.close()
         self._listeners.clear()
         self._close_all(lambda each: each.idle and each.state is not State.SILENT)
@@ -144,14 +143,14 @@ class Intake:
             if which(connection):
                 self._close(connection)
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: socket.socket) -> bool:
         for _ in range(_ACCEPTED):
             try:
                 sock, peer = listener.accept()
             except OSError as error:
                 if error.errno in {errno.EMFILE, errno.ENFILE}:
                     self._charging.close_one("out of file descriptors; raise the limit of open files")
-                return
+                return False
             try:
                 for level, option, value in SOCKET_OPTIONS:
                     sock.setsockopt(level, option, value)
@@ -166,6 +165,7 @@ class Intake:
                 self._charging.enter(connection)
             except StatusError:  # there is no way to tell it yet
                 self._close(connection)
+        return True
 
     def _guarded(self, step: Callable[[Connection], None], connection: Connection) -> None:
         try:
