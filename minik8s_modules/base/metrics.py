@@ -6,6 +6,7 @@ A family is made once, at the creation of what counts, in a ``Registry``. A coun
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import orjson
@@ -68,10 +69,15 @@ class Registry(CollectorRegistry):
     def families(self) -> bytes:
         """Return all families for ``joined``, in another process."""
         found = [
-            (each.name, each.documentation, each.type, [(one.name, one.labels, one.value) for one in each.samples])
+            (each.name, each.documentation, each.type, [(it.name, it.labels, _json(it.value)) for it in each.samples])
             for each in self.collect()
         ]
         return orjson.dumps(found)
+
+
+def _json(value: float) -> float | str:
+    """Return a value for JSON, which has no infinity and no NaN."""
+    return value if math.isfinite(value) else str(value)
 
 
 def joined(told: Mapping[str, bytes], label: str) -> str:
@@ -90,7 +96,7 @@ def joined(told: Mapping[str, bytes], label: str) -> str:
         for name, documentation, kind, samples in read:
             family = found.setdefault(name, Metric(name, documentation, kind))
             for sample, labels, value in samples:
-                family.add_sample(sample, {**labels, label: process}, value)
+                family.add_sample(sample, {**labels, label: process}, float(value))
     registry = CollectorRegistry()
     registry.register(_Families(found))
     return generate_latest(registry).decode()

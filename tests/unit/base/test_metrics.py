@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from minik8s_modules.base.metrics import Registry, joined
+
+ODD = ("+Inf", "-Inf", "NaN")
 
 
 def test_gauges_are_read_when_asked():
@@ -44,3 +48,10 @@ def test_the_figures_of_processes_keep_apart_in_one_text():
         'requests_total{verb="get",worker="0"} 1.0\nrequests_total{verb="get",worker="1"} 2.0\n'
         '# HELP open Open.\n# TYPE open gauge\nopen{worker="1"} 3.0\n'
     )
+
+
+def test_a_value_without_a_number_spoils_no_others():
+    registry = Registry()
+    registry.gauge("odd", "Odd.", ("what",), lambda: {("a",): math.inf, ("b",): -math.inf, ("c",): math.nan})
+    lines = joined({"0": registry.families()}, "worker").splitlines()
+    assert lines[2:] == [f'odd{{what="{what}",worker="0"}} {value}' for what, value in zip("abc", ODD, strict=True)]
