@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from minik8s_modules.api import quantities
 from minik8s_modules.api.objects import JsonObject, all_containers, every_container
-from minik8s_modules.api.pods.resources import with_default_requests
+from minik8s_modules.api.pods.resources import pod_level, with_default_requests
 
 DEFAULT_MODE = 420  # 0644, of files of configMap and secret volumes
 TOKEN_S = 3600  # of projected service-account tokens
@@ -119,6 +119,35 @@ def _own_resources(pod: JsonObject) -> None:
     declared = pod["spec"].get("resources") or {}
     if all(quantities.is_quantity(amount) for amount in _compute_amounts(pod)) and declared.get("limits"):
         pod["spec"]["resources"] = with_default_requests(pod)
+
+
+def implied_requests(pod: JsonObject, given: Collection[str]) -> JsonObject:
+    """Return the pod's own requests that it got by default: all but those that were ``given``."""
+    found = pod_level(pod).get("requests") or {}
+    return {resource: amount for resource, amount in found.items() if resource not in given}
+
+
+def raise_implied(pod: JsonObject, implied: JsonObject) -> bool:
+    """Raise, in place, the pod's own requests that were ``implied`` to what its containers ask for by now.
+
+    Returns whether that changed any.
+
+    Admission gives containers requests, and pods more containers. Upstream refuses the pod then, for its containers
+    ask for more than it. A request that is no longer what was implied is somebody's own, and stays.
+    """
+    requests = pod_level(pod).get("requests") or {}
+    same = {resource for resource, amount in implied.items() if requests.get(resource) == amount}
+    if not same or not all(quantities.is_quantity(amount) for amount in _compute_amounts(pod)):
+        return False
+    own = {**pod_level(pod), "requests": {name: requests[name] for name in requests if name not in same}}
+    asked = with_default_requests({**pod, "spec": {**pod["spec"], "resources": own}})["requests"]
+    raised = {
+        resource: asked[resource]
+        for resource in same.intersection(asked)
+        if quantities.parse(asked[resource]) > quantities.parse(requests[resource])
+    }
+    requests.update(raised)
+    return bool(raised)
 
 
 def _compute_amounts(pod: JsonObject) -> Iterator[Any]:

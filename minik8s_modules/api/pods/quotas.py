@@ -159,13 +159,15 @@ def _crosses_namespaces(pod: JsonObject) -> bool:
 def unsaid(limited: Iterable[str], pod: JsonObject) -> str:
     """Return which of the ``limited`` amounts the pod's containers do not say; "" when none is missing.
 
-    A pod that says something for all of them together is not asked (``PodValidateLimitFunc``).
+    What the pod says for all of them together they need not say. Upstream asks them for nothing at all then
+    (``podEvaluator.Constraints``), so that one request of CPU would let in a pod without any limit of memory.
     """
-    if resources.has_own(pod):
-        return ""
+    own = resources.pod_level(pod)
     missing: dict[str, list[str]] = {}
     for resource in sorted(_REQUIRED.intersection(limited)):
         side, _, name = resource.rpartition(".")
+        if name in (own.get(side or "requests") or {}):
+            continue
         for _, _, container in all_containers(pod):
             if name not in ((container.get("resources") or {}).get(side or "requests") or {}):
                 missing.setdefault(resource, []).append(str(container.get("name")))

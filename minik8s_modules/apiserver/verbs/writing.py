@@ -14,6 +14,7 @@ from collections.abc import Callable
 import orjson
 
 from minik8s_modules.api import size_limits
+from minik8s_modules.api.defaulting import defaults_pod
 from minik8s_modules.api.defaulting.conversion import (
     from_storage,
     in_storage_version,
@@ -32,10 +33,11 @@ from minik8s_modules.api.errors import (
     NotFound,
     RequestEntityTooLarge,
 )
-from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.kinds import POD, Kind
 from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.merging import managed_fields
 from minik8s_modules.api.objects import JsonObject, labels, metadata, name
+from minik8s_modules.api.pods import resources
 from minik8s_modules.api.schema.structural import prune, type_errors
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
 from minik8s_modules.apiserver.admission import admission, chain, quotas, webhook_admission
@@ -78,7 +80,9 @@ def admitted(backend: Backend, target: Target, obj: JsonObject, options: Options
     """Return a new object as it would be stored: defaulted, completed, admitted and valid (``obj`` is used up)."""
     if "create" not in target.kind.verbs:
         raise MethodNotAllowed(target.kind, "create")
+    given = _own_requests(target.kind, obj)
     apply_defaults(target.kind, obj)
+    implied = defaults_pod.implied_requests(obj, given) if target.kind == POD else {}
     obj = to_storage(target.kind, obj)
     kind = stored_kind(target.kind)
     strategy.prepare_create(
@@ -93,11 +97,19 @@ def admitted(backend: Backend, target: Target, obj: JsonObject, options: Options
         admission.check_namespace(backend, target, obj)
     _record(backend, target, obj, None, options)  # before admission: what plugins add is nobody's, as in Kubernetes
     chain.run("mutate", backend, "create", target, obj, None, options)
+    if implied and defaults_pod.raise_implied(obj, implied):
+        obj["status"]["qosClass"] = resources.qos_class(obj)
     _refuse(target.kind, obj, validate_create(kind, obj))
     chain.run("validate", backend, "create", target, obj, None, options)
     for warning in warnings(kind, obj):
         options.warn(warning)
     return obj
+
+
+def _own_requests(kind: Kind, obj: JsonObject) -> list[str]:
+    """Return what a client requests for a pod as a whole."""
+    found = (resources.pod_level(obj).get("requests") or {}) if kind == POD else {}
+    return [resource for resource, amount in found.items() if amount is not None]
 
 
 def _record(backend: Backend, target: Target, new: JsonObject, old: JsonObject | None, options: Options) -> None:

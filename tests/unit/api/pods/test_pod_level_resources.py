@@ -54,6 +54,38 @@ def test_a_template_keeps_what_it_says():
     assert pod_requests(template).milli_cpu == 1000  # as of the pod that is made from it
 
 
+FILLED = {"spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "300m"}}]}}
+HALF = {"requests": {"cpu": "500m"}}
+
+
+@pytest.mark.parametrize(
+    ("own", "containers", "expected"),
+    [
+        ({"limits": {"cpu": "1"}}, [{"requests": {"cpu": "100m"}}, {}], {"cpu": "400m"}),
+        ({"limits": {"cpu": "1"}}, [{}], {"cpu": "1"}),  # the containers' requests do not lower it
+        ({"limits": {"cpu": "1"}, "requests": {"cpu": "100m"}}, [HALF, {}], {"cpu": "100m"}),  # validation refuses it
+    ],
+)
+def test_requests_that_were_implied_grow_with_what_admission_gives_containers(own, containers, expected):
+    made = pod(own, *containers)
+    given = set(own.get("requests") or {})
+    defaults_pod.pod(made)
+    implied = defaults_pod.implied_requests(made, given)
+    limits.fill(made, [FILLED])
+    raised = defaults_pod.raise_implied(made, implied)
+    assert (made["spec"]["resources"]["requests"], raised) == (expected, expected == {"cpu": "400m"})
+    assert bool(validate_pod_resources(made)) == bool(given)
+
+
+def test_a_request_that_a_webhook_has_set_stays():
+    made = defaulted({"limits": {"cpu": "1"}}, {"requests": {"cpu": "100m"}})
+    implied = defaults_pod.implied_requests(made, ())
+    made["spec"]["resources"]["requests"]["cpu"] = "150m"
+    made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "200m"
+    assert not defaults_pod.raise_implied(made, implied)
+    assert made["spec"]["resources"]["requests"] == {"cpu": "150m"}
+
+
 def test_what_is_no_quantity_is_left_to_validation():
     assert defaulted({"limits": {"cpu": "much"}})["spec"]["resources"] == {"limits": {"cpu": "much"}}
 
@@ -111,8 +143,13 @@ def test_a_resize_stays_within_the_pods_own():
 
 def test_quotas_and_limit_ranges_count_the_pods_own():
     one = pod({"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "4"}}, {})
-    assert quotas.unsaid(["requests.cpu", "limits.memory"], one) == ""
+    assert quotas.unsaid(["requests.cpu", "limits.cpu", "memory"], one) == ""
     assert quotas.unsaid(["requests.cpu"], pod({}, {})) == "requests.cpu for: c0"
+    little = pod({"requests": {"cpu": "1m"}}, {})
+    limited = ["cpu", "requests.cpu", "limits.cpu", "limits.memory", "requests.memory"]
+    assert quotas.unsaid(limited, little) == (
+        "limits.cpu for: c0; limits.memory for: c0; requests.memory for: c0"
+    )  # none of what a quota limits gets in unseen
     most = {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "3"}}]}}
     assert limits.pod_violations(one, [most]) == ["maximum cpu usage per Pod is 3, but limit is 4"]
 
