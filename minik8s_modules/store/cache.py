@@ -65,7 +65,7 @@ LOAD_PAGE = 2_000  # entries a request; 2,000 x 1.6 KB stay far below a second o
 RING_EVENTS = 5_000  # per resource, and at most RING_BYTES of them
 HISTORY = 10_000  # revisions: a bookmark is at most a minute old, in which a busy cluster writes as much
 _PARTS = (1, 4, 16, 64)  # of the history, if the store has forgotten more
-AGE_S = 120.0  # events stay for as long, and at most twice as long; kube-apiserver's for 75 s
+AGE_S = 120.0  # events stay for as long, and at most twice as long (docs/explanation/decisions/store.md)
 HISTORY_S = 10.0  # it is not waited for longer: then all clients list again
 
 

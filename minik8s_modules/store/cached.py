@@ -56,7 +56,7 @@ class CachedObject:
             self.labels = previous.labels
 
     def forget_parsed(self) -> None:
-        """Drop the parsed form, some seven times the bytes; whoever asks again has it parsed again."""
+        """Drop the parsed form, about five times the bytes; whoever asks again has it parsed again."""
         self._object = None
 
 

@@ -38,7 +38,7 @@ def json_of(kind: Kind, item: CachedObject, *, keep: bool = True) -> JsonObject:
 
 
 def are_few(items: Sequence[CachedObject]) -> bool:
-    """Return whether parsed forms of them all may be kept: each is some eight times its bytes."""
+    """Return whether parsed forms of them all may be kept: each is about five times its bytes."""
     return len(items) <= PARSED_EVENTS
 
 
