@@ -50,6 +50,11 @@ class ServingController(Looping):
         self.routes.start()
         super().start()
 
+    def stop(self) -> None:
+        """End; waits for the syncs under way."""
+        self.routes.stop()
+        super().stop()
+
     def sync(self, key: Key) -> None:
         """Decide on a namespace, or forget it when it has no sidecars any more."""
         space = key.namespace

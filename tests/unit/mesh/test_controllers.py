@@ -75,6 +75,7 @@ def statuses(context: Context) -> Iterator[StatusController]:
     controller.start()
     yield controller
     controller.stop()
+    routes.stop()
 
 
 def mapping(api: FakeApi) -> JsonObject | None:
@@ -115,6 +116,7 @@ def test_a_mapping_of_that_name_that_is_somebodys_own_is_left_alone_and_told(api
         controller.sync(Key("shop", MAPPING))
     finally:
         controller.stop()
+        routes.stop()
         context.recorder.stop()
     assert mapping(api) == {"mine": []}
 
