@@ -11,12 +11,15 @@ which calls a few of them. In a crowd, a Service costs an address in a list unti
 What picks a route is the address that was called, in a header that the caller cannot set and no Pod sees. Ports that
 VirtualServices or HTTPRoutes lead by more than weights have clusters of their own, told at once; their routes are one
 resource with those of the others, so that connections that are open already follow a change.
+
+Only a namespace's own Services make a crowd, and are in it. Ports of other namespaces' Services that HTTPRoutes lead
+are told alone: nobody else decides how a namespace's Services are told, and no table has routes of two namespaces.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from minik8s_modules.api.objects import JsonObject
@@ -43,6 +46,8 @@ from minik8s_modules.mesh.resources import (
 
 CROWD = 50
 """Services with a port of one number; with so many and fewer, each is told at once. Then a sidecar has 5 MB of them."""
+FEW = 40
+"""With so many and fewer a crowd ends: well below, so that one Service that comes and goes does not change it all."""
 NO_PILOT = '{"error":"no pilot has answered for this service yet"}'
 _ANY = "0.0.0.0"  # noqa: S104 - opens no socket
 _HEADER = "x-minik8s-destination"
@@ -60,6 +65,10 @@ class Led(Protocol):
     def place(self) -> str:
         """Return ADDRESS:PORT."""
 
+    @property
+    def namespace(self) -> str:
+        """Return whose Service it is."""
+
     def resources(self) -> list[Resource]:
         """Return what sidecars are told of it."""
 
@@ -76,19 +85,29 @@ class Member(NamedTuple):
     chain: JsonObject | None = None
 
 
-def crowds_of(places: Iterable[str]) -> dict[int, list[str]]:
-    """Return the port numbers that many places (ADDRESS:PORT) have, each with these, in order. IPv4 alone."""
+def own_places(namespace: str, ports: Mapping[str, Port | Led]) -> list[str]:
+    """Return the places (ADDRESS:PORT) of a namespace's own Services."""
+    return [place for place, port in ports.items() if isinstance(port, Port) or port.namespace == namespace]
+
+
+def by_number(places: Iterable[str]) -> dict[int, list[str]]:
+    """Return places (ADDRESS:PORT) by the number of the port, in order. IPv4 alone."""
     found: dict[int, list[str]] = defaultdict(list)
     for place in places:
         address, _, number = place.rpartition(":")
         if ":" not in address:
             found[int(number)].append(place)
-    return {number: sorted(of) for number, of in sorted(found.items()) if len(of) > CROWD}
+    return {number: sorted(of) for number, of in sorted(found.items())}
 
 
-def told(namespace: str, ports: Mapping[str, Port | Led]) -> Iterator[Resource]:
-    """Yield all that the sidecars of a namespace are told, by ADDRESS:PORT given."""
-    crowds = crowds_of(ports)
+def crowds_of(places: Iterable[str], kept: Collection[int] = ()) -> dict[int, list[str]]:
+    """Return the port numbers that many places have, each with these; those that are ``kept`` may have fewer."""
+    return {number: of for number, of in by_number(places).items() if len(of) > CROWD or number in kept}
+
+
+def told(namespace: str, ports: Mapping[str, Port | Led], kept: Collection[int] = ()) -> Iterator[Resource]:
+    """Yield all that the sidecars of a namespace are told, by ADDRESS:PORT given; ``kept`` as in ``crowds_of``."""
+    crowds = crowds_of(own_places(namespace, ports), kept)
     members: dict[str, Member] = {}
     for place in (place for of in crowds.values() for place in of):
         members[place] = member(namespace, place, ports[place])
@@ -127,10 +146,12 @@ def member(namespace: str, place: str, port: Port | Led) -> Member:
     return Member(place.rpartition(":")[0], of_clusters, host, chain)
 
 
-def owners(ports: Mapping[str, Port | Led], behind: Mapping[str, str]) -> dict[str, str]:
+def owners(
+    crowds: Mapping[int, Sequence[str]], ports: Mapping[str, Port | Led], behind: Mapping[str, str]
+) -> dict[str, str]:
     """Return who is behind the routes of each crowd, by its place: one of them has what a sidecar refuses."""
     found: dict[str, str] = {}
-    for number, places in crowds_of(ports if behind else ()).items():
+    for number, places in crowds.items() if behind else ():
         told_apart = [place for place in places if not (isinstance(port := ports[place], Port) and _is_plain(port))]
         found[f"{_ANY}:{number}"] = ",".join(sorted({behind[place] for place in told_apart if place in behind}))
     return {place: names for place, names in found.items() if names}

@@ -48,6 +48,7 @@ _OPTIONS = (
     ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
 )
 _GRACE_S = 1.0
+_ELSEWHERE = "a sidecar of another namespace refused it, and keeps what it had"
 
 
 def serve(configuration: Configuration, stop: threading.Event) -> None:
@@ -96,7 +97,8 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
 def tell_refusal(recorder: EventRecorder, sidecar: Sidecar, behind: set[str], message: str) -> None:
     """Record that an Envoy refused what came of VirtualServices and HTTPRoutes, or of its Gateway, on each of them.
 
-    Who reads the Events of a namespace is told no name of a Pod of another one.
+    Who reads the Events of a namespace is told no name of a Pod of another one, nor what a sidecar there has said: its
+    words quote what it was told.
     """
     own = VIRTUAL_SERVICE if sidecar.scope == sidecar.namespace else GATEWAY_KINDS.gateways
     for each in sorted({name for names in behind for name in names.split(",")}):
@@ -105,8 +107,8 @@ def tell_refusal(recorder: EventRecorder, sidecar: Sidecar, behind: set[str], me
         namespace = namespace or sidecar.namespace
         about = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "namespace": namespace}
         is_own = namespace == sidecar.namespace
-        who = f"the sidecar of Pod {sidecar.pod}" if is_own else "a sidecar of another namespace"
-        recorder.event(about, "Warning", "RefusedBySidecar", f"{who} refused it: {message}")
+        said = f"the sidecar of Pod {sidecar.pod} refused it: {message}" if is_own else _ELSEWHERE
+        recorder.event(about, "Warning", "RefusedBySidecar", said)
 
 
 def _lead(context: Context, serving: ServingController, _token: Token, lost: threading.Event) -> None:

@@ -14,17 +14,20 @@ from typing import Any, NamedTuple
 from google.protobuf import any_pb2, json_format
 
 from minik8s_modules.mesh.crowds import (
+    CROWD,
+    FEW,
     Led,
     Member,
     alone,
+    by_number,
     crowd_listener,
     crowd_routes,
-    crowds_of,
     is_urgent,
     member,
+    own_places,
 )
 from minik8s_modules.mesh.mapping import Mapped, Port
-from minik8s_modules.mesh.pacing import DRAIN_S, Pace
+from minik8s_modules.mesh.pacing import DRAIN_S, Paces
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, TYPES, Resource, version_of
 
 for _name in (
@@ -82,7 +85,6 @@ class _Crowd(NamedTuple):
     listening: list[Member]
     listener: _Messages
     routes: _Messages
-    pace: Pace
 
 
 class Packer:
@@ -91,7 +93,9 @@ class Packer:
     def __init__(self, namespace: str, now: Callable[[], float] = time.monotonic) -> None:
         self._namespace = namespace
         self._kept: dict[str, _Kept] = {}
-        self._crowds: dict[int, list[str]] = {}
+        self._paces: dict[int, Paces] = {}
+        self.crowds: dict[int, list[str]] = {}
+        """The places of Services that share a listener, by the number of their port."""
         self._packed_crowds: dict[int, _Crowd] = {}
         self._moved: dict[str, float] = {}
         self._now = now
@@ -101,11 +105,10 @@ class Packer:
     def pack(self, mapped: Mapped, led: Iterable[Led] = ()) -> Snapshot:
         """Return a decision on the namespace as messages, ports that HTTPRoutes lead as those say."""
         ports: dict[str, Port | Led] = {**mapped.ports, **{each.place: each for each in led}}
-        if ports.keys() != self._kept.keys():
-            self._crowds = crowds_of(ports)
-        crowded = {place for of in self._crowds.values() for place in of}
-        old = self._kept
         self.due_in_s = None
+        self.crowds = self._choose_crowds(own_places(self._namespace, ports))
+        crowded = {place for of in self.crowds.values() for place in of}
+        old = self._kept
         self._kept = {
             place: before
             if (before := old.get(place)) is not None
@@ -115,7 +118,7 @@ class Packer:
             for place, port in ports.items()
         }
         self._note_moved(old)
-        self._packed_crowds = {number: self._of_crowd(number, of) for number, of in self._crowds.items()}
+        self._packed_crowds = {number: self._of_crowd(number, of) for number, of in self.crowds.items()}
         snapshot: dict[str, dict[str, Message]] = {kind: {} for kind in TYPES}
         of_ports = (kept.messages for kept in self._kept.values())
         of_crowds = ([*each.listener, *each.routes] for each in self._packed_crowds.values())
@@ -123,6 +126,30 @@ class Packer:
             for kind, message in messages:
                 snapshot[kind][message.name] = message
         return snapshot
+
+    def _choose_crowds(self, places: Iterable[str]) -> dict[int, list[str]]:
+        """Return which Services share a listener: many, and those that did until they are few and it was long ago.
+
+        Envoy keeps the listeners of before for its drain time at each change to that, and back.
+        """
+        now_s = self._now()
+        self._paces = {
+            number: paces for number, paces in self._paces.items() if number in self.crowds or not paces.is_quiet(now_s)
+        }
+        found: dict[int, list[str]] = {}
+        for number, of in by_number(places).items():
+            form = self._paces.get(number, Paces()).form
+            if number in self.crowds and len(of) <= FEW and (left_s := form.due_in_s(now_s)):
+                self._wait(left_s)
+                found[number] = of
+            elif len(of) > (FEW if number in self.crowds else CROWD):
+                found[number] = of
+        for number in found.keys() ^ self.crowds.keys():
+            self._paces.setdefault(number, Paces()).form.told(now_s)
+        return found
+
+    def _wait(self, left_s: float) -> None:
+        self.due_in_s = min(left_s, self.due_in_s or left_s)
 
     def _note_moved(self, old: Mapping[str, _Kept]) -> None:
         """Note which ports have come into a crowd, or left one: connections that are open lead on as they did."""
@@ -144,7 +171,7 @@ class Packer:
                 else alone(self._namespace, place, port)
             )
             yield _packed(each for each in before if each.type_url in {CLUSTER, ENDPOINTS})
-            self.due_in_s = min(until_s - now_s, self.due_in_s or until_s - now_s)
+            self._wait(until_s - now_s)
 
     def _of_port(self, place: str, port: Port | Led, *, in_crowd: bool) -> _Kept:
         if not in_crowd:
@@ -155,21 +182,24 @@ class Packer:
     def _of_crowd(self, number: int, places: Iterable[str]) -> _Crowd:
         """Return what is told of a crowd: its routes as they are, its listener as it was while a change has to wait."""
         members = [each for place in places if (each := self._kept[place].member) is not None]
-        old, now_s = self._packed_crowds.get(number), self._now()
+        old, now_s, pace = self._packed_crowds.get(number), self._now(), self._paces[number].listener
+        is_new = old is None
         if old is None:
-            old = _Crowd([], [], [], [], Pace())
+            old = _Crowd([], [], [], [])
         elif old.members == members == old.listening:
             return old
         listening, listener = old.listening, old.listener
-        left_s = old.pace.due_in_s(now_s, urgent=is_urgent(listening, members))
+        urgent = is_urgent(listening, members)
+        # one that has become a crowd has no other listener any more
+        left_s = 0.0 if is_new else pace.due_in_s(now_s, urgent=urgent)
         if listening != members and not left_s:
-            old.pace.told(now_s)
+            pace.told(now_s, urgent=urgent)
             listening, listener = members, _packed([crowd_listener(self._namespace, number, members)])
         elif listening != members:
-            self.due_in_s = min(left_s, self.due_in_s or left_s)
+            self._wait(left_s)
         is_same = old.members == members
         routes = old.routes if is_same else _packed([crowd_routes(self._namespace, number, members)])
-        return _Crowd(members, listening, listener, routes, old.pace)
+        return _Crowd(members, listening, listener, routes)
 
 
 def _packed(made: Iterable[Resource]) -> _Messages:

@@ -79,7 +79,7 @@ class ServingController(Looping):
         if kept.packer.due_in_s is not None:
             self._loop.add_after(key, kept.packer.due_in_s)
         behind = {**mapped.split_by, **{each.place: each.led_by for each in led}}
-        behind |= owners({**mapped.ports, **{each.place: each for each in led}}, behind)
+        behind |= owners(kept.packer.crowds, {**mapped.ports, **{each.place: each for each in led}}, behind)
         self.catalogue.put(space, Configuration(packed, behind, mapped.withholdings))
 
     def _ask(self, scope: str) -> None:

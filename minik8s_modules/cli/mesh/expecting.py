@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
 
 from minik8s_modules.api.errors import Forbidden, NotFound
 from minik8s_modules.api.kind import Kind
@@ -12,9 +13,9 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import output
 from minik8s_modules.cli.mesh.sidecars import Expected
 from minik8s_modules.client.interface import Lister
-from minik8s_modules.mesh.crowds import told
+from minik8s_modules.mesh.crowds import Led, told
 from minik8s_modules.mesh.gateways.meshing import decide_led, routes_of
-from minik8s_modules.mesh.mapping import Declared, decide_mapping
+from minik8s_modules.mesh.mapping import Declared, Port, decide_mapping
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource, version_of
 from minik8s_modules.mesh.wording import Address, weights_of
 
@@ -32,10 +33,20 @@ def declared_of(client: Lister, namespace: str) -> Declared:
 
 def expected(client: Lister, namespace: str) -> Expected:
     """Return what sidecars of a namespace are to have; raises as the API does."""
+    ports = _ports(client, namespace)
+
+    @cache
+    def sharing(numbers: frozenset[int]) -> Expected:
+        return _expected(told(namespace, ports, numbers))
+
+    return _expected(told(namespace, ports))._replace(sharing=sharing)
+
+
+def _expected(resources: Iterable[Resource]) -> Expected:
     versions: dict[tuple[str, str], str] = {}
     endpoints: dict[str, Mapping[Address, int]] = {}
     on_demand: set[str] = set()
-    for one in _resources(client, namespace):
+    for one in resources:
         if one.type_url == ENDPOINTS:
             endpoints[one.name] = weights_of(one.body)
         else:
@@ -47,12 +58,12 @@ def expected(client: Lister, namespace: str) -> Expected:
     return Expected(versions, endpoints, frozenset(on_demand))
 
 
-def _resources(client: Lister, namespace: str) -> Iterator[Resource]:
+def _ports(client: Lister, namespace: str) -> dict[str, Port | Led]:
     routes = routes_of(*(_of_cluster(client, each, namespace) for each in (GATEWAY_KINDS.routes, GATEWAY_KINDS.grants)))
     declared = {each: declared_of(client, each) for each in sorted(routes.namespaces(namespace))}
     own = declared[namespace]._replace(led=routes.producers(declared[namespace], namespace))
     led = {each.place: each for each in decide_led(routes, namespace, [*declared.values()])}
-    yield from told(namespace, {**decide_mapping(own).ports, **led})
+    return {**decide_mapping(own).ports, **led}
 
 
 def _of_cluster(client: Lister, kind: Kind, namespace: str) -> list[JsonObject]:

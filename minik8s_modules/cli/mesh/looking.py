@@ -98,6 +98,8 @@ def rows(
 
 def judge(found: Configuration, wanted: Expected, *, is_connected: bool) -> tuple[str, str]:
     """Return in a word how a sidecar stands, and what there is to say of it."""
+    if found.crowds and wanted.sharing is not None:
+        wanted = wanted.sharing(frozenset(found.crowds))
     lacking = differences(found, wanted)
     if found.refused:
         return "refused", found.refused

@@ -84,12 +84,15 @@ class Configuration(NamedTuple):
 class Expected(NamedTuple):
     """What sidecars of a namespace are to have, as in ``Configuration``.
 
-    ``on_demand`` are clusters that one has when it has asked for them; their endpoints have the same names.
+    ``on_demand`` are clusters that one has when it has asked for them; their endpoints have the same names. ``sharing``
+    returns what one is to have whose Services with these port numbers share a listener, as they do for a time when
+    they have become fewer.
     """
 
     versions: Mapping[tuple[str, str], str]
     endpoints: Mapping[str, Mapping[Address, int]]
     on_demand: frozenset[str] = frozenset()
+    sharing: Callable[[frozenset[int]], Expected] | None = None
 
 
 def container_of(pod: JsonObject) -> str:

@@ -73,6 +73,7 @@ class LedPort(NamedTuple):
     name: str
     port: Port
     routes: tuple[Routed, ...]
+    namespace: str
 
     @property
     def place(self) -> str:
@@ -113,7 +114,7 @@ def _led(led: Led, routes: Iterable[JsonObject], backends: Backends) -> LedPort:
     port = next(each for each in declared["ports"] if each["port"] == led.port and is_tcp(each))
     plain = Port(key.name, declared["clusterIP"], led.port, (backends.branch(key, port),))
     routed = tuple(Routed(route, tuple(map(_within, rules_of(route, backends, key)[0]))) for route in routes)
-    return LedPort(f"{key.name}.{key.namespace}:{led.port}", plain, routed)
+    return LedPort(f"{key.name}.{key.namespace}:{led.port}", plain, routed, key.namespace)
 
 
 def _within(rule: Rule) -> Rule:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ROLLING_UPDATE, SERVICE, VIRTUAL_SERVICE
 from minik8s_modules.cli.mesh.sidecars import DUMP, Configuration, read_configuration
-from minik8s_modules.mesh.crowds import CROWD, NO_PILOT
+from minik8s_modules.mesh.crowds import CROWD, FEW, NO_PILOT
 from minik8s_modules.mesh.resources import NO_ENDPOINT
 from tests.integration.control.conftest import Daemon
 from tests.integration.mesh.conftest import LONG_S, OK, PORT, Client, Mesh, serves
@@ -149,17 +149,19 @@ def stays(watched: Watched, body: str) -> bool:
 def test_open_connections_lead_on_where_one_service_more_makes_many_and_one_less_few(mesh: Mesh, controllers: Daemon):
     assert controllers.process is not None
     (reviews, *_more), client = shop(mesh)
-    mesh.cluster.admin.delete(SERVICE, "more-0", mesh.namespace)
-    mesh.cluster.admin.delete(SERVICE, "more-1", mesh.namespace)
-    until(lambda: len(configuration(client).listeners) == CROWD, LONG_S)
-    meta = {"name": "more-0", "namespace": mesh.namespace}
+    some = [f"more-{number}" for number in range(CROWD + 2 - FEW)]
+    for name in some:
+        mesh.cluster.admin.delete(SERVICE, name, mesh.namespace)
+    until(lambda: len(configuration(client).listeners) == FEW, LONG_S)
     spec = {"selector": {"app": "reviews"}, "ports": [{"port": PORT, "targetPort": 8080}]}
     with watching(client, reviews) as watched:
         for many in (True, False):
-            if many:
-                mesh.cluster.admin.create(SERVICE, {"metadata": meta, "spec": spec})
-            else:
-                mesh.cluster.admin.delete(SERVICE, "more-0", mesh.namespace)
+            for name in some:
+                if many:
+                    meta = {"name": name, "namespace": mesh.namespace}
+                    mesh.cluster.admin.create(SERVICE, {"metadata": meta, "spec": spec})
+                else:
+                    mesh.cluster.admin.delete(SERVICE, name, mesh.namespace)
             until(lambda: (len(configuration(client).crowds) == 1) == many, LONG_S)  # noqa: B023 - at once
             serves(client, reviews)
             until(lambda: stand(mesh) == {"client": "synced"}, LONG_S)

@@ -226,12 +226,12 @@ def test_what_a_sidecar_refuses_is_an_event_of_the_virtual_service_behind_it(api
     assert event["message"] == "the sidecar of Pod client refused it: no such weight"
 
 
-def test_an_event_on_a_route_names_no_pod_of_another_namespace(api: FakeApi):
+def test_an_event_on_a_route_names_no_pod_of_another_namespace_and_repeats_nothing_that_is_said_there(api: FakeApi):
     recorder = EventRecorder(api, "minik8s-pilot", clock=FakeClock())
-    tell_refusal(recorder, Sidecar("elsewhere", "secret-project"), {"shop/web"}, "no")
+    tell_refusal(recorder, Sidecar("elsewhere", "secret-project"), {"shop/web"}, "no argument for repetition: /secret")
     assert recorder.write_one()
     (event,) = api.list(EVENT, "shop").items
-    assert event["message"] == "a sidecar of another namespace refused it: no"
+    assert event["message"] == "a sidecar of another namespace refused it, and keeps what it had"
 
 
 def test_whose_sidecars_have_taken_a_batch_is_written_once_and_of_that_batch_alone(api: FakeApi, context: Context):

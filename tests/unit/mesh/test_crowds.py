@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.mesh import crowds
 from minik8s_modules.mesh.catalogue import Configuration
-from minik8s_modules.mesh.crowds import CROWD, crowds_of, owners, told
-from minik8s_modules.mesh.mapping import Declared, Mapped, decide_mapping
-from minik8s_modules.mesh.messages import Packer, Snapshot
+from minik8s_modules.mesh.crowds import CROWD, FEW, crowds_of, own_places, owners, told
+from minik8s_modules.mesh.gateways.meshing import LedPort
+from minik8s_modules.mesh.gateways.rules import Routed, Rule
+from minik8s_modules.mesh.mapping import Branch, Declared, Mapped, Port, decide_mapping
+from minik8s_modules.mesh.messages import Packer, Snapshot, message_of
 from minik8s_modules.mesh.pacing import DRAIN_S
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, TYPES, Resource
 from minik8s_modules.mesh.subscriptions import Subscription
@@ -81,7 +84,8 @@ def test_who_may_be_behind_a_refusal_is_whose_routes_are_in_it():
     cases: list[tuple[dict[str, Any], dict[str, str]]] = [({}, {}), (BY_WEIGHT, {}), (BY_PATH, {"0.0.0.0:80": "x"})]
     for virtual, found in cases:
         mapped = decided(CROWD + 1, **virtual)
-        assert owners(mapped.ports, mapped.split_by) == found
+        crowd = crowds_of(own_places("shop", mapped.ports))
+        assert owners(crowd, mapped.ports, mapped.split_by) == found
 
 
 def versions(snapshot: Snapshot) -> dict[tuple[str, str], str]:
@@ -107,11 +111,12 @@ def test_a_change_of_pods_is_one_resource_and_a_service_more_three():
 def test_packed_or_not_the_same_is_told_whatever_was_before():
     clock = FakeClock()
     packer = Packer("shop", clock.monotonic)
-    history = [(CROWD + 1, {}), (CROWD, BY_PATH), (CROWD + 1, BY_PATH), (CROWD + 1, BY_WEIGHT), (3, {})]
+    history = [(CROWD + 1, {}), (FEW, BY_PATH), (CROWD + 1, BY_PATH), (CROWD + 1, BY_WEIGHT), (3, {})]
     for number, virtual in history:
         mapped = decided(number, **virtual)
-        packer.pack(mapped)
-        clock.advance(DRAIN_S)
+        for _ in range(2):  # that few are told as few, and that what they had is taken away, waits for its time
+            packer.pack(mapped)
+            clock.advance(DRAIN_S)
         packed = {(kind, name) for kind, each in packer.pack(mapped).items() for name in each}
         assert packed == {(each.type_url, each.name) for each in told("shop", mapped.ports)}
 
@@ -120,7 +125,7 @@ def test_where_one_more_makes_many_open_connections_lead_on_as_they_did():
     clock = FakeClock()
     packer = Packer("shop", clock.monotonic)
     packer.pack(decided(CROWD))
-    for number, added in ((CROWD + 1, "web-1.shop:80"), (CROWD, WEB_1)):
+    for number, added in ((CROWD + 1, "web-1.shop:80"), (FEW, WEB_1)):
         mapped = decided(number, pods="a")
         plain = {(each.type_url, each.name) for each in told("shop", mapped.ports)}
         snapshot = packer.pack(mapped)
@@ -132,6 +137,7 @@ def test_where_one_more_makes_many_open_connections_lead_on_as_they_did():
         assert changed[ENDPOINTS][added].version != snapshot[ENDPOINTS][added].version, "they follow their Pods"
         clock.advance(DRAIN_S)
         assert versions(packer.pack(mapped)).keys() == plain
+        clock.advance(DRAIN_S)
 
 
 def test_services_that_come_one_after_the_other_wait_for_each_other_and_one_that_goes_does_not():
@@ -155,6 +161,74 @@ def test_services_that_come_one_after_the_other_wait_for_each_other_and_one_that
     clock.advance(packer.due_in_s)
     assert versions(packer.pack(decided(CROWD + 51))) == versions(Packer("shop").pack(decided(CROWD + 51)))
     assert packer.due_in_s is None
+
+
+def listeners_told(numbers: Sequence[int], every_s: float) -> int:
+    """Return how many listeners are told, and taken away, when there are so many Services one after the other."""
+    clock = FakeClock()
+    packer = Packer("shop", clock.monotonic)
+    found, before = 0, None
+    for number in numbers:
+        clock.advance(every_s)
+        listeners = {name: each.version for name, each in packer.pack(decided(number))[LISTENER].items()}
+        found += len(listeners.items() ^ before.items()) if before is not None else 0
+        before = listeners
+    return found
+
+
+def test_services_that_come_and_go_do_not_change_all_the_others():
+    one = [CROWD, CROWD + 1] * 10
+    assert listeners_told(one, 10.0) < 2 * CROWD + 20
+    many = [FEW, CROWD + 1] * 20
+    assert listeners_told(many, 15.0) < 10 * CROWD, "in 600 s, as long as an Envoy keeps each"
+    gone = [CROWD + 101 - each for each in range(100)]
+    assert listeners_told(gone, 1.0) < 2 * 12, "all of them urgent"
+
+
+def test_what_was_a_crowd_is_told_as_few_when_they_are_few_for_a_while():
+    clock = FakeClock()
+    packer = Packer("shop", clock.monotonic)
+    packer.pack(decided(CROWD + 1))
+    for number in (FEW + 1, FEW):
+        clock.advance(2.0)
+        assert [*packer.pack(decided(number))[LISTENER]] == ["*.shop:80"]
+        assert versions(packer.pack(decided(number))) == versions_of(told("shop", decided(number).ports, {80}))
+    assert packer.due_in_s is not None
+    clock.advance(packer.due_in_s)
+    assert len(packer.pack(decided(FEW))[LISTENER]) == FEW
+    packer.pack(decided(CROWD + 1))
+    assert packer.pack(decided(0))[LISTENER] == {}, "of none there is nothing to be told"
+    assert [*packer.pack(decided(CROWD + 1))[LISTENER]] == ["*.shop:80"], "at once, whatever was before"
+
+
+def versions_of(resources: Iterable[Resource]) -> dict[tuple[str, str], str]:
+    return {(each.type_url, each.name): message_of(each).version for each in resources}
+
+
+def elsewhere(number: int) -> dict[str, LedPort]:
+    """Return so many Services of namespace evil, all led by HTTPRoutes there."""
+    found: dict[str, LedPort] = {}
+    for each in range(1, number + 1):
+        meta = {"namespace": "evil", "name": f"r{each}"}
+        port = Port(f"s{each}", f"100.0.9.{each}", 80, (Branch("", None, ()),))
+        one = LedPort(f"s{each}.evil:80", port, (Routed({"metadata": meta}, (Rule({}, (), ()),)),), "evil")
+        found[one.place] = one
+    return found
+
+
+def test_other_namespaces_decide_nothing_about_how_services_are_told_and_are_in_no_table_with_them():
+    for own in (1, CROWD + 1):
+        mapped, led = decided(own, **BY_PATH), elsewhere(CROWD + 1)
+        packer = Packer("shop")
+        snapshot = packer.pack(mapped, led.values())
+        alone = {name for name in snapshot[LISTENER] if name.endswith(".evil:80")}
+        assert len(alone) == len(led)
+        assert snapshot[LISTENER].keys() - alone == Packer("shop").pack(mapped)[LISTENER].keys()
+        for kind in (LISTENER, ROUTES):
+            assert not any(b"evil" in snapshot[kind][name].packed.value for name in snapshot[kind].keys() - alone)
+        behind = {**mapped.split_by, **{each.place: each.led_by for each in led.values()}}
+        found = owners(packer.crowds, {**mapped.ports, **led}, behind)
+        assert found == ({"0.0.0.0:80": "x"} if own > CROWD else {})
 
 
 def test_who_asks_for_all_is_told_no_cluster_that_waits_to_be_asked_for():

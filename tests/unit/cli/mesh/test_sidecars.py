@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api.kinds import SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.cli import kubectl
+from minik8s_modules.cli.mesh.expecting import expected
 from minik8s_modules.cli.mesh.looking import judge, rows, table_rows
 from minik8s_modules.cli.mesh.sidecars import (
     DUMP,
@@ -22,7 +24,9 @@ from minik8s_modules.cli.mesh.sidecars import (
     read_configuration,
     read_counts,
 )
+from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.mesh.wording import Address, has_path, leading, matching, plain, unwrapped
+from tests.unit.mesh.namespaces import service
 
 NOTHING: JsonObject = {
     "configs": [{"@type": f"x.{kind}ConfigDump"} for kind in ("Clusters", "Listeners", "Routes", "Endpoints")]
@@ -88,10 +92,24 @@ def test_of_many_services_a_sidecar_has_those_that_it_has_asked_for():
     assert judge(found, wanted, is_connected=True) == ("synced", "")
     changed = Expected(told, {place: {}, other: weights}, frozenset({place, other}))
     assert judge(found, changed, is_connected=True) == ("behind", f"endpoints {place}")
+    few = Expected({}, {}, sharing={frozenset({80}): wanted}.__getitem__)
+    assert judge(found, few, is_connected=True) == ("synced", ""), "they have become few, and share a listener yet"
     assert table_rows(found, {"10.0.0.1": "a"}) == [
         ("web.shop:80", place, "all", "a 100%"),
         ("*:80", "1 more", "all", "Pods that it asks the pilot for at the first request"),
     ]
+
+
+def test_few_services_may_share_a_listener_yet_and_all_else_is_as_decided():
+    api = FakeApi()
+    for number in (1, 2):
+        api.create(SERVICE, service(number, f"web-{number}", [80]))
+    wanted = expected(api, "shop")
+    assert {name for kind, name in wanted.versions if kind == "listener"} == {"web-1.shop:80", "web-2.shop:80"}
+    assert wanted.sharing is not None
+    sharing = wanted.sharing(frozenset({80}))
+    assert {name for kind, name in sharing.versions if kind == "listener"} == {"*.shop:80"}
+    assert wanted.sharing(frozenset({81})).versions == wanted.versions
 
 
 def test_what_a_pod_says_does_not_steer_the_terminal():
