@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from minik8s_modules.mesh.mapping import Withholding
 from minik8s_modules.mesh.messages import Snapshot
 from minik8s_modules.mesh.resources import CLUSTER
+from minik8s_modules.mesh.retained import Services
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Configuration:
     """
     withholdings: frozenset[Withholding] = frozenset()
     """The batches of RollingUpdates whose Pods get no requests by it."""
+    services: Services = field(default_factory=Services)
+    """What it was made from: clusters that it has no more go on by that where sidecars keep them."""
 
     @cached_property
     def versions(self) -> Mapping[str, Mapping[str, str]]:

@@ -29,6 +29,8 @@ from minik8s_modules.mesh.crowds import (
 from minik8s_modules.mesh.mapping import Mapped, Port
 from minik8s_modules.mesh.pacing import DRAIN_S, Paces
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, TYPES, Resource, version_of
+from minik8s_modules.mesh.retained import Weights
+from minik8s_modules.mesh.wording import weights_of
 
 for _name in (
     "config.cluster.v3.cluster",
@@ -210,3 +212,9 @@ def message_of(resource: Resource) -> Message:
     """Return a resource packed."""
     packed: Any = json_format.ParseDict({"@type": resource.type_url, **resource.body}, any_pb2.Any())
     return Message(resource.name, version_of(resource.body), resource.place, packed, resource.on_demand)
+
+
+def endpoints_in(message: Message) -> Weights:
+    """Return the endpoints that a message has."""
+    found = json_format.MessageToDict(message.packed, preserving_proto_field_name=True)
+    return {(at.ip, at.port): weight for at, weight in weights_of({"endpoints": [], **found}).items()}

@@ -19,6 +19,7 @@ from minik8s_modules.mesh.gateways.following import RouteCopies
 from minik8s_modules.mesh.gateways.meshing import decide_led
 from minik8s_modules.mesh.mapping import Memory, decide_mapping
 from minik8s_modules.mesh.messages import Packer
+from minik8s_modules.mesh.retained import Services
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 
 _AGAIN_S = 0.1
@@ -80,7 +81,8 @@ class ServingController(Looping):
             self._loop.add_after(key, kept.packer.due_in_s)
         behind = {**mapped.split_by, **{each.place: each.led_by for each in led}}
         behind |= owners(kept.packer.crowds, {**mapped.ports, **{each.place: each for each in led}}, behind)
-        self.catalogue.put(space, Configuration(packed, behind, mapped.withholdings))
+        services = Services([*declared.values()])
+        self.catalogue.put(space, Configuration(packed, behind, mapped.withholdings, services))
 
     def _ask(self, scope: str) -> None:
         if "/" in scope:

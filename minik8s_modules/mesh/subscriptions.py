@@ -89,6 +89,10 @@ class Subscription:
         """Return whether a resource was sent in this version, and is still wanted."""
         return version is not None and self._known.get(name) == version
 
+    def holds(self, name: str) -> bool:
+        """Return whether a resource was sent in some version, and not taken away."""
+        return name in self._known
+
     def sent(self, versions: Mapping[str, str], difference: Difference) -> None:
         """Note that ``difference`` was sent."""
         self._known.update({name: versions[name] for name in difference.changed})

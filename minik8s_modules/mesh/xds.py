@@ -6,8 +6,8 @@
 What is new is sent in the order of ``TYPES``, and what is gone in the opposite one and last: no route leads to a
 cluster that a sidecar does not have. A sidecar that refuses a response keeps what it had of all that is in it, so it is
 sent both halves again, until what is wrong is alone; that is told again when it changes. Until then no cluster is taken
-away: what the sidecar keeps may lead there. A sidecar that has taken all that it was sent has settled: RollingUpdates
-wait for that.
+away, as what the sidecar keeps may lead there, and its endpoints go on (``mesh.retained``). A sidecar that has taken
+all that it was sent has settled: RollingUpdates wait for that.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identity import Sidecar
 from minik8s_modules.mesh.mapping import Withholding
-from minik8s_modules.mesh.messages import Message
+from minik8s_modules.mesh.messages import Message, endpoints_in, message_of
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, TYPES
+from minik8s_modules.mesh.retained import Services, kept_resource
 from minik8s_modules.mesh.subscriptions import Difference, Subscription, TooMuch
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,8 @@ _STREAMS_PER_POD = 4
 """At once: an Envoy has one, and a second one while its successor starts."""
 _MOST_PENDING = 1000
 """Responses of a stream whose answers are awaited; that of one before those is not heard."""
+_MOST_KEPT = 100
+"""Clusters that a sidecar keeps by what it refuses; each is 35 kB in it."""
 _MESSAGE_LIMIT = 1024
 """Of a sidecar's words: as long as an Event's."""
 
@@ -143,6 +146,7 @@ class _Stream:
         self._configuration: Configuration | None = None
         self._lost: frozenset[tuple[str, str]] = frozenset()
         self._halves: list[tuple[str, list[str]]] = []
+        self._kept: dict[str, Message] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._nonces = itertools.count(1)
         self._pending: dict[str, _Sent] = {}
@@ -190,7 +194,10 @@ class _Stream:
             self._changed.clear()
             if self._ended:
                 return
-            self._configuration = configuration = self._catalogue.get(self._sidecar.scope)
+            before, configuration = self._configuration, self._catalogue.get(self._sidecar.scope)
+            self._configuration = configuration
+            if configuration is not None:
+                self._note_kept(before, configuration)
             lacking, self._known_since_s = self._lacking(configuration) if configuration is not None else [], None
             for response in lacking:
                 yield response
@@ -270,10 +277,46 @@ class _Stream:
         is_known = leading <= self._subscriptions.keys()  # one that comes back names its clusters first
         refused = any(kind in leading and name in configuration.versions.get(kind, {}) for kind, name in self._lost)
         awaited = any(kind in leading for sent in self._pending.values() for kind, _name in sent.names)
+        over = self._too_many() if is_known and refused and not awaited else set()
         for kind, subscription, difference in gone:
-            if kind in leading or (is_known and not (refused or awaited)):
-                subscription.sent({}, difference)
-                yield self._response(kind, [], difference)
+            taken = difference
+            if kind not in leading and (refused or awaited or not is_known):
+                taken = Difference([], [each for each in difference.removed if each in over])
+            if kind == ENDPOINTS and refused:
+                yield from self._followed(subscription, set(difference.removed) - set(taken.removed))
+            if taken:
+                subscription.sent({}, taken)
+                yield self._response(kind, [], taken)
+
+    def _note_kept(self, before: Configuration | None, configuration: Configuration) -> None:
+        """Note the endpoints that the sidecar has, and is to have, of clusters that are decided on no more."""
+        subscription, now = self._subscriptions.get(ENDPOINTS), configuration.versions.get(ENDPOINTS, {})
+        former = before.snapshot.get(ENDPOINTS, {}) if before is not None else {}
+        names = [*self._kept, *(former.keys() - now.keys() - self._kept.keys())]
+        self._kept = {
+            name: self._kept[name] if name in self._kept else former[name]
+            for name in names
+            if subscription is not None and subscription.holds(name) and name not in now
+        }
+
+    def _too_many(self) -> set[str]:
+        """Return which kept clusters are taken away for all that: the first ones, where there are ever more."""
+        return {*[*self._kept][: max(0, len(self._kept) - _MOST_KEPT)]}
+
+    def _followed(self, subscription: Subscription, names: set[str]) -> Iterator[Any]:
+        """Yield the endpoints of clusters that the sidecar keeps, where they have become others."""
+        services = self._configuration.services if self._configuration is not None else Services()
+        changed: list[Message] = []
+        for name in sorted(names & self._kept.keys()):
+            has = endpoints_in(self._kept[name])
+            found = services.weights(name, has)
+            if found != has:
+                self._kept[name] = message_of(kept_resource(name, found))
+                changed.append(self._kept[name])
+        if changed:
+            difference = Difference([each.name for each in changed], [])
+            subscription.sent({each.name: each.version for each in changed}, difference)
+            yield self._response(ENDPOINTS, changed, difference)
 
     def _response(self, kind: str, changed: list[Message], difference: Difference) -> Any:
         nonce = str(next(self._nonces))

@@ -22,8 +22,10 @@ from minik8s_modules.mesh.gateways.certificates import Certificate, certificate_
 from minik8s_modules.mesh.gateways.deciding import Decision, Declared, decide_gateways
 from minik8s_modules.mesh.gateways.parents import is_within
 from minik8s_modules.mesh.gateways.statuses import class_status, gateway_status, route_status
+from minik8s_modules.mesh.mapping import Declared as SpaceDeclared
 from minik8s_modules.mesh.messages import Message, Snapshot, message_of
 from minik8s_modules.mesh.resources import TYPES, Resource
+from minik8s_modules.mesh.retained import Services
 from minik8s_modules.runtime.controller import Context, Loop
 
 _AGAIN_S = 30.0
@@ -141,7 +143,8 @@ class _Keeper:
         """
         declared = self._declared()
         decision = decide_gateways(declared)
-        self._tell(decision)
+        parts = SpaceDeclared(declared.services, declared.slices, rolling_updates=declared.updates)
+        self._tell(decision, Services([parts]))
         if self._leads:
             self._write(declared, decision)
         if declared.certificates:
@@ -175,12 +178,12 @@ class _Keeper:
             # an API server that has not heard of the Gateway yet, or no more of the grant
             return f"Secret {key} may not be read for it (yet)"
 
-    def _tell(self, decision: Decision) -> None:
+    def _tell(self, decision: Decision, services: Services) -> None:
         scopes = {f"{key.namespace}/{name_of_parts(key.name)}": (key, told) for key, told in decision.told.items()}
         packed: dict[tuple[str, str], _Packed] = {}
         for scope, (key, told) in scopes.items():
             snapshot = self._snapshot(scope, told, packed)
-            self._catalogue.put(scope, Configuration(snapshot, {str(key): key.name}))
+            self._catalogue.put(scope, Configuration(snapshot, {str(key): key.name}, services=services))
         for scope in self._told - scopes.keys():
             self._catalogue.put(scope, Configuration({kind: {} for kind in TYPES}, {}))
         self._told, self._packed = set(scopes), packed

@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 import pytest
+from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
 
 from minik8s_modules.base.metrics import Registry
@@ -22,9 +23,10 @@ from minik8s_modules.mesh.identity import Sidecar
 from minik8s_modules.mesh.mapping import Withholding, decide_mapping
 from minik8s_modules.mesh.messages import Packer
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, TYPES
+from minik8s_modules.mesh.retained import Services
 from minik8s_modules.mesh.subscriptions import MOST_BYTES
 from minik8s_modules.mesh.xds import Discovery
-from tests.unit.mesh.namespaces import declared
+from tests.unit.mesh.namespaces import IPS, declared
 
 CASE = {
     "services": [{"name": "reviews", "ports": [9080]}],
@@ -60,8 +62,14 @@ class Pilot:
     def declare(self, *virtual: dict[str, Any], withheld: Sequence[str] = ()) -> None:
         """Put what a namespace comes to into the catalogue."""
         updates = [{"serviceRef": "reviews", "port": 9080, "withheld": withheld}] if withheld else []
-        mapped = decide_mapping(declared({**CASE, "virtual": list(virtual), "updates": updates}))
-        self.catalogue.put("shop", Configuration(self.packer.pack(mapped), mapped.split_by, mapped.withholdings))
+        self.decide({**CASE, "virtual": list(virtual), "updates": updates})
+
+    def decide(self, case: dict[str, Any]) -> None:
+        """Put what becomes of a case into the catalogue."""
+        found = declared(case)
+        mapped = decide_mapping(found)
+        configuration = Configuration(self.packer.pack(mapped), mapped.split_by, mapped.withholdings, Services([found]))
+        self.catalogue.put("shop", configuration)
 
     @asynccontextmanager
     async def channel(self) -> AsyncIterator[grpc.aio.Channel]:
@@ -174,6 +182,75 @@ def test_no_cluster_is_taken_away_while_what_may_lead_there_is_refused():
         pilot.declare({**BY_PATH, "subsets": [{"name": "v2", "url": "/3"}]})
         order = [names(await envoy.told()) for _ in range(3)]
         assert order == [(ROUTES, [NAME], []), (ENDPOINTS, [], [NAME]), (CLUSTER, [], [NAME])]
+
+    run(journey)
+
+
+async def told_of(envoy: Envoy, kind: str) -> Any:
+    """Return the next response of a type."""
+    while True:
+        response = await envoy.told()
+        if response.type_url == kind:
+            return response
+
+
+def addresses(response: Any) -> dict[str, list[str]]:
+    """Return the addresses that clusters have by a response."""
+    found = {}
+    for each in response.resources:
+        assignment = endpoint_pb2.ClusterLoadAssignment()
+        each.resource.Unpack(assignment)
+        of = [one.endpoint.address for group in assignment.endpoints for one in group.lb_endpoints]
+        found[each.name] = sorted(one.socket_address.address for one in of)
+    return found
+
+
+def test_what_a_sidecar_keeps_by_what_it_refuses_leads_to_pods_that_are_there():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        await ready(pilot, envoy)
+        pilot.declare(BY_PATH)
+        for number in range(3):
+            await envoy.told(refused="no" if number == 2 else "")
+        while not pilot.refusals:
+            await asyncio.sleep(0.01)
+        case = {**CASE, "virtual": [BY_PATH]}
+        # fewer, none of those but another, and none at all
+        for pods, has in ((["b", "c"], ["b", "c"]), (["a"], ["a"]), ([], [])):
+            pilot.decide({**case, "pods": {"reviews": pods}})
+            assert addresses(await told_of(envoy, ENDPOINTS)) == {NAME: [IPS[each] for each in has]}
+        pilot.declare()
+        assert addresses(await told_of(envoy, ENDPOINTS)) == {NAME: [IPS[each] for each in "abc"]}
+
+    run(journey)
+
+
+def test_of_clusters_that_are_kept_by_what_is_refused_only_so_many_stay(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(xds, "_MOST_KEPT", 2)
+    ports = [9080 + each for each in range(5)]
+    services = [{"name": "reviews", "ports": ports}]
+    clusters = [f"reviews.shop:{each}" for each in ports]
+
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        envoy = Envoy(channel)
+        for kind, asked in ((CLUSTER, []), (ENDPOINTS, clusters), (LISTENER, []), (ROUTES, clusters)):
+            await envoy.ask(kind, *asked)
+            while not pilot.asked:
+                await asyncio.sleep(0.01)
+            if kind == CLUSTER:
+                pilot.decide({**CASE, "services": services})
+            await envoy.told()
+        pilot.decide({**CASE, "services": services, "virtual": [BY_PATH]})
+        for number in range(3):
+            await envoy.told(refused="no" if number == 2 else "")
+        while not pilot.refusals:
+            await asyncio.sleep(0.01)
+        pilot.decide({**CASE, "services": [{"name": "reviews", "ports": ports[:1]}], "virtual": [BY_PATH]})
+        gone: list[str] = []
+        while len(gone) < len(ports) - 2:
+            response = await envoy.told()
+            gone += response.removed_resources if response.type_url == CLUSTER else []
+        assert len(gone) == len(ports) - 2
 
     run(journey)
 

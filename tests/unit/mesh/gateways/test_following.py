@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_a_reader_and_an_informer_that_tells_do_not_wait_for_each_other(
     def meddle(kind: Kind, informer: Informer) -> None:
         if kind.kind == GATEWAY_KINDS.grants.kind:
             informer.add_handler(slow)
-            monkeypatch.setattr(informer, "list", lambda: (_note(reader, reading), Informer.list(informer))[1])
+            monkeypatch.setattr(informer, "list", partial(_listed, informer, reader, reading))
 
     before_copies(context, meddle)
     copies = RouteCopies(context)
@@ -100,9 +101,10 @@ def test_a_reader_and_an_informer_that_tells_do_not_wait_for_each_other(
         copies.stop()
 
 
-def _note(reader: threading.Thread, reading: threading.Event) -> None:
+def _listed(informer: Informer, reader: threading.Thread, reading: threading.Event) -> list[JsonObject]:
     if threading.current_thread() is reader:
         reading.set()
+    return Informer.list(informer)
 
 
 def test_two_informers_that_tell_at_once_do_not_wait_for_each_other(api: FakeApi, context: Context):
