@@ -200,11 +200,16 @@ class Netlink:
         """Forget such a neighbour."""
         self._ask("neigh", "del", ifindex=index, dst=address)
 
+    def _routes_of(self, *families: int) -> Iterator[Any]:
+        """Yield the routes of some families; a kernel that lacks one of them answers with those of all."""
+        for family in families:
+            yield from (each for each in self._dump("route", family=family) if each["family"] == family)
+
     def routes(self, *, ipv6: bool = False) -> list[Route]:
         """Return the IPv4 unicast routes of the main table; with ``ipv6`` also those of IPv6."""
         families = (socket.AF_INET, socket.AF_INET6) if ipv6 else (socket.AF_INET,)  # pyroute2 0.7.2 knows no "all"
         found = []
-        for each in (one for family in families for one in self._dump("route", family=family)):
+        for each in self._routes_of(*families):
             if (each["table"], each["type"]) == (MAIN_TABLE, UNICAST):
                 to = each.get_attr("RTA_DST")
                 destination = f"{to}/{each['dst_len']}" if to else "default"

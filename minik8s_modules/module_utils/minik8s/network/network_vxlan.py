@@ -25,6 +25,7 @@ from ..core.section import Context, Facets
 from ..entries.network import Overlay, Peer
 from .netlink import Address
 from .network_bridge import BridgeDriver, ObservedNetwork, alias_of, check_ranges, gateways_of
+from .network_ipv6 import open_device
 from .overlay_links import PROTOCOL, UNREACHABLE, OverlayNetlink, OverlayRoute, Tunnel
 
 HEADERS = 50  # outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8 (RFC 7348)
@@ -300,6 +301,8 @@ def _mend_vxlan(context: Context, entry: Mapping[str, Any], netlink: OverlayNetl
 def _mend_end(context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
     index, _ways, _underlay_seen = _seen(entry, netlink)
     wanted = _ends(entry, index)
+    if "ipv6" in entry:
+        open_device(entry["overlay"]["device"])
     for other in netlink.addresses(ipv6=True):
         if other.ifindex == index and other not in wanted:
             context.checkpoint("delete end")

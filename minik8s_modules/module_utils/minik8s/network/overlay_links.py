@@ -109,7 +109,7 @@ class OverlayNetlink(Netlink):
     def overlay_routes(self) -> list[OverlayRoute]:
         """Return the routes of the main table with source and protocol."""
         found = []
-        for each in (*self._dump("route", family=socket.AF_INET), *self._dump("route", family=socket.AF_INET6)):
+        for each in self._routes_of(socket.AF_INET, socket.AF_INET6):
             to = each.get_attr("RTA_DST")
             if each["table"] == MAIN_TABLE and to:
                 gateway, source = each.get_attr("RTA_GATEWAY") or "", each.get_attr("RTA_PREFSRC") or ""
