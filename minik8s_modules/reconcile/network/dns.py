@@ -75,7 +75,7 @@ def _headless(base: str, slices: Iterable[JsonObject]) -> DnsEntry:
             if (endpoint.get("conditions") or {}).get("ready") is False:
                 continue
             address = str(endpoint["addresses"][0])
-            host = str(endpoint.get("hostname") or address.replace(".", "-").replace(":", "-"))
+            host = str(endpoint.get("hostname") or _label(address))
             hosts.setdefault(address, f"{host}.{base}")
             for port in one.get("ports") or []:
                 if port.get("name") and port.get("port"):
@@ -86,6 +86,13 @@ def _headless(base: str, slices: Iterable[JsonObject]) -> DnsEntry:
     records += [[f"_{name}._{protocol}.{base}", "SRV", port, host] for name, protocol, port, host in sorted(served)]
     named = [[address, host] for address, host in ordered if _type(address) == "A"]
     return {"records": records, "pointers": named} if records else {}
+
+
+def _label(address: str) -> str:
+    """Return the name of an address that has no host name; that of IPv6 in full, for no label ends with a hyphen."""
+    if ":" in address:
+        address = ipaddress.IPv6Address(address).exploded
+    return address.replace(".", "-").replace(":", "-")
 
 
 def _type(address: str) -> str:
