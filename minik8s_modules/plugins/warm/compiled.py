@@ -120,9 +120,17 @@ def _read(path: str) -> dict[str, bytes]:
     return kept if isinstance(kept, dict) and len(data) < MOST_BYTES else {}
 
 
+def clear(path: str) -> None:
+    """Take away what processes left beside the file ``path`` that were killed while they wrote it."""
+    for left in Path(path).parent.glob(f"{Path(path).name}.*"):
+        if left.suffix[1:].isdecimal() and not Path(f"/proc/{left.suffix[1:]}").exists():
+            left.unlink(missing_ok=True)
+
+
 def _write(path: str, kept: dict[str, bytes]) -> None:
     temporary = f"{path}.{os.getpid()}"
     with contextlib.suppress(OSError):  # a full disk, say: the next one compiles as this one did
+        Path(temporary).unlink(missing_ok=True)  # of a process that had this number, and was killed
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
             file.write(importlib.util.MAGIC_NUMBER + marshal.dumps(kept))

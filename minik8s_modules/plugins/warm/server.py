@@ -27,7 +27,7 @@ import zipfile
 from pathlib import Path
 
 from minik8s_modules.plugins.warm.calls import LENGTH, Template, read_exact
-from minik8s_modules.plugins.warm.compiled import Compiled, checksums
+from minik8s_modules.plugins.warm.compiled import Compiled, checksums, clear
 
 PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 HANDSHAKE_S = 10.0  # a client that stalls before its request must not keep others out for long
@@ -63,6 +63,8 @@ class Server:
         self._work = Path(path + ".archives")
         shutil.rmtree(self._work, ignore_errors=True)  # of a server that was killed
         self._work.mkdir(mode=0o700)
+        if code:
+            clear(code)
         self._templates: list[Handle] = []
         self._selector = selectors.DefaultSelector()
         self._last = time.monotonic()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.plugins.warm import client
+from minik8s_modules.plugins.warm import client, compiled
 from minik8s_modules.plugins.warm.payload import Payload
 from tests.support.waiting import until
 from tests.unit.plugins.test_warm_calls import archive
@@ -43,13 +43,13 @@ class Node:
         """Return what an interpreter of its own finds in an archive with this source."""
         return self.imported(source)[0]
 
-    def imported(self, source: str) -> list[str]:
+    def imported(self, source: str, before: str = "") -> list[str]:
         """Return that, the file it believes that to come from, and how many files it has compiled."""
         with zipfile.ZipFile(self._archive, "w") as file:
             for name in ("ansible", "ansible/module_utils"):
                 file.writestr(f"{name}/__init__.py", "")
             file.writestr("ansible/module_utils/thing.py", source)
-        script = client.shipped("compiled") + IMPORTING
+        script = client.shipped("compiled") + "import sys\n" + before + IMPORTING
         argv = [sys.executable, "-I", "-S", "-", str(self._archive), str(self.kept)]
         done = subprocess.run(argv, input=script, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -95,6 +95,23 @@ def test_another_source_is_compiled_and_kept_beside(node: Node) -> None:
     assert node.value("VALUE = 'new'") == "new"
     assert sum(key.startswith(NAME) for key in node.codes()) == 2
     assert node.value("VALUE = 'old'") == "kept"
+
+
+def test_what_a_killed_writer_left_keeps_nobody_from_writing(node: Node) -> None:
+    left = "import os; open(sys.argv[2] + '.' + str(os.getpid()), 'x')\n"
+    assert node.imported("VALUE = 'old'", before=left)[0] == "old"
+    assert node.codes()
+    assert [path.name for path in node.kept.parent.glob("code*")] == ["code"]
+
+
+def test_a_server_clears_what_killed_writers_left(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    kept = [tmp_path / name for name in ("code", f"code.{os.getpid()}", "code.txt", "decode.1")]
+    for path in (*kept, tmp_path / f"code.{ended.pid}"):
+        path.touch()
+    compiled.clear(str(tmp_path / "code"))
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
 
 
 def _open_to_others(node: Node) -> None:
