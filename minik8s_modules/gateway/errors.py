@@ -3,6 +3,7 @@
 Minik8sError
 └── TemporaryError
     ├── NodeUnreachable     no SSH master, or it could not do what was asked
+    │   └── FileRefused     it answers, and does not give the file
     ├── NobodyReads         the process that reads answers to probes is away
     └── DockerUnavailable   the node's Docker gave no answer; ``PullFailed`` is Docker's answer, and final
     for that pull
@@ -15,6 +16,10 @@ from minik8s_modules.base.errors import Minik8sError, TemporaryError
 
 class NodeUnreachable(TemporaryError):
     """The way to the node is broken."""
+
+
+class FileRefused(NodeUnreachable):
+    """The node answers, and does not give a file: it is not there, say."""
 
 
 class NobodyReads(TemporaryError):

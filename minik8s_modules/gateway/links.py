@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from minik8s_modules.gateway.errors import NodeUnreachable
+from minik8s_modules.gateway.errors import FileRefused, NodeUnreachable
 from minik8s_modules.gateway.inventory import NodeAddress
 from minik8s_modules.gateway.metrics import Disk
 from minik8s_modules.gateway.sftp import SftpChannel
@@ -101,7 +101,7 @@ class LocalLink:
             with Path(path).open("rb") as file:
                 return file.read(READ_BYTES)
         except OSError as error:
-            raise NodeUnreachable(f"cannot read {path}: {error.strerror}") from error
+            raise FileRefused(f"cannot read {path}: {error.strerror}") from error
 
     def disk(self, path: str) -> Disk:
         """Ask the kernel."""

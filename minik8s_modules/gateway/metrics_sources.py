@@ -20,7 +20,7 @@ import orjson
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import parse_rfc3339
-from minik8s_modules.gateway.errors import DockerUnavailable, NodeUnreachable
+from minik8s_modules.gateway.errors import DockerUnavailable, FileRefused, NodeUnreachable
 from minik8s_modules.gateway.metrics import PRESSURES, Disk, Machine, Marks, Reading, Usage, machine_of
 from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.core.docker import UnixConnection
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 STATS_VERSION = "1.41"  # the first with one-shot: without it every call takes two seconds
 TIMEOUT_S = 10.0
+PRESSURE_PAUSE = 60  # readings, before a kernel that tells no pressure is asked again
 LARGEST_ANSWER = 64 * 1024 * 1024
 _ID = re.compile(r"[0-9a-f]{64}")
 _PROC = ("stat", "meminfo", "loadavg", "sys/kernel/pid_max")
@@ -119,7 +120,7 @@ class Source:
         self._cadvisor = Http(cadvisor) if cadvisor else None
         self._files = files
         self._root = ""
-        self._has_pressure = True
+        self._without_pressure = 0
         self._has_warned = False
 
     def read(self) -> Reading:
@@ -195,13 +196,18 @@ class Source:
             return None
 
     def _pressure(self) -> dict[str, bytes]:
-        """Return the files of /proc/pressure; a kernel without them is not asked again."""
-        if self._has_pressure:
+        """Return the files of /proc/pressure; a kernel without them is left alone for some time.
+
+        Raises:
+            NodeUnreachable: it could not be asked.
+        """
+        self._without_pressure = max(0, self._without_pressure - 1)
+        if not self._without_pressure:
             try:
                 return {f"pressure/{name}": self._files.read(f"/proc/pressure/{name}") for name in PRESSURES}
-            except NodeUnreachable as error:
+            except FileRefused as error:
                 log.info("%s: tells no pressure of its resources: %s", self._node, error)
-                self._has_pressure = False
+                self._without_pressure = PRESSURE_PAUSE
         return {}
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import IO
 
-from minik8s_modules.gateway.errors import NodeUnreachable
+from minik8s_modules.gateway.errors import FileRefused, NodeUnreachable
 
 TIMEOUT_S = 10.0
 _INIT, _VERSION, _OPEN, _CLOSE, _READ, _WRITE, _MKDIR, _STATUS, _HANDLE, _DATA = 1, 2, 3, 4, 5, 6, 14, 101, 102, 103
@@ -67,7 +67,8 @@ class SftpChannel:
         """Return the first 32 KB of ``path``, which may lie in /proc.
 
         Raises:
-            NodeUnreachable: the channel is broken, or the node refused.
+            FileRefused: the node does not give it.
+            NodeUnreachable: the channel is broken.
         """
         try:
             self._start()
@@ -77,7 +78,7 @@ class SftpChannel:
             if kind == _STATUS and _code(answer) == _END_OF_FILE:
                 return b""  # an empty file, as a container leaves that had no last words
             if kind != _DATA:
-                raise NodeUnreachable(f"sftp: cannot read {path}: status {_code(answer)}")
+                raise FileRefused(f"sftp: cannot read {path}: status {_code(answer)}")
             return answer[4:]
         except (OSError, struct.error) as error:
             raise NodeUnreachable(f"sftp: {error}") from error
@@ -115,7 +116,7 @@ class SftpChannel:
     def _handle(answer: tuple[int, bytes], path: str) -> bytes:
         kind, body = answer
         if kind != _HANDLE:
-            raise NodeUnreachable(f"sftp: cannot open {path}: status {_code(body)}")
+            raise FileRefused(f"sftp: cannot open {path}: status {_code(body)}")
         (length,) = struct.unpack_from(">I", body)
         return _text(body[4 : 4 + length])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minik8s_modules.gateway.errors import NodeUnreachable
+from minik8s_modules.gateway.errors import FileRefused, NodeUnreachable
 from minik8s_modules.gateway.sftp import SftpChannel
 
 SERVER = "/usr/lib/openssh/sftp-server"
@@ -31,5 +31,13 @@ def test_a_file_is_read_as_it_is(channel: SftpChannel, tmp_path: Path, data: byt
 
 
 def test_a_file_that_is_not_there_cannot_be_read(channel: SftpChannel, tmp_path: Path) -> None:
-    with pytest.raises(NodeUnreachable, match="cannot open"):
+    with pytest.raises(FileRefused, match="cannot open"):
         channel.read_file(str(tmp_path / "none"))
+
+
+def test_a_channel_that_ended_says_nothing_of_a_file(tmp_path: Path) -> None:
+    ended = SftpChannel(["true"])
+    with pytest.raises(NodeUnreachable) as fault:
+        ended.read_file(str(tmp_path / "none"))
+    ended.close()
+    assert not isinstance(fault.value, FileRefused)

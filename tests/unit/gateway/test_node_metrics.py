@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.gateway.errors import NodeUnreachable
+from minik8s_modules.gateway import metrics_sources
+from minik8s_modules.gateway.errors import FileRefused, NodeUnreachable
 from minik8s_modules.gateway.metrics import Disk, Marks, NodeMetrics, Reading, Ring, Usage, machine_of
 from minik8s_modules.gateway.metrics_sources import Source, cadvisor_usage, docker_usage
 
@@ -15,6 +16,7 @@ PROC = {
     "loadavg": b"0.10 0.20 0.30 2/345 6789\n",
     "sys/kernel/pid_max": b"32768\n",
 }
+PRESSURE = b"some avg10=38.47 avg60=46.78 avg300=43.98 total=25558529\nfull avg10=0.00 avg60=0.50 avg300=0.00 total=7\n"
 
 
 def test_a_ring_keeps_sixty_samples():
@@ -68,8 +70,7 @@ def test_proc_that_is_not_the_kernels_is_an_error(name):
 
 
 def test_the_pressure_of_resources_is_read_where_the_kernel_tells_it():
-    text = b"some avg10=38.47 avg60=46.78 avg300=43.98 total=25558529\nfull avg10=0.00 avg60=0.50 avg300=0.00 total=7\n"
-    machine = machine_of({**PROC, "pressure/io": text}, None, 7.0)
+    machine = machine_of({**PROC, "pressure/io": PRESSURE}, None, 7.0)
     assert machine.pressure["io"]["some"] == {"total_us": 25558529, "avg10": 38.47, "avg60": 46.78, "avg300": 43.98}
     metrics = NodeMetrics()
     for at_s in (7.0, 8.0):
@@ -85,12 +86,15 @@ class Files:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.fault: Exception | None = FileRefused("cannot read it: No such file or directory")
 
     def read(self, path: str) -> bytes:
         """Return what the test has."""
         self.asked.append(path)
         if "pressure" in path:
-            raise NodeUnreachable(f"cannot read {path}: No such file or directory")
+            if self.fault is not None:
+                raise self.fault
+            return PRESSURE
         return PROC[path.removeprefix("/proc/")]
 
     def disk(self, _path: str) -> Disk:
@@ -102,11 +106,27 @@ def test_a_kernel_without_pressure_is_asked_for_it_once(monkeypatch):
     files = Files()
     source = Source("n", "/nowhere", "", files)
     monkeypatch.setattr(source, "_root", "/")
-    for _ in range(2):
+    for _ in range(metrics_sources.PRESSURE_PAUSE):
         machine = source._machine()
         assert machine is not None
         assert machine.processes == 345
     assert [one for one in files.asked if "pressure" in one] == ["/proc/pressure/cpu"]
+    files.fault = None  # what refused it then may have been passing
+    machine = source._machine()
+    assert machine is not None
+    assert set(machine.pressure) == {"cpu", "memory", "io"}
+
+
+def test_a_broken_channel_is_not_taken_for_a_kernel_without_pressure(monkeypatch):
+    files = Files()
+    source = Source("n", "/nowhere", "", files)
+    monkeypatch.setattr(source, "_root", "/")
+    files.fault = NodeUnreachable("sftp: the channel was closed")
+    assert source._machine() is None
+    files.fault = None
+    machine = source._machine()
+    assert machine is not None
+    assert set(machine.pressure) == {"cpu", "memory", "io"}
 
 
 def test_cadvisor_names_containers_by_the_end_of_their_cgroup():
