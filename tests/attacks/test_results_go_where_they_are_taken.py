@@ -14,6 +14,7 @@ import pytest
 from minik8s_modules.api.pods.slurm import RESULTS, RESULTS_TO, TAKES_RESULTS
 from tests.integration.apiserver.conftest import Namespace, pod
 from tests.support.pki import Certificate
+from tests.support.waiting import until
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
@@ -101,3 +102,31 @@ def test_nothing_is_made_patched_or_deleted(world: World) -> None:
 def test_a_carrier_marks_nothing_as_taking_results(world: World) -> None:
     for client in clients(world):
         assert world.put(client, "plain", metadata=TAKEN) == 403
+
+
+def test_who_may_patch_config_maps_by_a_role_is_no_carrier_for_it(world: World) -> None:
+    """Programs that apply manifests often have every verb on nodes, and need no ``update``; nobody else gains by it."""
+    name = "gitops-" + world.path("x").split("/")[4]
+    rules = [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["plain"], "verbs": ["get", "patch"]},
+    ]
+    role = {"metadata": {"name": name}, "rules": rules}
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    assert world.server.request("POST", f"{rbac}/clusterroles", role).code == 201
+    bound = {"metadata": {"name": name}, "roleRef": ref, "subjects": [subject]}
+    assert world.server.request("POST", f"{rbac}/clusterrolebindings", bound).code == 201
+    client = world.server.identity(name)
+    change = {"metadata": {"labels": {"a": "b"}}, "data": {"a": "1"}}
+
+    def patched(config_map: str) -> int:
+        path = world.path("configmaps", config_map)
+        return world.server.request("PATCH", path, change, client=client, headers=MERGE).code
+
+    until(lambda: patched("plain") != 403)
+    assert patched("plain") == 200
+    assert patched("taken") == 403
+    assert world.put(client, "plain", data={"a": "2"}) == 403
+    assert world.put(client, "taken", data={"a": "2"}) == 403
