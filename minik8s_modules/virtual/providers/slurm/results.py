@@ -237,8 +237,7 @@ class Copies:
         outcome, before = self._outcomes.get(objects.uid(pod)), objects.status(pod)
         if outcome is not None and outcome.again_s is None:
             return closed(status, before, outcome, now)
-        # a Pod that ended before it asked for its results stays ended
-        return status if before.get("phase") in _ENDED else held(status, before, outcome, now)
+        return held(status, before, outcome, now)
 
 
 def _again(outcome: Outcome, before: Outcome, now_s: float) -> Outcome:
