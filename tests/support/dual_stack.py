@@ -97,18 +97,24 @@ class Machine:
 
     def run(self, section: str, entries: dict[str, Any], *, check: bool = False) -> Any:
         """Run one pass of a section in the machine's namespace."""
+        result = self.attempt(section, entries, check=check)
+        assert not result["errors"], result["errors"]
+        return result
+
+    def attempt(self, section: str, entries: dict[str, Any], *, check: bool = False) -> Any:
+        """Run one pass that may have errors."""
         folders = {"state_dir": str(self._folder / "s"), "run_dir": str(self._folder / "r"), "docker_socket": SOCKET}
         given = {"node": self.node, "section": section, "entries": entries, "check": check, **folders}
         argv = ["ip", "netns", "exec", self.netns, sys.executable, "-c", PASS]
         done = subprocess.run(argv, input=json.dumps(given), capture_output=True, text=True, check=False, cwd=ROOT)
         assert done.returncode == 0, done.stderr
-        result = json.loads(done.stdout)
-        assert not result["errors"], result["errors"]
-        return result
+        return json.loads(done.stdout)
 
-    def start(self, *numbers: int) -> None:
+    def start(self, *numbers: int, ipv6: bool = True) -> None:
         """Start pods."""
         entries = self.sandboxes(*numbers)
+        if not ipv6:
+            entries = {uid: {k: v for k, v in entry.items() if k != "ipv6"} for uid, entry in entries.items()}
         status = self.run("sandboxes", entries)["status"]
         for number, uid in zip(numbers, entries, strict=True):
             self.pids[number] = self.docker.inspect(status[uid]["id"])["State"]["Pid"]  # type: ignore[index]  # it runs

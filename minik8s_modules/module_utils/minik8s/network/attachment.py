@@ -199,18 +199,32 @@ def pair_of(key: str, entry: Mapping[str, Any]) -> sources.Pair:
     return sources.Pair(link_name(key), entry["ip"], ipv6["ip"] if ipv6 else "")
 
 
-def pair_seen(attachment: Attachment) -> sources.Pair:
-    """Return what a pod's device could send with, from what was seen of it."""
-    first, _, second = attachment.address.partition(" ")
-    return sources.Pair(attachment.link, first.partition("/")[0], second.partition("/")[0])
+def has_ipv6(attachment: Attachment, entry: Mapping[str, Any]) -> bool:
+    """Return whether a pod was given its IPv6 address, if it is to have one.
+
+    The node knows the pod by it then: a pod may have given it to itself.
+    """
+    if not entry.get("ipv6"):
+        return True
+    return _neighbours_shown([(entry["ipv6"]["ip"], mac_of(entry["ip"]))]) in attachment.neighbours.split("; ")
 
 
-def forget(netlink: Netlink, attachment: Attachment) -> None:
+def pair_seen(netlink: Netlink, attachment: Attachment, ip: str) -> sources.Pair:
+    """Return what the device of a pod that was given ``ip`` could send with.
+
+    Its IPv6 address is that which the node knows by the pod's MAC: a pod may have given itself another's.
+    """
+    bridge = netlink.link(attachment.bridge) if ip and ":" in attachment.address else None
+    known = netlink.neighbours(bridge.ifindex, socket.AF_INET6) if bridge else set()
+    return sources.Pair(attachment.link, ip, next((each for each, mac in known if mac == mac_of(ip)), ""))
+
+
+def forget(netlink: Netlink, bridge: str, pair: sources.Pair) -> None:
     """Have the node forget who was near it."""
-    bridge, address = netlink.link(attachment.bridge), pair_seen(attachment).ipv6
-    if bridge is not None and address:
+    link = netlink.link(bridge)
+    if link is not None and pair.ipv6:
         with contextlib.suppress(FileNotFoundError):
-            netlink.delete_neighbour(bridge.ifindex, address)
+            netlink.delete_neighbour(link.ifindex, pair.ipv6)
 
 
 def links_of(netlink: Netlink, keys: Iterable[str]) -> dict[str, Link]:

@@ -59,7 +59,7 @@ def plan_removal(plan: Plan, key: str, observed: ObservedSandboxes) -> None:
     _plan_unplug(plan, key, observed)
     for each in observed.containers.get(key, []):
         attachment = observed.attachments.get(each["Id"], Attachment())
-        plan.steps.append(Step("remove_pod", key, each["Name"].lstrip("/"), (each["Id"], attachment)))
+        plan.steps.append(Step("remove_pod", key, each["Name"].lstrip("/"), (each, attachment)))
         state = each["State"]["Status"]
         plan.differs(key, _describe(state, attempt_of(each), each["Config"]["Image"], attachment), None)
     for link in observed.strays.get(key, []):
@@ -115,7 +115,7 @@ def _next_steps(
     known = pod_plugins.resolved(entry, observed.parts.records.get(key))
     steps = [Step(action, key, name, (current, known)) for action in parts.missing(key, known, current, observed.parts)]
     if entry.get("plugin") is None and attached != declared_attachment(key, entry):
-        steps.insert(0, Step("attach", key, f"{link_name(key)} {entry['ip']}", (current, entry)))
+        steps.insert(0, Step("attach", key, f"{link_name(key)} {entry['ip']}", (current, entry, attached)))
     elif key in observed.unguarded:
         steps.insert(0, Step("guard", key, f"{link_name(key)} sends as {entry['ip']} alone", entry))
     return steps

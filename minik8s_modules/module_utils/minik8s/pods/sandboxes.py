@@ -31,6 +31,7 @@ from ..network.attachment import (
     attach,
     delete_link,
     forget,
+    has_ipv6,
     link_name,
     links_of,
     observe_address,
@@ -157,13 +158,14 @@ class Sandboxes:
         context.docker.remove(step.data)
 
     def _remove_pod(self, context: Context, step: Step) -> None:
-        container, attachment = step.data
-        self._remove(context, step._replace(data=container))
-        if attachment.bridge:
-            sources.dismiss(attachment.bridge, pair_seen(attachment))
+        inspect, attachment = step.data
+        self._remove(context, step._replace(data=inspect["Id"]))
         context.checkpoint("delete link")  # the kernel would, but only some milliseconds later
         with Netlink() as netlink:
-            forget(netlink, attachment)
+            if attachment.bridge:
+                own = pair_seen(netlink, attachment, inspect["Config"]["Labels"].get(labels.IP, ""))
+                sources.dismiss(attachment.bridge, own)
+                forget(netlink, attachment.bridge, own)
             link = netlink.link(link_name(step.key))
             if link is not None and link.alias == ALIAS.format(node=context.node, uid=step.key):
                 delete_link(netlink, link)
@@ -213,7 +215,14 @@ class Sandboxes:
         context.docker.unpause(step.data)
 
     def _attach(self, context: Context, step: Step) -> None:
-        attach(context, step.data[0], step.key, step.data[1])
+        inspect, entry, attached = step.data
+        if not has_ipv6(attached, entry):
+            try:
+                check_isolated(context.state_dir, step.key, entry)
+            except KeyFault:
+                attach(context, inspect, step.key, {**entry, "ipv6": None})  # it runs, and keeps its first address
+                raise
+        attach(context, inspect, step.key, entry)
 
     def _plug(self, context: Context, step: Step) -> None:
         inspect, entry = step.data

@@ -22,6 +22,7 @@ def machines(tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
 def test_pods_reach_each_other_by_both_families_and_nothing_is_left(machines: tuple[Machine, Machine]) -> None:
     one, two = machines
     before = one.traces()
+    two.inside("sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")  # that devices have one by one
     for machine, peer in ((one, two), (two, one)):
         machine.run("network", machine.network(peer))
     one.start(7, 8)
@@ -94,6 +95,35 @@ def test_a_policy_isolates_both_addresses(machines: tuple[Machine, Machine]) -> 
     assert two.is_cut_off(7, one.ip_of(7))
     one.run("policies", {})
     assert "minik8s_policies" not in one.inside("nft", "list", "tables")
+
+
+def test_a_pod_that_runs_gets_no_second_address_before_its_rules(machines: tuple[Machine, Machine]) -> None:
+    one, _two = machines
+    nobody: dict[str, Any] = {"groups": [], "ports": [], "ingress": None, "egress": None}
+    config: dict[str, Any] = {"table": "minik8s_policies", "bridge": "mk8t-br", "driver": "vxlan"}
+    entries = {
+        "filter": config,
+        POLICY: {"ingress": [], "egress": None},
+        "pod/default/db": {**nobody, "address": one.ip_of(7, 4), "ingress": [POLICY]},
+    }
+    one.run("network", one.network(ipv6=False))
+    one.run("policies", entries)
+    one.start(7, 8, ipv6=False)
+    one.run("network", one.network())
+    pods = one.sandboxes(7, 8)
+    errors = one.attempt("sandboxes", pods)["errors"]
+    assert {key: each["reason"] for key, each in errors.items()} == {next(iter(pods)): "PolicyNotEnforced"}
+    assert one.is_cut_off(8, one.ip_of(7))
+    assert one.reaches(7, one.ip_of(8, 4))  # as before
+    one.run("policies", {**entries, "filter": {**config, "ipv6": True}, "pod/default/db": _isolated(one, nobody)})
+    one.run("sandboxes", pods)
+    assert one.reaches(7, one.ip_of(8))
+    assert one.is_cut_off(8, one.ip_of(7))
+    one.run("policies", {})
+
+
+def _isolated(machine: Machine, pod: dict[str, Any]) -> dict[str, Any]:
+    return {**pod, **_addresses(machine, 7), "ingress": [POLICY]}
 
 
 def _addresses(machine: Machine, number: int) -> dict[str, str]:
