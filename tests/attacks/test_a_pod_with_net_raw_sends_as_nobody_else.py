@@ -1,6 +1,7 @@
 """A Pod that may forge what it sends (NET_RAW, which Docker gives) still sends with its own address alone.
 
-The attacks: packets with another Pod's source, on IP and as frames of its own, and ARP that says its address is here.
+The attacks: packets with another Pod's source, on IP and as frames of its own, also below the tag of a VLAN 0, which
+the kernel takes off; and ARP that says its address is here.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ BRIDGE, DEVICE = "mk8s-br0", "mk8s-0badc0de"
 ATTACKER, FRIEND, SERVER = PODS["pod2"], PODS["pod3"], PODS["pod4"]
 SEND = """
 import socket, struct
-def packet(source):
-    udp = struct.pack(">HHHH", 1111, 9999, 9, 0) + b"x"
+def packet(source, port=9999):
+    udp = struct.pack(">HHHH", 1111, port, 9, 0) + b"x"
     head = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, A(source), A("{server}"))
     total = sum(struct.unpack(">10H", head))
     total = (total & 0xFFFF) + (total >> 16)
@@ -29,6 +30,8 @@ frames = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 frames.bind(("eth0", 0))
 own, everybody = frames.getsockname()[4], b"\\xff" * 6
 for source in ("{friend}", "{attacker}"):
+    for kind in (0x8100, 0x88a8):
+        frames.send(everybody + own + struct.pack(">HHH", kind, 0, 0x0800) + packet(source, kind))
     raw.sendto(packet(source), ("{server}", 0))
     frames.send(everybody + own + struct.pack(">H", 0x0800) + packet(source))
     arp = struct.pack(">HHBBH", 1, 0x0800, 6, 4, 2) + own + A(source) + everybody + A("{server}")
@@ -40,14 +43,15 @@ everything = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 everything.bind(("eth0", 3))
 print("listening", flush=True)
 everything.settimeout(20)
+PORTS = {struct.pack(">H", port): name for port, name in ((9999, "ip"), (0x8100, "802.1Q"), (0x88a8, "802.1ad"))}
 seen = set()
 while ("ip", "{attacker}") not in seen or ("arp", "{attacker}") not in seen:
     frame, (_, _, way, *_) = everything.recvfrom(2000)
     if way == socket.PACKET_OUTGOING:
         continue
     kind = struct.unpack(">H", frame[12:14])[0]
-    if kind == 0x0800 and frame[36:38] == struct.pack(">H", 9999):
-        seen.add(("ip", socket.inet_ntoa(frame[26:30])))
+    if kind == 0x0800 and frame[36:38] in PORTS:
+        seen.add((PORTS[frame[36:38]], socket.inet_ntoa(frame[26:30])))
     elif kind == 0x0806 and frame[20:22] == struct.pack(">H", 2):
         seen.add(("arp", socket.inet_ntoa(frame[28:32])))
 print(sorted(seen))
@@ -84,7 +88,8 @@ def heard(machine: Machine) -> str:
 
 
 def test_what_a_pod_forges_is_dropped_where_it_comes_from(machine: Machine) -> None:
-    both = sorted((kind, address) for kind in ("ip", "arp") for address in (ATTACKER, FRIEND))
+    kinds = ("ip", "arp", "802.1Q", "802.1ad")
+    both = sorted((kind, address) for kind in kinds for address in (ATTACKER, FRIEND))
     assert heard(machine) == str(both), "without the table it is heard"
     machine.shell(["nft", "-f", "-"], sources.script("n1", BRIDGE, sources.Pair(DEVICE, ATTACKER)))
     assert heard(machine) == str([("arp", ATTACKER), ("ip", ATTACKER)])

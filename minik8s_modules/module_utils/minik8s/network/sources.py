@@ -2,8 +2,10 @@
 
 Table ``bridge minik8s_sources`` holds the pairs of device and address of the node's pods; what comes from such a
 device into its bridge with another address, in a packet or in ARP, is dropped before anything looks at it. So a
-pod with NET_RAW cannot pass as another one that NetworkPolicies allow more. A kernel whose nf_tables does not know
-bridges has no such table, and pods of such a node can forge. A bridge of another name has a table of its own.
+pod with NET_RAW cannot pass as another one that NetworkPolicies allow more. Frames that carry neither IP nor ARP are
+dropped, too: the kernel takes the tag of a VLAN 0 off (802.1p) and delivers what is below it, which neither these rules
+nor those of policies would have seen. A kernel whose nf_tables does not know bridges has no such table, and pods of
+such a node can forge. A bridge of another name has a table of its own.
 
 What pods send of IPv6 goes to the node alone, which forwards it (network_ipv6.py): nothing passes from port to port,
 and nothing of neighbour discovery is taken from a pod, neither an advertisement of a router nor of a neighbour.
@@ -26,7 +28,7 @@ _SET = re.compile(r"set own \{(.*?)^\t\}", re.DOTALL | re.MULTILINE)
 _SET_IPV6 = re.compile(r"set own_ipv6 \{(.*?)^\t\}", re.DOTALL | re.MULTILINE)
 _DEVICES = re.compile(r"set links \{(.*?)^\t\}", re.DOTALL | re.MULTILINE)
 _NAME = re.compile(r'"([\w.-]+)"')
-_CHAIN = re.compile(r"chain (?:arriving|arriving_ipv6|passing) \{(.*?)^\t\}", re.DOTALL | re.MULTILINE)
+_CHAIN = re.compile(r"chain (arriving|arriving_ipv6|passing) \{(.*?)^\t\}", re.DOTALL | re.MULTILINE)
 
 
 class Pair(NamedTuple):
@@ -42,11 +44,12 @@ class Guard(NamedTuple):
 
     pairs: frozenset[Pair] = frozenset()
     rules: int = 0
+    rules_ipv6: int = 0
 
     def holds(self, pair: Pair) -> bool:
         """Return whether a pod cannot send with other addresses than its own."""
-        rules = len(RULES) + (len(RULES_IPV6) + len(PASSING) if pair.ipv6 else 0)
-        return self.rules >= rules and pair in self.pairs
+        has_ipv6 = not pair.ipv6 or self.rules_ipv6 >= len(RULES_IPV6) + len(PASSING)
+        return self.rules >= len(RULES) and has_ipv6 and pair in self.pairs
 
 
 def table_of(bridge: str) -> str:
@@ -55,6 +58,7 @@ def table_of(bridge: str) -> str:
 
 
 RULES = (
+    "iifname @links ether type != { ip, ip6, arp } drop",
     "iifname @links ether type ip iifname . ip saddr != @own drop",
     # who asks whether an address is free has none
     "iifname @links ether type arp arp saddr ip != 0.0.0.0 iifname . arp saddr ip != @own drop",
@@ -126,12 +130,13 @@ def found(bridge: str) -> Guard | None:
 def parse(listing: str) -> Guard:
     """Return what ``nft list table`` shows."""
     pairs, ipv6, devices = (pattern.search(listing) for pattern in (_SET, _SET_IPV6, _DEVICES))
-    rules = [line for chain in _CHAIN.findall(listing) for line in chain.splitlines() if line.endswith(" drop")]
+    rules = [name for name, chain in _CHAIN.findall(listing) for line in chain.splitlines() if line.endswith(" drop")]
+    of_both = rules.count("arriving")
     looked_at = set(_NAME.findall(devices[1])) if devices else set()
     second = dict(_PAIR_IPV6.findall(ipv6[1] if ipv6 else ""))
     first = _PAIR.findall(pairs[1] if pairs else "")
     own = (Pair(device, address, second.get(device, "")) for device, address in first)
-    return Guard(frozenset(pair for pair in own if pair.device in looked_at), len(rules))
+    return Guard(frozenset(pair for pair in own if pair.device in looked_at), of_both, len(rules) - of_both)
 
 
 def _nft(text: str) -> bool:
