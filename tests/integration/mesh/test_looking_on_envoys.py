@@ -78,7 +78,7 @@ def test_sidecars_are_synced_and_behind_and_lead_where_they_say(mesh: Mesh, cont
     assert {next(label for label in each if label.startswith("code_class")) for each in counted} <= {
         'code_class="2xx"', 'code_class="5xx"',
     }  # fmt: skip
-    assert statistics(client.own, "envoy_http_downstream_rq_time_bucket")
+    until(lambda: statistics(client.own, "envoy_http_downstream_rq_time_bucket"), LONG_S)  # they come with a flush
 
 
 def statistics(address: str, name: str) -> list[set[str]]:
