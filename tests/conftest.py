@@ -125,6 +125,8 @@ SECOND_TRY = [
     "integration/streams",
     "integration/virtual_machines",
     "integration/executor/test_warm_ssh.py",
+    # with all cores taken, a claim may get another volume than its class would have made: which one comes first is open
+    "unit/reconcile/planning/test_random_nodes.py",
 ]
 
 

@@ -434,7 +434,7 @@ class Applied:
         end = time.monotonic() + PATIENCE_S
         quiet, last = 0, ""
         while quiet < QUIET:
-            assert time.monotonic() < end, "the cluster does not come to rest"
+            assert time.monotonic() < end, f"the cluster does not come to rest: {self._unsettled()}"
             self.play()
             now = json.dumps(self.document(), sort_keys=True) + str(len(self.cluster.node.calls))
             quiet, last = (quiet + 1 if now == last and self._settled() else 0), now
@@ -459,8 +459,13 @@ class Applied:
         return comparable(found, kept | {*standing}), comparable(foretold, kept | {*standing})
 
     def _settled(self) -> bool:
+        return not self._unsettled()
+
+    def _unsettled(self) -> dict[str, JsonObject]:
+        """Return the status of each pod that neither runs nor waits for something that is named."""
         pods = self.cluster.api.list(POD, SPACE).items
-        return all(running(self.cluster, objects.name(pod)) or self.waits(pod) for pod in pods)
+        found = (one for one in pods if not (running(self.cluster, objects.name(one)) or self.waits(one)))
+        return {objects.name(one): objects.status(one) for one in found}
 
     def waits(self, pod: JsonObject) -> bool:
         """Return whether something keeps a pod from running."""
