@@ -125,6 +125,8 @@ SECOND_TRY = [
     "integration/streams",
     "integration/virtual_machines",
     "integration/executor/test_warm_ssh.py",
+    # a connection that has just been answered may not be idle yet when the next one needs its place
+    "attacks/requests/test_one_user_leaves_room_for_others.py",
     # with all cores taken, a claim may get another volume than its class would have made: which one comes first is open
     "unit/reconcile/planning/test_random_nodes.py",
 ]
