@@ -108,12 +108,6 @@ class Application:
         )
         metrics.gauge("apiserver_watches", "Open watches.", ("resource",), self._watches)
         metrics.gauge("apiserver_streams", "Open streams.", (), lambda: {(): float(self._tunnels.count())})
-        rbac = Rbac(self._cache)
-        access = Access(
-            rbac,
-            [NodeAuthorizer(self._cache), NewcomerAuthorizer(self._cache), CollectingAuthorizer()],
-            [CarrierAuthorizer(self._cache, rbac), GatewaySecrets(self._cache, rbac)],
-        )
         tokens = _tokens(self._backend, configured)
         own = Own(configured.advertise_address, configured.port, configured.kubelet_port, configured.service_cidr)
         kubelets = TlsKubelets(configured.reconciler_client, own) if configured.reconciler_client else None
@@ -123,7 +117,7 @@ class Application:
         services = Services(
             self._backend,
             self._hub,
-            access,
+            _access(self._cache),
             _reconcilers(configured),
             tokens,
             streams,
@@ -200,6 +194,16 @@ class Application:
         except StoreUnavailable as error:
             return str(error)
         return ""
+
+
+def _access(cache: WatchCache) -> Access:
+    """Return who decides what a request may do."""
+    rbac = Rbac(cache)
+    return Access(
+        rbac,
+        [NodeAuthorizer(cache), NewcomerAuthorizer(cache), CollectingAuthorizer()],
+        [CarrierAuthorizer(cache, rbac), GatewaySecrets(cache, rbac)],
+    )
 
 
 def _reconcilers(configured: Settings) -> HttpsReconcilers | None:
