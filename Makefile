@@ -52,7 +52,7 @@ run_suites = @$(KUBECTL) get --raw /readyz >/dev/null 2>&1 || $(MAKE) cluster; \
 
 .PHONY: suites
 suites: $(VENV)/dev.lock ## The tests of `make test`, four at a time; where the time went is told at the end
-	$(call run_suites,-m 'not nightly' --numprocesses 4 --max-suite-reruns 3 --junitxml=.cache/junit-all.xml)
+	$(call run_suites,-m 'not nightly' --numprocesses 4 --max-suite-reruns 4 --junitxml=.cache/junit-all.xml)
 
 .PHONY: ahead
 ahead: $(VENV)/dev.lock ## Fetch and make what tests need once (a lab's image, clients of others), while there is time
