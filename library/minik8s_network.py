@@ -17,7 +17,8 @@ description:
   - With the driver C(cni) it checks that the node has a valid network configuration; with C(weave) it joins the
     machine to Weave Net and connects it to the declared peers. Peers that somebody else connected are left alone.
     Pods are attached by M(minik8s_sandboxes), which calls these programs.
-  - Removes all of that, except forwarding itself, when the network is no longer declared.
+  - Removes all of that, except forwarding itself, when the network is no longer declared. Where it turned forwarding of
+    IPv6 on, it turns it off again once pods have no such addresses, and C(accept_ra) is as it was.
 extends_documentation_fragment:
   - minik8s_node.section
   - minik8s_node.hold

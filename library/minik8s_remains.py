@@ -12,6 +12,7 @@ description:
   - Ends our processes; removes containers and images with our labels, devices C(mk8s-*), addresses labelled
     C(mk8s-announced), nftables tables C(minik8s*),
     mounts below our directories, and mounts that CSI drivers were asked for.
+  - Turns back the kernel's switches of IPv6 that a node turned for its pods.
   - Of what was mounted nothing is deleted.
   - Containers and images of others are not touched. An image that is in use stays.
 options:
@@ -29,7 +30,7 @@ options:
     elements: path
     default: [/run/minik8s, /var/lib/minik8s]
   state_dir:
-    description: Where it is noted what CSI drivers have mounted.
+    description: Where it is noted what CSI drivers have mounted, and what switches of the kernel were.
     type: path
     default: /var/lib/minik8s
 attributes:
@@ -79,7 +80,7 @@ from ansible.module_utils.minik8s.install.remains import (
     tables,
     take_driver_mount,
 )
-from ansible.module_utils.minik8s.network import netfilter
+from ansible.module_utils.minik8s.network import ipv6_switches, netfilter
 from ansible.module_utils.minik8s.pods import pod_cgroup
 from ansible.module_utils.minik8s.volumes.mounts import unmount
 
@@ -113,6 +114,12 @@ def rules(node: str) -> list[Remain]:
     ]
 
 
+def switches(state_dir: str) -> list[Remain]:
+    """Return what is to be turned back of IPv6."""
+    known = ipv6_switches.recorded(state_dir)
+    return [Remain("switch", "net.ipv6", ipv6_switches.shown(known))] if known else []
+
+
 def observe(module: AnsibleModule, docker: Docker) -> list[Remain]:
     """Return everything that is left."""
     listing = ""
@@ -129,6 +136,7 @@ def observe(module: AnsibleModule, docker: Docker) -> list[Remain]:
         *addresses(own),
         *tables(listing),
         *rules(module.params["node"]),
+        *switches(module.params["state_dir"]),
         *mounts(table, module.params["directories"]),
         *driver_mounts(table, module.params["state_dir"]),
     ]
@@ -167,6 +175,8 @@ def remove(module: AnsibleModule, docker: Docker, item: Remain) -> None:
         netfilter.set_forwards([item.id], [])
     elif item.kind == "rule of IPv6":
         netfilter.set_forwards([item.id], [], netfilter.IPV6)
+    elif item.kind == "switch":
+        ipv6_switches.give_back(module.params["state_dir"])
     elif item.kind == "image":
         with contextlib.suppress(DockerError):
             docker.call("DELETE", f"/images/{item.id}")

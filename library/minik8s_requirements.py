@@ -47,6 +47,14 @@ options:
     description: Range of the pods' IPv6 addresses; empty where they have none.
     type: str
     default: ""
+  address:
+    description: Where other machines are told to reach this one, if the inventory says so. It cannot be of IPv6.
+    type: str
+    default: ""
+  tunnels:
+    description: Whether tunnels to other nodes begin here. They leave by the IPv4 address of the default route.
+    type: bool
+    default: false
   nodes:
     description: How many nodes share C(cluster_cidr).
     type: int
@@ -105,13 +113,20 @@ problems:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.minik8s.install.ranges import Ranges, connected_networks, has_ipv6, range_problems
+from ansible.module_utils.minik8s.install.ranges import (
+    Ranges,
+    connected_networks,
+    has_default_route,
+    has_ipv6,
+    range_problems,
+)
 from ansible.module_utils.minik8s.install.requirements import Needed, System, observe_machine, problems
 from ansible.module_utils.minik8s.pods.devices import problems as device_problems
 
 PYTHON = (3, 11)
 SYSTEMS = [{"ids": ["debian"], "version": 12, "tried": True}]
 RANGES = ("cluster_cidr", "service_cidr", "nodes", "node_name", "foreign_pods", "cluster_cidr_ipv6")
+PLACE = ("address", "tunnels")
 
 
 def main() -> None:
@@ -126,6 +141,8 @@ def main() -> None:
             "cluster_cidr": {"type": "str", "default": ""},
             "service_cidr": {"type": "str", "default": ""},
             "cluster_cidr_ipv6": {"type": "str", "default": ""},
+            "address": {"type": "str", "default": ""},
+            "tunnels": {"type": "bool", "default": False},
             "nodes": {"type": "int", "default": 0},
             "node_name": {"type": "str", "default": ""},
             "foreign_pods": {"type": "bool", "default": False},
@@ -139,7 +156,8 @@ def main() -> None:
     given = (asked[name] for name in ("untried", "disk_mb", "time_s", "host_key"))
     systems = tuple(System(name, one["version"], one["tried"]) for one in asked["systems"] for name in one["ids"])
     needed = Needed(tuple(asked["ports"]), asked["memory_mb"], PYTHON, systems, *given)
-    ranges = Ranges(*(asked[name] for name in RANGES), has_ipv6=has_ipv6())
+    place = {**{name: asked[name] for name in PLACE}, "has_ipv6": has_ipv6(), "has_route": has_default_route()}
+    ranges = Ranges(*(asked[name] for name in RANGES), **place)
     found = problems(observe_machine(needed.ports), needed) + range_problems(ranges, connected_networks())
     found += device_problems(asked["devices"])
     if found:

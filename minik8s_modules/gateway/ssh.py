@@ -86,7 +86,8 @@ def master_argv(address: NodeAddress, paths: Paths) -> list[str]:
 def reach_argv(address: NodeAddress, directory: Path, host: str, port: int) -> list[str]:
     """Return the command whose stdin and stdout are a TCP connection from the node to ``host``:``port``."""
     options = connection_options(address, Paths(address, directory).control)
-    return ["ssh", "-T", *options, "-o", "ControlMaster=no", "-W", f"{host}:{port}", "--", address.host]
+    shown = f"[{host}]" if ":" in host else host
+    return ["ssh", "-T", *options, "-o", "ControlMaster=no", "-W", f"{shown}:{port}", "--", address.host]
 
 
 def shell_argv(address: NodeAddress, directory: Path) -> list[str]:

@@ -18,6 +18,9 @@ from tests.support.node import SOCKET, command
 ROOT = Path(__file__).resolve().parents[2]
 DUAL = DualStack("10.77.0.0/16", "fd00:77::/48")
 OUTSIDE = "2001:db8::9"
+SWITCHES = [
+    f"net.ipv6.conf.{name}" for name in ("all.forwarding", "lo.forwarding", "eth0.forwarding", "eth0.accept_ra")
+]
 PASS = """
 import json, sys
 from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
@@ -73,9 +76,10 @@ class Machine:
         entry |= {"cluster_cidr": DUAL.ipv4, "mtu": 1450, "overlay": {**overlay, "peers": known}}
         return {"pod-network": entry}
 
-    def sandboxes(self, *numbers: int) -> dict[str, Any]:
+    def sandboxes(self, *numbers: int, ipv6: bool = True, **fields: Any) -> dict[str, Any]:
         """Return the sandboxes of pods, which have their number as the last part of their addresses."""
-        return {pod["pod"]["uid"]: pod for pod in map(self._pod, numbers)}
+        pods = {pod["pod"]["uid"]: {**pod, **fields} for pod in map(self._pod, numbers)}
+        return pods if ipv6 else {uid: {k: v for k, v in pod.items() if k != "ipv6"} for uid, pod in pods.items()}
 
     def _pod(self, number: int) -> dict[str, Any]:
         uid = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.node}-{number}"))
@@ -110,11 +114,9 @@ class Machine:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def start(self, *numbers: int, ipv6: bool = True) -> None:
+    def start(self, *numbers: int, ipv6: bool = True, **fields: Any) -> None:
         """Start pods."""
-        entries = self.sandboxes(*numbers)
-        if not ipv6:
-            entries = {uid: {k: v for k, v in entry.items() if k != "ipv6"} for uid, entry in entries.items()}
+        entries = self.sandboxes(*numbers, ipv6=ipv6, **fields)
         status = self.run("sandboxes", entries)["status"]
         for number, uid in zip(numbers, entries, strict=True):
             self.pids[number] = self.docker.inspect(status[uid]["id"])["State"]["Pid"]  # type: ignore[index]  # it runs
@@ -144,7 +146,7 @@ class Machine:
         shown = [
             ("ip", "-o", "link"), ("ip", "route"), ("ip", "-6", "route"), ("ip", "neigh", "show", "nud", "permanent"),
             ("iptables", "-S", "FORWARD"), ("ip6tables", "-S", "FORWARD"),
-            ("nft", "list", "table", "ip6", "minik8s_pods"),
+            ("nft", "list", "table", "ip6", "minik8s_pods"), ("sysctl", *SWITCHES),
         ]  # fmt: skip
         found = (
             subprocess.run(["ip", "netns", "exec", self.netns, *argv], capture_output=True, text=True, check=False)

@@ -140,10 +140,10 @@ def _keygen(path: Path) -> str:
     return path.with_suffix(".pub").read_text()
 
 
-def start_sshd(folder: Path, port: int) -> subprocess.Popen[bytes]:
+def start_sshd(folder: Path, port: int, address: str = "127.0.0.1") -> subprocess.Popen[bytes]:
     config = folder / "sshd_config"
     config.write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
+        f"Port {port}\nListenAddress {address}\nHostKey {folder}/host\nPidFile none\n"
         f"AuthorizedKeysFile {folder}/client.pub\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
         "PermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\nAllowStreamLocalForwarding yes\n"
         "MaxSessions 20\n"
@@ -153,13 +153,13 @@ def start_sshd(folder: Path, port: int) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         ["/usr/sbin/sshd", "-D", "-e", "-f", str(config)], stderr=subprocess.DEVNULL, start_new_session=True
     )
-    until(lambda: _listens(port))
+    until(lambda: _listens(port, address))
     return process
 
 
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def _listens(port: int, address: str) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+        return probe.connect_ex((address, port)) == 0
 
 
 @pytest.fixture

@@ -161,13 +161,15 @@ def test_a_pod_sends_as_itself_alone_and_its_place_in_the_rules_goes_with_it(nod
     assert not node.run("network", node.network())["errors"]
     assert not node.run("sandboxes", {uid: pod})["errors"]
     pair = sources.Pair(link_name(uid), pod["ip"])
-    assert sources.found(bridge) == sources.Guard(frozenset({pair}), len(sources.RULES))
+    whole = sources.Guard(frozenset({pair}), len(sources.RULES), len(sources.RULES_IPV6) + len(sources.PASSING))
+    assert sources.found(bridge) == whole
     assert not node.run("sandboxes", {uid: pod})["changed"]
-    for harm in (["flush", "chain", "bridge", sources.table_of(bridge), "arriving"], ["delete", "table", "bridge"]):
+    chains = [["flush", "chain", "bridge", sources.table_of(bridge), name] for name in ("arriving", "arriving_ipv6")]
+    for harm in (*chains, ["delete", "table", "bridge"]):
         command("nft", *harm, *([sources.table_of(bridge)] if harm[0] == "delete" else []))
         assert [step["action"] for step in node.run("sandboxes", {uid: pod})["steps"]] == ["guard"], harm
-        assert sources.found(bridge) == sources.Guard(frozenset({pair}), len(sources.RULES))
+        assert sources.found(bridge) == whole
     node.run("sandboxes", {})
-    assert sources.found(bridge) == sources.Guard(frozenset(), len(sources.RULES))
+    assert sources.found(bridge) == whole._replace(pairs=frozenset())
     node.run("network", {})
     assert sources.found(bridge) == sources.Guard()

@@ -1,4 +1,7 @@
-"""The same streams to a node behind ssh: Docker's socket is forwarded, port-forward goes through the node's master."""
+"""The same streams to a node behind ssh: Docker's socket is forwarded, port-forward goes through the node's master.
+
+Where this machine has IPv6, the node is reached by that: ``ansible_host`` may be of either family.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,13 @@ import psutil
 import pytest
 
 from minik8s_modules.api.kinds import NODE
+from minik8s_modules.module_utils.minik8s.install.ranges import has_ipv6
 from tests.integration.gateway.conftest import Sshd, _keygen, start_sshd, user
 from tests.integration.streams.conftest import Streaming
 from tests.integration.streams.test_forwarding import forwarded, servers, talk
 from tests.support.etcd import free_port
+
+HOST = "::1" if has_ipv6() else "127.0.0.1"
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +34,12 @@ def streaming() -> Iterator[Streaming]:
     host_key, _ = _keygen(ssh / "host"), _keygen(ssh / "client")
     port = free_port()
     known_hosts = ssh / "known_hosts"
-    known_hosts.write_text(f"[127.0.0.1]:{port} {' '.join(host_key.split()[:2])}\n")
-    sshd = Sshd(port, ssh / "client", known_hosts, start_sshd(ssh, port))
+    known_hosts.write_text(f"[{HOST}]:{port} {' '.join(host_key.split()[:2])}\n")
+    sshd = Sshd(port, ssh / "client", known_hosts, start_sshd(ssh, port, HOST))
     made = Streaming(
         folder,
         ansible_connection="warm_ssh",
-        ansible_host="127.0.0.1",
+        ansible_host=HOST,
         ansible_port=sshd.port,
         ansible_user=user(),
         ansible_ssh_private_key_file=str(sshd.key),

@@ -9,7 +9,7 @@ import pytest
 from minik8s_modules.gateway.engine import _reference
 from minik8s_modules.gateway.inventory import NodeAddress
 from minik8s_modules.gateway.messages import BadMessage, Cancel, PullRequest, Relist, encode, parse, state
-from minik8s_modules.gateway.ssh import Paths, connection_options, master_argv, shell_argv
+from minik8s_modules.gateway.ssh import Paths, connection_options, master_argv, reach_argv, shell_argv
 
 
 @pytest.mark.parametrize(
@@ -90,3 +90,9 @@ def test_long_node_names_leave_room_for_a_sockets_path(tmp_path: Path):
     paths = Paths(address, Path("/run/minik8s/gateway"))
     assert len(str(paths.control)) < 90
     assert paths.docker != Paths(NodeAddress("n" * 199, "warm_ssh"), Path("/run/minik8s/gateway")).docker
+
+
+@pytest.mark.parametrize(("host", "shown"), [("10.244.0.7", "10.244.0.7:80"), ("fd00::7", "[fd00::7]:80")])
+def test_an_address_and_a_port_are_told_apart(tmp_path: Path, host: str, shown: str):
+    argv = reach_argv(NodeAddress("n1", "warm_ssh", host="fd00::21"), tmp_path, host, 80)
+    assert argv[-4:] == ["-W", shown, "--", "fd00::21"]

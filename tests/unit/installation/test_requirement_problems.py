@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.module_utils.minik8s.install.ranges import Ranges, connected_networks, range_problems
+from minik8s_modules.module_utils.minik8s.install.ranges import (
+    Ranges,
+    connected_networks,
+    has_default_route,
+    range_problems,
+)
 from minik8s_modules.module_utils.minik8s.install.requirements import (
     Machine,
     Needed,
@@ -93,11 +98,35 @@ def test_ranges_and_names_that_will_do(name: str) -> None:
         ({"service_cidr": "172.0.0.0/8"}, "overlaps 172.17.0.0/16 of device docker0"),
         ({"service_cidr": "10.244.7.0/24"}, "overlaps minik8s_service_cidr 10.244.7.0/24"),
         ({"nodes": 257}, "each of 257 nodes gets a /24"),
+        ({"address": "fd00::5"}, "minik8s_node_address: fd00::5 is IPv6"),
+        ({"tunnels": True, "has_route": False}, "the machine has no IPv4 default route"),
     ],
 )
 def test_each_range_and_name_that_will_not_do_is_told(changes: dict[str, Any], words: str) -> None:
     (found,) = range_problems(RANGES._replace(**changes), CONNECTED)
     assert words in found
+
+
+@pytest.mark.parametrize(
+    "place",
+    [{"address": "192.0.2.5", "tunnels": True}, {"address": "node1.example"}, {"has_route": False}],
+)
+def test_machines_that_others_reach_over_ipv4_will_do(place: dict[str, Any]) -> None:
+    assert range_problems(RANGES._replace(**place), CONNECTED) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "has"),
+    [
+        ("eth0 00000000 010200C0 0003 0 0 0 00000000 0 0 0", True),
+        ("eth0 000200C0 00000000 0001 0 0 0 00FFFFFF 0 0 0", False),
+        ("* 00000000 00000000 0200 0 0 4294967295 00000000 0 0 0", False),  # unreachable default
+        ("eth0 00000000 00000000 0001 0 0 0 00000080 0 0 0", False),  # 0.0.0.0/1 of a VPN
+    ],
+)
+def test_a_default_route_is_the_way_to_everybody(tmp_path: Path, row: str, *, has: bool) -> None:
+    (tmp_path / "route").write_text("Iface Destination Gateway\n" + row.replace(" ", "\t") + "\n")
+    assert has_default_route(tmp_path / "route") == has
 
 
 def test_a_program_that_makes_pods_networks_may_have_devices_in_their_range() -> None:

@@ -64,6 +64,15 @@ def test_a_table_without_the_rule_for_tagged_frames_is_made_again(pair: Pair) ->
         assert found._replace(pairs=frozenset({pair})).holds(pair) == holds
 
 
+def test_a_table_that_lets_a_former_ipv6_address_pass_is_put_right() -> None:
+    found = sources.parse(LISTING.format(first=FIRST))
+    assert found.holds(DUAL)
+    assert not found.holds(DUAL._replace(ipv6=""))
+    # nor does one without rules of IPv6 hold back a pod that has no such address
+    alone = DUAL._replace(ipv6="")
+    assert not sources.Guard(frozenset({alone}), len(sources.RULES)).holds(alone)
+
+
 def isolate(state: Path, **config: Any) -> None:
     """Have a policy isolate the pod, and its rules made."""
     own = {"address": IPV4, "groups": [], "ports": [], "ingress": ["policy/default/wall"], "egress": None}

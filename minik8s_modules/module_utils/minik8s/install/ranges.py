@@ -27,7 +27,8 @@ class Ranges(NamedTuple):
     """The cluster's ranges as they were written, how many nodes share the first, and this machine's name as a node.
 
     ``foreign_pods``: the first range is of a program (drivers cni and weave), which may have devices in it.
-    ``has_ipv6``: the kernel of this machine does IPv6.
+    ``has_ipv6``: the kernel of this machine does IPv6. ``address`` is what other machines are told to reach it at, and
+    ``tunnels`` whether some end here, at the IPv4 address of its default route: ``has_route`` says that it has one.
     """
 
     cluster_cidr: str
@@ -37,6 +38,9 @@ class Ranges(NamedTuple):
     foreign_pods: bool = False
     cluster_cidr_ipv6: str = ""
     has_ipv6: bool = True
+    address: str = ""
+    tunnels: bool = False
+    has_route: bool = True
 
 
 def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list[str]:
@@ -64,7 +68,39 @@ def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list
             f"minik8s_cluster_cidr: {pods} is too small: "
             f"each of {wanted.nodes} nodes gets a /{NODE_PREFIX_LENGTH} of it"
         )
+    found += _address_problems(wanted)
     return [*found, *_ipv6_problems(wanted, pods)] if wanted.cluster_cidr_ipv6 else found
+
+
+def _address_problems(wanted: Ranges) -> list[str]:
+    """Return why other machines cannot reach this one: between machines, minik8s goes by IPv4."""
+    what = "nodes' tunnels, Services and API servers are reached over IPv4 alone; SSH may take IPv6 (ansible_host)"
+    found = []
+    if is_ipv6(wanted.address):
+        found.append(f"minik8s_node_address: {wanted.address} is IPv6: {what}. Write the machine's IPv4 address")
+    if wanted.tunnels and not wanted.has_route:
+        found.append(
+            f"minik8s_network_driver vxlan: the machine has no IPv4 default route, which tells its address: {what}."
+            " Give it an IPv4 address and such a route"
+        )
+    return found
+
+
+def is_ipv6(text: str) -> bool:
+    """Return whether a text is an IPv6 address."""
+    try:
+        return ipaddress.ip_address(text).version == 6  # noqa: PLR2004 - its version
+    except ValueError:
+        return False
+
+
+def has_default_route(table: Path = Path("/proc/net/route")) -> bool:
+    """Return whether the machine has a default route of IPv4."""
+    rows = (line.split() for line in table.read_text(encoding="ascii").splitlines()[1:])
+    return any(
+        len(row) >= _ROUTE_FIELDS and not int(row[1], 16) and not int(row[7], 16) and not int(row[3], 16) & _REJECT
+        for row in rows
+    )
 
 
 def _ipv6_problems(wanted: Ranges, pods: ipaddress.IPv4Network | None) -> list[str]:

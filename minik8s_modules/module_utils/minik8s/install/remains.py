@@ -34,6 +34,7 @@ _ORDER = (
     "table",
     "rule",
     "rule of IPv6",
+    "switch",
     "mount",
 )
 

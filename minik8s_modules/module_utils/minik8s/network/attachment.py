@@ -24,7 +24,7 @@ from ..core.section import Context, Scope
 from . import sources
 from .netlink import Address, Link, Netlink, inside_of
 from .sandbox_network import network_of
-from .switches import set_switch
+from .switches import read_switch, set_switch
 
 ALIAS = "minik8s {node} {uid}"
 WHOLE = 128
@@ -191,6 +191,26 @@ def attach(context: Context, inspect: Mapping[str, Any], key: str, entry: Mappin
         _configure(context, inside, entry)
         if entry.get("ipv6"):
             _configure_ipv6(context, outside, inside, (bridge, network), entry)
+
+
+def give_up_ipv6(context: Context, inspect: Mapping[str, Any], key: str, entry: Mapping[str, Any]) -> None:
+    """Take from a running pod what it had of IPv6, where it has no such address any more.
+
+    The node forgets it first: a pod that gives itself the address again is nobody's neighbour, and what it sends is
+    dropped. What tells that this is to be done (the pod's address, or its pair of the table of sources) goes last.
+    """
+    context.checkpoint("give up ipv6")
+    with network_of(context.docker, inspect) as network, Netlink() as outside:
+        bridge = outside.link(entry["bridge"])
+        known = outside.neighbours(bridge.ifindex, socket.AF_INET6) if bridge else set()
+        for address, mac in sorted(known):
+            if mac == mac_of(entry["ip"]):
+                forget(outside, entry["bridge"], sources.Pair("", "", address))
+        sources.dismiss_ipv6(entry["bridge"], link_name(key))
+        with inside_of(network):
+            for device in ("eth0", "lo"):
+                if read_switch(f"ipv6/conf/{device}/disable_ipv6") == "0":  # it takes addresses, routes and neighbours
+                    set_switch(f"ipv6/conf/{device}/disable_ipv6", "1")
 
 
 def pair_of(key: str, entry: Mapping[str, Any]) -> sources.Pair:

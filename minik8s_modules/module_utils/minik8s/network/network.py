@@ -18,7 +18,7 @@ from ..core.faults import KeyFault
 from ..core.schema import check_fields, schema_of
 from ..core.section import Context, Plan, Scope, Step
 from ..entries.network import NetworkEntry
-from . import netfilter, network_ipv6
+from . import ipv6_switches, netfilter, network_ipv6
 from . import sources as pod_sources
 from .netlink import Link
 from .network_bridge import FORWARDING, KEY, BridgeDriver, Driver, ObservedNetwork, alias_of
@@ -67,7 +67,8 @@ class Network:
         """Return links, addresses and rules."""
         overlaid = "overlay" in entries.get(KEY, {})
         last = load_document(context.state_dir, "network").entries.get(KEY, {})
-        dual = "ipv6" in entries.get(KEY, {}) or "ipv6" in last
+        turned = ipv6_switches.recorded(context.state_dir)
+        dual = "ipv6" in entries.get(KEY, {}) or "ipv6" in last or bool(turned)
         with OverlayNetlink() as netlink:
             links, addresses = netlink.links(), netlink.addresses(ipv6=dual)
             overlay = netlink.overlay(links.get(entries[KEY]["overlay"]["device"])) if overlaid else None
@@ -77,7 +78,7 @@ class Network:
         left = _weave_before(last) if "weave" not in entries.get(KEY, {}) else ""
         rules = netfilter.chains(), netfilter.forwards(context.node)
         ipv6 = network_ipv6.observe(context.node) if dual else None
-        return ObservedNetwork(links, addresses, forwarding, *rules, overlay, plugin, left, ipv6)
+        return ObservedNetwork(links, addresses, forwarding, *rules, overlay, plugin, left, ipv6, turned)
 
     def plan(self, context: Context, entries: Entries, observed: ObservedNetwork, scope: Scope) -> Plan:
         """Return the steps: another bridge of this node goes, the declared one becomes right."""
@@ -96,6 +97,8 @@ class Network:
                     _plan_removal(plan, context.node, name, observed)
         if declared and scope.covers(KEY):
             _plan_driver(plan, entries[KEY], observed, context.node)
+        if observed.turned and "ipv6" not in entries.get(KEY, {}) and scope.covers(KEY):
+            _plan_switches(plan, ipv6_switches.shown(observed.turned), declared=bool(declared))
         return plan
 
     def apply(self, context: Context, step: Step) -> None:
@@ -128,6 +131,10 @@ class Network:
     def _unipv6(self, context: Context, step: Step) -> None:
         context.checkpoint("remove rules of ipv6")
         network_ipv6.remove(context.node, step.data)
+
+    def _give_back(self, context: Context, _step: Step) -> None:
+        context.checkpoint("turn ipv6 switches back")
+        ipv6_switches.give_back(context.state_dir)
 
     def _unlink(self, context: Context, step: Step) -> None:
         context.checkpoint("delete bridge")
@@ -178,6 +185,13 @@ def _plan_removal(plan: Plan, node: str, bridge: str, observed: ObservedNetwork)
     if bridge in observed.links:
         plan.steps.append(Step("unlink", KEY, bridge, observed.links[bridge].ifindex))
     plan.differs(KEY, before, None)
+
+
+def _plan_switches(plan: Plan, before_us: str, *, declared: bool) -> None:
+    plan.steps.append(Step("give_back", KEY, before_us))
+    before, after = plan.before.get(KEY) or {}, plan.after.get(KEY) or {}
+    wanted = {**after, "ipv6 switches": before_us} if declared else None
+    plan.differs(KEY, {**before, "ipv6 switches": "turned for pods"}, wanted)
 
 
 def _plan_driver(plan: Plan, entry: Mapping[str, Any], observed: ObservedNetwork, node: str) -> None:

@@ -41,6 +41,8 @@ class ObservedNetwork(NamedTuple):
     left: str = ""
     ipv6: ObservedIpv6 | None = None
     """Looked at where pods have IPv6 addresses, or had them."""
+    turned: Mapping[str, str] = {}
+    """What switches of IPv6 were that we have turned."""
 
 
 class Driver(Protocol):

@@ -8,7 +8,6 @@ as another pod.
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import os
 from collections.abc import Mapping
@@ -18,14 +17,12 @@ from ..core.faults import KeyFault
 from ..core.schema import check_fields, schema_of
 from ..core.section import Context, Facets
 from ..entries.network import Ipv6
-from . import netfilter
+from . import ipv6_switches, netfilter
 from .netfilter import IPV6
 from .switches import SYSCTL, read_switch, set_switch
 
-FORWARDING = "ipv6/conf/all/forwarding"
 LEAST_MTU = 1280  # RFC 8200: what every link of IPv6 must carry
 ENTRY = schema_of(Ipv6)
-_ACCEPTS, _ACCEPTS_THOUGH_FORWARDING = "1", "2"  # accept_ra of Linux' ip-sysctl
 
 
 class ObservedIpv6(NamedTuple):
@@ -42,7 +39,7 @@ class ObservedIpv6(NamedTuple):
 
 def observe(node: str) -> ObservedIpv6:
     """Return what there is."""
-    return ObservedIpv6(read_switch(FORWARDING), netfilter.chains(IPV6), netfilter.forwards(node, IPV6))
+    return ObservedIpv6(read_switch(ipv6_switches.FORWARDING), netfilter.chains(IPV6), netfilter.forwards(node, IPV6))
 
 
 def check(where: str, entry: Mapping[str, Any]) -> None:
@@ -105,18 +102,8 @@ def remove(node: str, bridge: str) -> None:
 
 
 def _mend_forwarding(context: Context, entry: Mapping[str, Any]) -> None:
-    """Forward; who takes its own way out from a router's advertisements goes on doing so."""
     context.checkpoint("ipv6 forwarding")
-    for device in _listening(entry["bridge"]):
-        with contextlib.suppress(KeyFault):  # it is gone
-            set_switch(f"ipv6/conf/{device}/accept_ra", _ACCEPTS_THOUGH_FORWARDING)
-    set_switch(FORWARDING, "1")
-
-
-def _listening(bridge: str) -> list[str]:
-    devices = os.listdir(f"{SYSCTL}ipv6/conf") if os.path.isdir(f"{SYSCTL}ipv6/conf") else []
-    others = (name for name in devices if name not in {"all", "default", "lo", bridge} and not name.startswith("mk8"))
-    return [name for name in others if read_switch(f"ipv6/conf/{name}/accept_ra") == _ACCEPTS]
+    ipv6_switches.forward(context.state_dir, entry["bridge"])
 
 
 def _mend_masquerade(context: Context, entry: Mapping[str, Any]) -> None:

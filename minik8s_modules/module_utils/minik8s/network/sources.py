@@ -8,7 +8,8 @@ nor those of policies would have seen. A kernel whose nf_tables does not know br
 such a node can forge. A bridge of another name has a table of its own.
 
 What pods send of IPv6 goes to the node alone, which forwards it (network_ipv6.py): nothing passes from port to port,
-and nothing of neighbour discovery is taken from a pod, neither an advertisement of a router nor of a neighbour.
+and nothing of neighbour discovery is taken from a pod, neither an advertisement of a router nor of a neighbour. A pod
+without an IPv6 address sends nothing of it: policies that know no IPv6 would not see it, and its node may forward.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Guard(NamedTuple):
 
     def holds(self, pair: Pair) -> bool:
         """Return whether a pod cannot send with other addresses than its own."""
-        has_ipv6 = not pair.ipv6 or self.rules_ipv6 >= len(RULES_IPV6) + len(PASSING)
-        return self.rules >= len(RULES) and has_ipv6 and pair in self.pairs
+        enough = self.rules >= len(RULES) and self.rules_ipv6 >= len(RULES_IPV6) + len(PASSING)
+        return enough and pair in self.pairs
 
 
 def table_of(bridge: str) -> str:
@@ -80,7 +81,7 @@ def script(node: str, bridge: str, pair: Pair) -> str:
     lines.append(f"add chain {table} arriving {{ type filter hook prerouting priority -300; }}")
     lines.append(f"flush chain {table} arriving")
     lines += [f"add rule {table} arriving {rule}" for rule in RULES]
-    lines += _lines_of_ipv6(table, pair) if pair.ipv6 else []
+    lines += _lines_of_ipv6(table, pair)
     lines.append(f'add element {table} {GUARDED} {{ "{pair.device}" . {pair.address} }}')
     lines.append(f'add element {table} {DEVICES} {{ "{pair.device}" }}')
     return "\n".join(lines) + "\n"
@@ -94,7 +95,7 @@ def _lines_of_ipv6(table: str, pair: Pair) -> list[str]:
         *(f"flush chain {table} {name}" for name in ("arriving_ipv6", "passing")),
         *(f"add rule {table} arriving_ipv6 {rule}" for rule in RULES_IPV6),
         *(f"add rule {table} passing {rule}" for rule in PASSING),
-        f'add element {table} {GUARDED_IPV6} {{ "{pair.device}" . {pair.ipv6} }}',
+        *([f'add element {table} {GUARDED_IPV6} {{ "{pair.device}" . {pair.ipv6} }}'] if pair.ipv6 else []),
     ]
 
 
@@ -109,6 +110,13 @@ def dismiss(bridge: str, pair: Pair) -> None:
     _nft(f'{place} {DEVICES} {{ "{pair.device}" }}\n{place} {GUARDED} {{ "{pair.device}" . {pair.address} }}\n')
     if pair.ipv6:
         _nft(f'{place} {GUARDED_IPV6} {{ "{pair.device}" . {pair.ipv6} }}\n')
+
+
+def dismiss_ipv6(bridge: str, device: str) -> None:
+    """Forget the IPv6 address of a device that keeps that of IPv4."""
+    for each in (found(bridge) or Guard()).pairs:
+        if each.device == device and each.ipv6:
+            _nft(f'delete element bridge {table_of(bridge)} {GUARDED_IPV6} {{ "{device}" . {each.ipv6} }}\n')
 
 
 def remove(bridge: str) -> None:

@@ -117,7 +117,7 @@ def _next_steps(
     if entry.get("plugin") is None and attached != declared_attachment(key, entry):
         steps.insert(0, Step("attach", key, f"{link_name(key)} {entry['ip']}", (current, entry, attached)))
     elif key in observed.unguarded:
-        steps.insert(0, Step("guard", key, f"{link_name(key)} sends as {entry['ip']} alone", entry))
+        steps.insert(0, Step("guard", key, f"{link_name(key)} sends as {entry['ip']} alone", (current, entry)))
     return steps
 
 

@@ -31,6 +31,7 @@ from ..network.attachment import (
     attach,
     delete_link,
     forget,
+    give_up_ipv6,
     has_ipv6,
     link_name,
     links_of,
@@ -216,12 +217,17 @@ class Sandboxes:
 
     def _attach(self, context: Context, step: Step) -> None:
         inspect, entry, attached = step.data
-        if not has_ipv6(attached, entry):
+        gains, loses = not has_ipv6(attached, entry), not entry.get("ipv6") and ":" in attached.address
+        if gains:
             try:
                 check_isolated(context.state_dir, step.key, entry)
             except KeyFault:
                 attach(context, inspect, step.key, {**entry, "ipv6": None})  # it runs, and keeps its first address
                 raise
+        if gains or loses:
+            parts.names(context, inspect, entry)  # its own /etc/hosts has both addresses
+        if loses:
+            give_up_ipv6(context, inspect, step.key, entry)
         attach(context, inspect, step.key, entry)
 
     def _plug(self, context: Context, step: Step) -> None:
@@ -238,7 +244,10 @@ class Sandboxes:
 
     def _guard(self, context: Context, step: Step) -> None:
         context.checkpoint("admit source")
-        sources.admit(context.node, step.data["bridge"], pair_of(step.key, step.data))
+        inspect, entry = step.data
+        sources.admit(context.node, entry["bridge"], pair_of(step.key, entry))
+        if not entry.get("ipv6"):
+            give_up_ipv6(context, inspect, step.key, entry)
 
     def _names(self, context: Context, step: Step) -> None:
         parts.names(context, *step.data)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.dual_stack import DUAL, OUTSIDE, Machine, two_machines
+from tests.support.dual_stack import DUAL, OUTSIDE, SWITCHES, Machine, two_machines
 
 POLICY, WEB = "policy/default/web", "group/" + "a" * 24
 
@@ -120,6 +120,28 @@ def test_a_pod_that_runs_gets_no_second_address_before_its_rules(machines: tuple
     assert one.reaches(7, one.ip_of(8))
     assert one.is_cut_off(8, one.ip_of(7))
     one.run("policies", {})
+
+
+@pytest.mark.parametrize("is_removed", [False, True], ids=["without ipv6", "without a network"])
+def test_forwarding_is_what_it_was_when_pods_have_no_second_address(
+    machines: tuple[Machine, Machine], *, is_removed: bool
+) -> None:
+    one, _two = machines
+    one.inside("sysctl", "-qw", "net.ipv6.conf.lo.forwarding=1")  # some forward, not all
+    before = one.inside("sysctl", *SWITCHES)
+    assert "all.forwarding = 0" in before
+    assert "eth0.accept_ra = 1" in before
+    one.run("network", one.network())
+    during = one.inside("sysctl", *SWITCHES)
+    assert "all.forwarding = 1" in during
+    assert "eth0.accept_ra = 2" in during
+    after = {} if is_removed else one.network(ipv6=False)
+    step = one.run("network", after, check=True)["steps"][-1]
+    assert step["action"] == "give_back"
+    assert "net.ipv6.conf.all.forwarding=0" in step["detail"]
+    one.run("network", after)
+    assert one.inside("sysctl", *SWITCHES) == before
+    assert not one.run("network", after)["changed"]
 
 
 def _isolated(machine: Machine, pod: dict[str, Any]) -> dict[str, Any]:
