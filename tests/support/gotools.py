@@ -58,6 +58,8 @@ GATEWAY = "sigs.k8s.io/gateway-api"
 RUNTIME = "sigs.k8s.io/controller-runtime"
 CERT_MANAGER = "github.com/cert-manager/cert-manager"
 KUBEVIRT = "kubevirt.io/kubevirt"
+ISTIO = "istio.io/istio"
+ISTIO_VERSION = "v0.0.0-20260827124520-eed52ebb66ad"
 TOGETHER = {
     GATEWAY: "v1.3.0",
     RUNTIME: "v0.21.0",
@@ -76,6 +78,11 @@ TOOLS = {
     # the tag is nobody's: it makes a test binary of the package
     "gateway-conformance": Tool(f"{GATEWAY}/conformance", GATEWAY, TOGETHER[GATEWAY], "conformance"),
     "gateway-echo": Tool(f"{GATEWAY}/conformance/echo-basic", GATEWAY, TOGETHER[GATEWAY]),
+    # v1.3.0 has six tests of a mesh, v1.4.1 twenty
+    "mesh-conformance": Tool(f"{GATEWAY}/conformance", GATEWAY, "v1.4.1", "conformance"),
+    # of which upstream's image echo-advanced consists
+    "istio-echo-server": Tool(f"{ISTIO}/pkg/test/echo/cmd/server", ISTIO, ISTIO_VERSION),
+    "istio-echo-client": Tool(f"{ISTIO}/pkg/test/echo/cmd/client", ISTIO, ISTIO_VERSION),
     "runtime-crd": Tool(f"{RUNTIME}/examples/crd", RUNTIME, TOGETHER[RUNTIME]),
     "runtime-builtins": Tool(f"{RUNTIME}/examples/builtins", RUNTIME, TOGETHER[RUNTIME]),
     "prometheus-operator": Tool(f"{MONITORING}/cmd/operator", MONITORING, TOGETHER[MONITORING]),
@@ -129,7 +136,7 @@ def _build(wanted: Tool, work: Path, output: Path) -> None:
         _build_inside(wanted, work / "module", output)
         return
     program = str(go())
-    shared = (group for group in (TOGETHER, NODES) if wanted.module in group)
+    shared = (group for group in (TOGETHER, NODES) if group.get(wanted.module) == wanted.version)
     modules = next(shared, {wanted.module: wanted.version})
     verb = ["test", "-c", f"-tags={wanted.tags}"] if wanted.tags else ["build"]
     steps = [

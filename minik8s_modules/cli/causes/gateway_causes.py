@@ -12,20 +12,24 @@ from minik8s_modules.cli.causes.faults import Fault, kubectl, resource, why
 from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.service_endpoints import behind, leads_nowhere, service_faults
 from minik8s_modules.cli.causes.surroundings import Around
+from minik8s_modules.controllers.network.gateways import differences
 from minik8s_modules.mesh.gateways.attaching import gateway_of
 
 _UNSEEN = "no pilot has decided on it: the cluster has no mesh (minik8s_mesh), its pilot does not run, or"
 _PILOT = "kubectl -n kube-system get lease/minik8s-pilot"
+_CONTROLLERS = "kubectl -n kube-system get lease/minik8s-controllers"
 
 
 def gateway_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
-    """Yield what its conditions and those of its listeners say, and what is wrong with its Service."""
+    """Yield what its conditions and those of its listeners say, and what is wrong with the objects it runs as."""
     edit = kubectl(objects.namespace(obj), "edit", resource(obj))
     status = objects.status(obj)
     if not _decided(status):
         yield Fault(f"{_UNSEEN} GatewayClass {objects.spec(obj).get('gatewayClassName')} is not one of ours", _PILOT)
         return
     yield from _outdated(obj, status)
+    for text in differences(obj, around.get):
+        yield Fault(text, _CONTROLLERS)
     for each in status.get("listeners") or []:
         for text in _false(each, leave_out={"Conflicted", "Programmed"}):
             yield Fault(f"listener {each.get('name')}: {text}", edit)

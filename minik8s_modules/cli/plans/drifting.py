@@ -7,14 +7,18 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.errors import Forbidden, NotFound
 from minik8s_modules.api.field_selectors import exactly
+from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import EVENT, NODE, PLAN
+from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.nodes.drift_policies import DRIFT
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339_micro
 from minik8s_modules.cli.output import BOLD, RED, YELLOW, Paint, aligned
 from minik8s_modules.cli.plans import planning
 from minik8s_modules.client.api import ApiClient
+from minik8s_modules.controllers.network.gateways import differences
 
 OBSERVE = "minik8s.io/observe"
 """Annotation of a Node: when it changes, the reconciler observes the whole node at once (reconcile/loop/shard.py)."""
@@ -32,11 +36,31 @@ def drift(client: ApiClient, options: argparse.Namespace) -> int:
     body = {"apiVersion": PLAN.api_version, "kind": PLAN.kind, "metadata": {"name": "plan"}, "spec": spec}
     status = client.create(PLAN, body).get("status", {})
     print(render(status, Paint(), full=options.full))
+    by_hand = [] if names else [*edited(client)]
+    if by_hand:
+        print("\n".join([Paint()("changed by hand in the cluster:", BOLD), *(f"  ! {text}" for text in by_hand)]))
     if options.heal:
         _heal(client, names or [objects.name(node) for node in client.list(NODE).items])
     if not status.get("nodes"):
         return 1
-    return 2 if options.detailed_exitcode and differs(status) else 0
+    return 2 if options.detailed_exitcode and (differs(status) or by_hand) else 0
+
+
+def edited(client: ApiClient) -> Iterator[str]:
+    """Yield which objects that Gateways run as stand otherwise: controllers revert that at once, while they run."""
+
+    def get(kind: Kind, name: str, namespace: str) -> JsonObject | None:
+        try:
+            return client.get(kind, name, namespace)
+        except (NotFound, Forbidden):
+            return None
+
+    try:
+        gateways = client.list(GATEWAY_KINDS.gateways).items
+    except (NotFound, Forbidden):
+        return
+    for gateway in gateways:
+        yield from (f"Gateway {objects.key(gateway)}: {text}" for text in differences(gateway, get))
 
 
 def render(status: JsonObject, paint: Paint, *, full: bool) -> str:

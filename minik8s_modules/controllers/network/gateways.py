@@ -3,22 +3,28 @@
     Gateway, GatewayClass ─▶ decide_gateway ─▶ server-side apply of what is new or other
                                                 pilots tell the Envoys what to do (mesh/gateways), and say how they are
 
-How many Envoys there are is the Deployment's to say: replicas are written once. An object of that name that is somebody
-else's is left alone, and an Event says so.
+How many Envoys there are is the Deployment's to say: replicas are written once. Other fields that are declared here
+come back when somebody changes them by hand, and an Event says so; what others add stays theirs. An object of that name
+that is somebody else's is left alone, and an Event says so, too.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.defaulting.defaults import apply_defaults
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT
+from minik8s_modules.api.merging import fieldsets
+from minik8s_modules.api.merging.typed_merge import merge
 from minik8s_modules.api.network.gateway_api import (
     GATEWAY_KINDS,
     GATEWAY_NAME,
@@ -29,6 +35,7 @@ from minik8s_modules.api.network.gateway_api import (
 )
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.pods.sidecars import DISABLED, IMAGE, INJECT, SIDECAR
+from minik8s_modules.api.schema.shapes import kind_shape
 from minik8s_modules.controllers.core.steps import controller_reference
 from minik8s_modules.runtime.controller import Context, Loop, own_keys
 from minik8s_modules.runtime.events import EventType
@@ -40,14 +47,24 @@ DIGEST = "minik8s.io/gateway-digest"
 """Annotation: of what was applied, so that it is applied again when it has become other."""
 PARTS = (SERVICE_ACCOUNT, DEPLOYMENT, SERVICE)
 LABEL_LENGTH = 63
-_DRAIN_S = 5
+_DRAIN_S, _NAMED = 5, 5
 
 
 class Apply(NamedTuple):
-    """Bring an object to what is declared of it."""
+    """Bring an object to what is declared of it; ``changed`` are the fields that somebody else set otherwise."""
 
     kind: Kind
     obj: JsonObject
+    changed: tuple[str, ...] = ()
+
+
+class PutBack(NamedTuple):
+    """Change an object as it stands, by a merge patch, where an apply beside what others have added is refused."""
+
+    kind: Kind
+    obj: JsonObject
+    body: JsonObject
+    changed: tuple[str, ...]
 
 
 class Remove(NamedTuple):
@@ -64,7 +81,7 @@ class Taken(NamedTuple):
     name: str
 
 
-Step = Apply | Remove | Taken
+Step = Apply | PutBack | Remove | Taken
 
 
 def decide_gateway(
@@ -86,9 +103,51 @@ def decide_gateway(
         old = found.get(kind)
         if old is not None and kind not in owned:
             return [*steps, Taken(kind, objects.name(old))]
-        if old is None or objects.annotations(old).get(DIGEST) != objects.annotations(wanted)[DIGEST]:
-            steps.append(Apply(kind, _counted(wanted) if old is None and kind == DEPLOYMENT else wanted))
+        if old is None:
+            steps.append(Apply(kind, _counted(wanted) if kind == DEPLOYMENT else wanted))
+        else:
+            steps += _kept(kind, old, wanted)
     return steps
+
+
+def _kept(kind: Kind, old: JsonObject, wanted: JsonObject) -> Iterable[Step]:
+    """Yield what brings an object that is there to what is wanted of it."""
+    if objects.annotations(old).get(DIGEST) != objects.annotations(wanted)[DIGEST]:
+        yield Apply(kind, wanted)
+    elif changed := _changed(kind, old, wanted):
+        ports = _unambiguous(old, wanted) if kind == SERVICE else None
+        yield Apply(kind, wanted, changed) if ports is None else PutBack(kind, old, {"spec": {"ports": ports}}, changed)
+
+
+def _changed(kind: Kind, old: JsonObject, wanted: JsonObject) -> tuple[str, ...]:
+    """Return the fields that an apply of what is wanted would change, as messages name them."""
+    shape = kind_shape(kind)
+    before, after = copy.deepcopy((old, merge(shape, old, wanted)))
+    for each in (before, after):
+        apply_defaults(kind, each)
+    found = fieldsets.compare(shape, before, after)
+    paths = [*fieldsets.paths(fieldsets.union(found.written, found.removed))]
+    # an item that comes is told as itself, not by each of its fields
+    outer = (path for path in paths if not any(path[:length] in paths for length in range(1, len(path))))
+    return tuple(fieldsets.shown(path) for path in outer)
+
+
+def _unambiguous(old: JsonObject, wanted: JsonObject) -> list[JsonObject] | None:
+    """Return the ports of a Service without those that have the name of a wanted one; None where there are none.
+
+    Whoever edits a port's number leaves its name, and two ports of one name are refused.
+    """
+    ours = {each["name"]: each for each in objects.spec(wanted)["ports"]}
+    found = objects.spec(old).get("ports") or []
+    others = [each for each in found if each.get("name") not in ours]
+    kept = {each["name"]: each for each in found if _is_port(each, ours.get(each.get("name")))}
+    if len(others) + len(kept) == len(found):
+        return None
+    return [*others, *({**kept.get(name, {}), **each} for name, each in ours.items())]
+
+
+def _is_port(one: JsonObject, wanted: JsonObject | None) -> bool:
+    return wanted is not None and all(one.get(field) == wanted[field] for field in ("port", "protocol"))
 
 
 def _is_of(gateway: JsonObject, obj: JsonObject) -> bool:
@@ -163,9 +222,32 @@ def _pod(gateway: JsonObject) -> JsonObject:
     }
 
 
-def taken_event(step: Taken) -> tuple[EventType, str, str]:
-    """Return type, reason and message of the Event that tells of a name that is somebody else's."""
-    return "Warning", "NameTaken", f"{step.kind.kind} {step.name} is there and is not this Gateway's"
+class Told(NamedTuple):
+    """An Event about a Gateway."""
+
+    type: EventType
+    reason: str
+    message: str
+
+
+def event_of(step: Step) -> Told | None:
+    """Return the Event that tells of a step: that fields were changed by hand, or a name is somebody else's."""
+    if isinstance(step, Taken):
+        return Told("Warning", "NameTaken", f"{step.kind.kind} {step.name} is there and is not this Gateway's")
+    if isinstance(step, Remove) or not step.changed:
+        return None
+    fields = ", ".join(step.changed[:_NAMED]) + (", …" if len(step.changed) > _NAMED else "")
+    part = f"{step.kind.kind} {objects.name(step.obj)}"
+    return Told("Warning", "Reverted", f"{part} differs from what the Gateway declares, and is reverted: {fields}")
+
+
+def differences(gateway: JsonObject, get: Callable[[Kind, str, str], JsonObject | None]) -> list[str]:
+    """Return what stands otherwise than a Gateway declares and is not new; ``get`` finds by kind, name, namespace."""
+    name, space = name_of_parts(objects.name(gateway)), objects.namespace(gateway)
+    found = {kind: get(kind, name, space) for kind in PARTS}
+    gateway_class = get(GATEWAY_KINDS.classes, str(objects.spec(gateway).get("gatewayClassName")), "")
+    events = map(event_of, decide_gateway(gateway, gateway_class, found))
+    return [each.message for each in events if each is not None]
 
 
 class GatewayController:
@@ -227,18 +309,22 @@ class GatewayController:
         found = {kind: copies.get(key.namespace, name) for kind, copies in self._parts.items()}
         gateway_class = self._classes.get("", objects.spec(gateway)["gatewayClassName"])
         for step in decide_gateway(gateway, gateway_class, found):
-            self._take(gateway, step)
+            if self._take(step, found) and (told := event_of(step)) is not None:
+                self._context.recorder.event(gateway, *told)
 
-    def _take(self, gateway: JsonObject, step: Step) -> None:
+    def _take(self, step: Step, found: Mapping[Kind, JsonObject | None]) -> bool:
+        """Take a step; return whether there is something to tell of it."""
         client = self._context.client
         if isinstance(step, Taken):
-            self._context.recorder.event(gateway, *taken_event(step))
-            return
+            return True
         namespace, name = objects.key(step.obj)
         if isinstance(step, Remove):
-            try:
+            with contextlib.suppress(NotFound):
                 client.delete(step.kind, name, namespace, uid=objects.uid(step.obj))
-            except NotFound:
-                return
-            return
-        client.patch(step.kind, name, namespace, step.obj, patch_type="apply", field_manager=MANAGER, force=True)
+            return False
+        if isinstance(step, PutBack):
+            client.patch(step.kind, name, namespace, step.body, field_manager=MANAGER)
+            return True
+        new = client.patch(step.kind, name, namespace, step.obj, patch_type="apply", field_manager=MANAGER, force=True)
+        # a webhook may set what it sets again and again: nothing is reverted then
+        return objects.resource_version(new) != objects.resource_version(found.get(step.kind) or {})

@@ -43,10 +43,11 @@ from minik8s_modules.controllers.network.gateways import (
     MANAGER,
     PARTS,
     Apply,
+    PutBack,
     Remove,
     Taken,
     decide_gateway,
-    taken_event,
+    event_of,
 )
 from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World
 from minik8s_modules.controllers.storage.claims import Around, decide_claim
@@ -167,9 +168,13 @@ def gateway_steps(world: World, gateway: JsonObject) -> list[Step]:
     return [step for each in steps for step in _of_part(world, gateway, each)]
 
 
-def _of_part(world: World, gateway: JsonObject, step: Apply | Remove | Taken) -> Iterator[Step]:
+def _of_part(world: World, gateway: JsonObject, step: Apply | PutBack | Remove | Taken) -> Iterator[Step]:
+    if (told := event_of(step)) is not None:
+        yield RecordEvent(gateway, *told)
     if isinstance(step, Taken):
-        yield RecordEvent(gateway, *taken_event(step))
+        return
+    if isinstance(step, PutBack):
+        yield Patch(step.kind, step.obj, step.body)
     elif isinstance(step, Remove):
         yield Delete(step.kind, step.obj)
     elif (old := world.get(step.kind, objects.key(step.obj))) is None:

@@ -74,7 +74,8 @@ def workload_kind(obj: JsonObject) -> Kind | None:
     """Return the kind whose decider unrolls ``obj``, or None."""
     kind = known_kinds().by_api_version(str(obj.get("apiVersion")), str(obj.get("kind")))
     stored = stored_kind(kind) if kind is not None else None
-    return stored if stored in _deciders() or stored == GATEWAY_KINDS.classes else None
+    of_gateway = stored in PARTS and (objects.controller_of(obj) or {}).get("kind") == GATEWAY_KINDS.gateways.kind
+    return stored if stored in _deciders() or stored == GATEWAY_KINDS.classes or of_gateway else None
 
 
 def _deciders() -> Mapping[Kind, Decider]:
@@ -148,14 +149,16 @@ def simulated_rollout(
     messages += _overlap(order, len(nodes))
     coming = tuple(place for _, place in order)
     told = last_messages_of(world)
-    services = _services(world, known)
+    services = _services(world, known, [each.object for each in changes])
     return SimulatedRollout(_differences(world, before), coming, tuple(messages), standing(world), told, services)
 
 
-def _services(world: World, known: Iterable[JsonObject]) -> dict[str, JsonObject | None]:
+def _services(world: World, known: Iterable[JsonObject], changed: Iterable[JsonObject]) -> dict[str, JsonObject | None]:
     before = {str(objects.key(each)): each for each in known if each.get("kind") == SERVICE.kind}
     after = {str(objects.key(each)): each for each in world.all(SERVICE)}
-    return {key: after.get(key) for key in {**before, **after} if before.get(key) != after.get(key)}
+    # one that somebody would change, and controllers would revert, stands as before
+    asked = {str(objects.key(each)) for each in changed if each.get("kind") == SERVICE.kind}
+    return {key: after.get(key) for key in {**before, **after} if key in asked or before.get(key) != after.get(key)}
 
 
 def _enter(world: World, change: Change) -> set[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from minik8s_modules.api.kinds import SERVICE
-from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
+from minik8s_modules.api.kinds import DEPLOYMENT, SERVICE
+from minik8s_modules.api.network.gateway_api import CONTROLLER, GATEWAY_KINDS, name_of_parts
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.checks import FINE, Verdict, judge
+from minik8s_modules.controllers.network.gateways import Apply, decide_gateway
 from tests.unit.cli.causes.logged_api import LoggedApi, put
 
 
@@ -52,6 +53,27 @@ def test_a_gateway_names_the_listener_that_is_not_served_and_is_well_without():
     assert fault.next == "kubectl -n shop edit gateway/edge"
     verdict = verdict_on(gateway({"name": "http", "conditions": [condition("Conflicted", "False")]}))
     assert (verdict.faults, verdict.otherwise, verdict.certain) == ((), FINE, True)
+
+
+def test_a_gateway_names_what_of_its_objects_is_changed_by_hand_and_not_reverted_yet():
+    ours = {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "GatewayClass",
+        "metadata": {"name": "ours"},
+        "spec": {"controllerName": CONTROLLER},
+    }
+    one = gateway()
+    one["metadata"]["uid"] = "u"
+    one["spec"]["listeners"] = [{"name": "http", "port": 80, "protocol": "HTTP"}]
+    made = {step.kind: step.obj for step in decide_gateway(one, ours, {}) if isinstance(step, Apply)}
+    made[DEPLOYMENT]["spec"]["template"]["spec"]["containers"][0]["image"] = "evil:1"
+    api = LoggedApi()
+    put(api, *made.values())
+    api.create(GATEWAY_KINDS.classes, ours)
+    fault = judge(one, api.around()).faults[0]
+    said = f"Deployment {name_of_parts('edge')} differs from what the Gateway declares, and is reverted: "
+    assert fault.cause == f'{said}.spec.template.spec.containers[name="envoy"].image'
+    assert fault.next == "kubectl -n kube-system get lease/minik8s-controllers"
 
 
 def test_a_gateway_or_route_that_nobody_has_decided_on_says_so():

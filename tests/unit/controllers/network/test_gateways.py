@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.defaulting.defaults import apply_defaults
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT
 from minik8s_modules.api.network.gateway_api import CONTROLLER, name_of_parts
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import sidecar_of
-from minik8s_modules.controllers.network.gateways import Apply, Remove, Taken, decide_gateway
+from minik8s_modules.controllers.network.gateways import Apply, PutBack, Remove, Taken, decide_gateway, event_of
 
 OURS = {"metadata": {"name": "minik8s"}, "spec": {"controllerName": CONTROLLER}}
 THEIRS = {"metadata": {"name": "other"}, "spec": {"controllerName": "example.com/x"}}
 Found = dict[Kind, JsonObject | None]
+ENVOY = '.spec.template.spec.containers[name="envoy"]'
 
 
 def gateway(*ports: int, **spec: Any) -> JsonObject:
@@ -100,3 +104,76 @@ def test_labels_and_annotations_that_are_asked_for_are_on_all_parts_and_their_po
         assert each is not None
         assert objects.labels(each)["team"] == "x"
         assert objects.annotations(each)["example.com/a"] == "b"
+
+
+def edited(kind: Kind, edit: Callable[[JsonObject], object]) -> tuple[JsonObject, Found]:
+    """Return a Gateway and its parts as the API server completes them, one of which was edited."""
+    one = gateway()
+    found: Found = {each: copy.deepcopy(part) for each, part in made(one).items()}
+    for each, part in found.items():
+        apply_defaults(each, part or {})
+    assert decide_gateway(one, OURS, found) == []
+    edit(found[kind] or {})
+    return one, found
+
+
+def envoy_of(deployment: JsonObject) -> JsonObject:
+    found: JsonObject = deployment["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit", "fields"),
+    [
+        (DEPLOYMENT, lambda it: envoy_of(it).update(image="evil:1"), [f"{ENVOY}.image"]),
+        (DEPLOYMENT, lambda it: envoy_of(it).pop("readinessProbe"), [f"{ENVOY}.readinessProbe"]),
+        (DEPLOYMENT, lambda it: it["spec"]["strategy"].update(type="Recreate"), [".spec.strategy.type"]),
+        (SERVICE, lambda it: it["spec"].update(type="ClusterIP"), [".spec.type"]),
+        (SERVICE, lambda it: it["spec"].update(selector={"app": "mine"}), [".spec.selector"]),
+        (SERVICE, lambda it: it["metadata"]["labels"].clear(), [".metadata.labels"]),
+        (SERVICE_ACCOUNT, lambda it: it["metadata"].pop("labels"), [".metadata.labels"]),
+    ],
+)  # fmt: skip
+def test_fields_of_a_part_that_were_changed_by_hand_are_named_and_come_back(
+    kind: Kind, edit: Callable[[JsonObject], object], fields: list[str]
+):
+    one, found = edited(kind, edit)
+    (step,) = decide_gateway(one, OURS, found)
+    assert isinstance(step, Apply)
+    assert (step.kind, [*step.changed]) == (kind, fields)
+    told = event_of(step)
+    assert told is not None
+    assert told.reason == "Reverted"
+    assert f"{kind.kind} {name_of_parts('edge')} differs from what the Gateway declares" in told.message
+    assert fields[0] in told.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit"),
+    [
+        (DEPLOYMENT, lambda it: it["spec"].update(replicas=5, paused=True)),
+        (DEPLOYMENT, lambda it: envoy_of(it).update(resources={"limits": {"cpu": "1"}})),
+        (DEPLOYMENT, lambda it: it["spec"]["template"]["metadata"].update(annotations={"restartedAt": "now"})),
+        (SERVICE, lambda it: it["spec"].update(clusterIP="100.0.0.7", externalTrafficPolicy="Local")),
+        (SERVICE, lambda it: it["spec"]["ports"][0].update(nodePort=30080)),
+        (SERVICE, lambda it: it["spec"]["ports"].append({"name": "mine", "port": 9, "protocol": "TCP"})),
+        (SERVICE, lambda it: it["metadata"].update(annotations={**it["metadata"]["annotations"], "a": "b"})),
+    ],
+)
+def test_what_others_set_beside_what_is_declared_stays(kind: Kind, edit: Callable[[JsonObject], object]):
+    one, found = edited(kind, edit)
+    assert decide_gateway(one, OURS, found) == []
+
+
+def test_a_port_whose_number_was_edited_comes_back_and_leaves_no_second_one_of_its_name():
+    def renumber(service: JsonObject) -> None:
+        service["spec"]["ports"][0]["port"] = 81
+        service["spec"]["ports"].append({"name": "mine", "port": 9, "protocol": "TCP"})
+
+    one, found = edited(SERVICE, renumber)
+    (step,) = decide_gateway(one, OURS, found)
+    assert isinstance(step, PutBack)
+    ports = step.body["spec"]["ports"]
+    assert [(each["name"], each["port"]) for each in ports] == [("mine", 9), ("port-80", 80)]
+    stands = {**(found[SERVICE] or {}), "spec": {**(found[SERVICE] or {})["spec"], "ports": ports}}
+    assert decide_gateway(one, OURS, {**found, SERVICE: stands}) == []

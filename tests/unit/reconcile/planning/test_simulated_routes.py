@@ -303,6 +303,25 @@ def test_a_gateway_that_goes_takes_its_service_along_and_a_deployment_that_goes_
     assert any("the controllers would create Deployment minik8s-gateway-edge" in each.text for each in again.messages)
 
 
+def test_an_edit_of_what_a_gateway_runs_as_is_reverted_and_changes_no_pod_and_no_rule():
+    stand = [CLASS, edge(80), *parts(edge(80))]
+    (deployment,) = (each for each in parts(edge(80)) if each["kind"] == "Deployment")
+    deployment["spec"]["template"]["spec"]["containers"][0]["image"] = "evil:1"
+    deployment["spec"]["replicas"] = 2
+    found = planned("update", deployment, *stand)
+    told = f"Gateway shop/edge: Deployment {PARTS} differs from what the Gateway declares, and is reverted: "
+    assert f'{told}.spec.template.spec.containers[name="envoy"].image' in [each.text for each in found.messages]
+    images = {pod["spec"]["containers"][0]["image"] for pod in found.pods.values() if pod is not None}
+    assert (images, len(found.pods)) == ({"minik8s/envoy:1"}, 2)  # the replicas are the Deployment's to say
+
+    (balancer,) = (each for each in parts(edge(80)) if each["kind"] == "Service")
+    balancer["spec"]["ports"][0]["port"] = 81
+    renumbered = planned("update", balancer, *stand)
+    told = f"Gateway shop/edge: Service {PARTS} differs from what the Gateway declares, and is reverted: "
+    assert [each.text for each in renumbered.messages if each.text.startswith(told)]
+    assert [each["port"] for each in balancer_of(renumbered)["ports"]] == [80]
+
+
 def test_a_class_that_comes_makes_its_gateways_and_a_name_that_is_taken_is_told():
     found = planned("create", CLASS, edge(80))
     assert f"shop/{PARTS}" in found.services
