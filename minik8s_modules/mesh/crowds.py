@@ -8,9 +8,15 @@ which calls a few of them. In a crowd, a Service costs an address in a list unti
                         ├─ a Service's, no HTTP ─▶ likewise, by connection
                         └─ any other address ─▶ passthrough
 
+                                                                   or, without a pilot, passthrough
+
 What picks a route is the address that was called, in a header that the caller cannot set and no Pod sees. Ports that
 VirtualServices or HTTPRoutes lead by more than weights have clusters of their own, told at once; their routes are one
 resource with those of the others, so that connections that are open already follow a change.
+
+A request waits a second for its cluster. Then `late` says so in a second header and has the route chosen again, and
+`called` names passthrough where there is no such cluster: the node leads the request by the rules of the Service, as it
+does for Pods without a sidecar. What speaks HTTP/2 from its first byte (gRPC), or no HTTP, is not reached like that.
 
 Only a namespace's own Services make a crowd, and are in it. Ports of other namespaces' Services that HTTPRoutes lead
 are told alone: nobody else decides how a namespace's Services are told, and no table has routes of two namespaces.
@@ -48,12 +54,36 @@ CROWD = 50
 """Services with a port of one number; with so many and fewer, each is told at once. Then a sidecar has 5 MB of them."""
 FEW = 40
 """With so many and fewer a crowd ends: well below, so that one Service that comes and goes does not change it all."""
-NO_PILOT = '{"error":"no pilot has answered for this service yet"}'
 _ANY = "0.0.0.0"  # noqa: S104 - opens no socket
 _HEADER = "x-minik8s-destination"
 _CALLED = "%DOWNSTREAM_LOCAL_ADDRESS%"
-_PATIENCE_S = "5s"
-"""How long a first request waits for a pilot."""
+_LATE = "x-minik8s-late"
+_REQUEST_S, _CONNECTION_S = "1s", "5s"
+"""How long a first request waits for a pilot before the node leads it, and a first connection before it ends."""
+_MARK_LATE = f"""
+function envoy_on_request(handle)
+  handle:headers():replace("{_LATE}", "1")
+  handle:clearRouteCache()
+end
+"""
+_CHOOSE = f"""
+local missed = {{}}
+function envoy_on_route(handle)
+  local called = handle:headers():get("{_HEADER}")
+  if handle:getCluster(called) ~= nil then
+    return called
+  end
+  if handle:headers():get("{_LATE}") then
+    missed[called] = os.time()
+    return "{PASSTHROUGH}"
+  end
+  -- who has just waited in vain does not again for a while; a cluster that comes is asked for already
+  if os.time() - (missed[called] or 0) < 10 then
+    return "{PASSTHROUGH}"
+  end
+  return called
+end
+"""
 _HTTP, _TCP = "http", "tcp"
 _INPUTS = f"{API}extensions.matching.common_inputs.network.v3."
 
@@ -190,7 +220,7 @@ def _listener(name: str, number: int, members: Sequence[Member]) -> JsonObject:
             }
         ],
     }
-    asking = {"on_demand": {"odcds_config": FROM_PILOT, "timeout": _PATIENCE_S}}
+    asking = {"on_demand": {"odcds_config": FROM_PILOT, "timeout": _CONNECTION_S}}
     connections = {"name": "tcp", "typed_config": {**tcp_proxy(name, PASSTHROUGH), **asking}}
     return {
         "name": name,
@@ -235,41 +265,41 @@ def _manager(name: str) -> JsonObject:
     }
     mutation = {
         "@type": f"{API}extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation",
-        "mutations": [called],
+        "mutations": [{"remove": _LATE}, called],
     }
     asking = {
         "@type": f"{API}extensions.filters.http.on_demand.v3.OnDemand",
-        "odcds": {"source": FROM_PILOT, "timeout": _PATIENCE_S},
+        "odcds": {"source": FROM_PILOT, "timeout": _REQUEST_S},
+    }
+    late = {
+        "@type": f"{API}extensions.filters.http.lua.v3.Lua",
+        "default_source_code": {"inline_string": _MARK_LATE},
     }
     # a virtual host that has faults turns the first on
     filters: list[JsonObject] = [
         {"name": "fault", "disabled": True, "typed_config": {"@type": FAULT}},
         {"name": "on_demand", "typed_config": asking},
+        {"name": "late", "typed_config": late},
     ]
-    manager = plain_http(name, filters)
-    mappers = [*manager["local_reply_config"]["mappers"], _unknown(manager["local_reply_config"]["mappers"][0])]
     return {
-        **manager,
-        "local_reply_config": {"mappers": mappers},
+        **plain_http(name, filters),
         "early_header_mutation_extensions": [{"name": "destination", "typed_config": mutation}],
     }
 
 
-def _unknown(mapper: JsonObject) -> JsonObject:
-    """Return a mapper as this one, for requests to a Service that no pilot has told of."""
-    return {
-        **mapper,
-        "filter": {"response_flag_filter": {"flags": ["NC"]}},
-        "body": {"inline_string": NO_PILOT},
-    }
-
-
 def _routes(name: str, members: Sequence[Member]) -> JsonObject:
-    route = {"name": name, "match": {"prefix": "/"}, "route": {"cluster_header": _HEADER, "timeout": "0s"}}
+    chosen = {"cluster_specifier_plugin": "called", "timeout": "0s"}
+    route = {"name": name, "match": {"prefix": "/"}, "route": chosen}
+    choosing = {
+        "@type": f"{API}extensions.router.cluster_specifiers.lua.v3.LuaConfig",
+        "source_code": {"inline_string": _CHOOSE},
+        "default_cluster": PASSTHROUGH,
+    }
     everybody = {"name": "*", "domains": ["*"], "routes": by_method(route, {}), "retry_policy": retry_policy({})}
     return {
         "name": name,
         "vhost_header": _HEADER,
-        "request_headers_to_remove": [_HEADER],
+        "cluster_specifier_plugins": [{"extension": {"name": "called", "typed_config": choosing}}],
+        "request_headers_to_remove": [_HEADER, _LATE],
         "virtual_hosts": [*(each.host for each in members if each.host is not None), everybody],
     }

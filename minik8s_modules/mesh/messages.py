@@ -39,6 +39,7 @@ for _name in (
     "config.route.v3.route",
     "extensions.access_loggers.stream.v3.stream",
     "extensions.filters.http.fault.v3.fault",
+    "extensions.filters.http.lua.v3.lua",
     "extensions.filters.http.on_demand.v3.on_demand",
     "extensions.filters.http.router.v3.router",
     "extensions.filters.listener.http_inspector.v3.http_inspector",
@@ -49,6 +50,7 @@ for _name in (
     "extensions.http.early_header_mutation.header_mutation.v3.header_mutation",
     "extensions.matching.common_inputs.network.v3.network_inputs",
     "extensions.retry.host.previous_hosts.v3.previous_hosts",
+    "extensions.router.cluster_specifiers.lua.v3.lua",
     "extensions.transport_sockets.tls.v3.tls",
     "extensions.upstreams.http.v3.http_protocol_options",
 ):

@@ -10,14 +10,15 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ROLLING_UPDATE, SERVICE, VIRTUAL_SERVICE
 from minik8s_modules.cli.mesh.sidecars import DUMP, Configuration, read_configuration
-from minik8s_modules.mesh.crowds import CROWD, FEW, NO_PILOT
+from minik8s_modules.mesh.crowds import CROWD, FEW
 from minik8s_modules.mesh.resources import NO_ENDPOINT
 from tests.integration.control.conftest import Daemon
-from tests.integration.mesh.conftest import LONG_S, OK, PORT, Client, Mesh, serves
+from tests.integration.mesh.conftest import LONG_S, OK, PORT, Client, Mesh, run, serves
 from tests.integration.mesh.test_looking_on_envoys import stand, statistics, traced
 from tests.integration.mesh.test_many_sidecars import Watched
 from tests.integration.mesh.test_routes_within_on_envoys import apply, route, to
@@ -88,9 +89,16 @@ def test_each_service_is_told_when_it_is_called_and_stays_without_a_pilot(mesh: 
 
     mesh.pilot.daemon.kill9()
     assert client.get(more[0])[0] == OK
-    assert client.get(more[3], timeout_s=60) == (503, NO_PILOT)
+    with led_by_the_node(more[3]) as heads:
+        begun = time.monotonic()
+        assert client.get(more[3], "/x", headers=("x-minik8s-late: 1",)) == (OK, "by the node")
+        waited_s = time.monotonic() - begun
+        assert {client.get(more[3], "/y", method="POST") for _ in range(5)} == {(OK, "by the node")}
+        assert [head.split()[0] for head in heads] == ["GET", *["POST"] * 5]
+        assert not any("x-minik8s" in head for head in heads)
+        assert waited_s > 1  # what the caller says of itself is not believed
     mesh.pilot.daemon.start()
-    until(lambda: client.get(more[3], timeout_s=60)[0] == OK, LONG_S)
+    until(lambda: client.get(more[3], timeout_s=60)[1] in {"a v1", "b v1"}, LONG_S)
     until(lambda: stand(mesh) == {"client": "synced"}, LONG_S)
     for name in ("a", "b"):
         mesh.node.breaking.add(name)
@@ -100,6 +108,31 @@ def test_each_service_is_told_when_it_is_called_and_stays_without_a_pilot(mesh: 
     spec = {"selector": {"app": "nobody"}, "ports": [{"port": PORT}]}
     nobody = mesh.cluster.admin.create(SERVICE, {"metadata": meta, "spec": spec})
     until(lambda: client.get(str(objects.spec(nobody)["clusterIP"])) == (503, NO_ENDPOINT), LONG_S)
+
+
+@contextlib.contextmanager
+def led_by_the_node(address: str) -> Iterator[list[str]]:
+    """Answer at the address of a Service, as who stands behind a node's rules; yield the heads of requests."""
+    heads: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            heads.append(f"{self.requestline}\n{self.headers}")
+            self.send_response(OK)
+            self.end_headers()
+            self.wfile.write(b"by the node")
+
+    for each in ("GET", "POST"):
+        setattr(Handler, f"do_{each}", Handler.answer)
+    run("ip", "addr", "replace", f"{address}/32", "dev", "lo")
+    server = ThreadingHTTPServer((address, PORT), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield heads
+    finally:
+        server.shutdown()
+        server.server_close()
+        run("ip", "addr", "del", f"{address}/32", "dev", "lo")
 
 
 def test_open_connections_follow_what_a_virtual_service_says(mesh: Mesh, controllers: Daemon):

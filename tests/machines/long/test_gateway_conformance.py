@@ -36,8 +36,8 @@ SKIPPED = {
     "TLSRouteInvalidReferenceGrant", "TLSRouteSimpleSameNamespace",
     "MeshBasic", "MeshConsumerRoute", "MeshFrontend", "MeshFrontendHostname", "MeshPorts", "MeshTrafficSplit",
 }  # fmt: skip
-"""Other kinds of routes and addresses of one's own, which there are not here; the mesh, for want of its image: what
-echo-advanced has, server and client of Istio's pkg/test/echo, nothing builds here."""
+"""Other kinds of routes and addresses of one's own, which there are not here; the mesh has a test of its own
+(machines/test_mesh_conformance.py)."""
 RESULT = re.compile(r"^ {4}--- (PASS|FAIL|SKIP): TestConformance/(\w+) ", re.MULTILINE)
 
 

@@ -250,7 +250,9 @@ def test_who_asks_for_all_is_told_no_cluster_that_waits_to_be_asked_for():
 def test_the_header_that_picks_a_route_is_set_over_the_callers_and_taken_away():
     found = decided(CROWD + 1)
     routes = of(ROUTES, found)["*.shop:80"].body
-    assert routes["request_headers_to_remove"] == [routes["vhost_header"]] == [crowds._HEADER]
+    assert routes["vhost_header"] == crowds._HEADER
+    assert routes["request_headers_to_remove"] == [crowds._HEADER, crowds._LATE]
     manager = of(LISTENER, found)["*.shop:80"].body["filter_chains"][0]["filters"][0]["typed_config"]
-    (mutation,) = manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"]
+    removed, mutation = manager["early_header_mutation_extensions"][0]["typed_config"]["mutations"]
+    assert removed == {"remove": crowds._LATE}
     assert mutation["append"]["append_action"] == "OVERWRITE_IF_EXISTS_OR_ADD"

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api.kinds import EVENT, NODE, PLAN, Kind
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import DEPLOYMENT, EVENT, NODE, PLAN, SERVICE, Kind
+from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.output import Paint
 from minik8s_modules.cli.plans.drifting import differs, drift, history, render
+from tests.unit.controllers.network.test_gateways import OURS, gateway, made
 
 PLAIN = Paint(io.StringIO())
 POD = [{"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web"}]
@@ -30,8 +33,9 @@ class Client:
 
     def __init__(self, answer: JsonObject, events: list[JsonObject] | None = None) -> None:
         self.answer, self.events, self.patched = answer, events or [], list[str]()
+        self.gateways: list[JsonObject] = []
 
-    def get(self, kind: Kind, name: str) -> JsonObject:
+    def get(self, kind: Kind, name: str, _namespace: str = "") -> JsonObject:
         """Return the Node."""
         assert kind is NODE
         return {"metadata": {"name": name}}
@@ -41,8 +45,10 @@ class Client:
         assert kind is PLAN
         return {**body, "status": self.answer}
 
-    def list(self, kind: Kind, *, field_selector: str) -> Any:
-        """Return the Events of the reason asked for."""
+    def list(self, kind: Kind, *, field_selector: str = "") -> Any:
+        """Return the Events of the reason asked for; no Gateways, whose kind is not served."""
+        if kind == GATEWAY_KINDS.gateways:
+            return argparse.Namespace(items=self.gateways)
         assert kind is EVENT
         found = [one for one in self.events if f"reason={one['reason']}" in field_selector]
         return argparse.Namespace(items=found)
@@ -52,6 +58,33 @@ class Client:
         assert (kind, namespace) == (NODE, "")
         assert "minik8s.io/observe" in body["metadata"]["annotations"]
         self.patched.append(name)
+
+
+class Edited(Client):
+    """Has a Gateway of ours, whose Deployment has another image, and whose Service is gone."""
+
+    def __init__(self, answer: JsonObject) -> None:
+        super().__init__(answer)
+        one = gateway()
+        self.gateways = [one]
+        self._parts: dict[Kind, JsonObject | None] = {**made(one), GATEWAY_KINDS.classes: OURS}
+        (self._parts[DEPLOYMENT] or {})["spec"]["template"]["spec"]["containers"][0]["image"] = "evil:1"
+        del self._parts[SERVICE]
+
+    def get(self, kind: Kind, name: str, _namespace: str = "") -> JsonObject:
+        """Return a part of the Gateway."""
+        found = self._parts.get(kind)
+        if found is None:
+            raise NotFound(kind, name)
+        return found
+
+
+def test_what_a_gateway_runs_as_and_nobody_has_reverted_is_drift(capsys):
+    assert run(Edited(status())) == 2
+    told = capsys.readouterr().out
+    assert "changed by hand in the cluster:" in told
+    assert "Gateway shop/edge: Deployment minik8s-gateway-edge differs from what the Gateway declares" in told
+    assert "Service" not in told  # what is not there is not made yet
 
 
 def run(client: Client, *words: str, **options: bool) -> int:
