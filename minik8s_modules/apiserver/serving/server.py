@@ -19,6 +19,7 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 GRACE_S = 5
 # a thread that computes (a list) lets others go on after this; a GET has to wait for that several times
 SWITCH_S = 0.001
+# a worker that has not told its arbiter for a minute is killed
+NOTIFY_S = 5.0
 _BACKLOG = 2048  # gunicorn's
 # new workers come before the former go, which may take GRACE_S: as many again for each SIGHUP of that time
 _PLACES = 8 * MOST_WORKERS
@@ -118,8 +121,11 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
         own = _own_listeners(listeners) if self.cfg.workers > 1 else []
         exchanges = Exchanges(self.wsgi, lambda: not self.alive)
         self._intake = exchanges.intake([*listeners, *own], lambda: ssl_context(self.cfg), self.cfg.threads)
+        heard_s = 0.0
         while self.alive and self.ppid == os.getppid():
-            self.notify()
+            if (now_s := time.monotonic()) - heard_s >= NOTIFY_S:  # under load there are a thousand turns a second
+                heard_s = now_s
+                self.notify()
             self._intake.turn()
         self.alive = False
         self._intake.stop(self.cfg.graceful_timeout, own)

@@ -3,7 +3,7 @@
 Two of Kubernetes' controllers over one watch of the tokens: *tokencleaner* deletes those that have expired, and here
 also those whose one certificate was fetched; *bootstrapsigner* keeps ``kube-public/cluster-info``, the kubeconfig of
 the cluster signed with each token. What the address is, ``default/kubernetes`` says; what the authorities are, this
-process' own kubeconfig, which is read again every few seconds. Source: kubernetes ``pkg/controller/bootstrap``.
+process' own kubeconfig, which is read again every 15 s. Source: kubernetes ``pkg/controller/bootstrap``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from minik8s_modules.client.interface import Api
 from minik8s_modules.runtime.shell import Shell
 
 log = logging.getLogger(__name__)
-LOOK_EVERY_S = 5.0
+LOOK_EVERY_S = 15.0
 _INFO = "cluster-info"
 
 

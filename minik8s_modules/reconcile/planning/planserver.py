@@ -68,7 +68,7 @@ class PlanServer:
         except OSError as error:
             raise ConfigurationError(f"plan.listen: cannot listen on {host}:{port}: {error.strerror}") from error
         self.port = int(self._server.server_address[1])
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="plan", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="plan", daemon=True)
 
     def start(self) -> None:
         """Serve from now on."""

@@ -149,6 +149,23 @@ def test_a_leader_that_cannot_renew_steps_down_before_its_lease_ends(api):
     assert 10 <= unrenewed_s[0] < 15
 
 
+def test_a_leader_renews_every_four_seconds_and_tries_again_after_two(api):
+    first, stop, pauses_s = elector(api, "first", FakeClock()), threading.Event(), []
+
+    class Watched(FakeClock):
+        def wait(self, event: threading.Event, timeout_s: float) -> bool:
+            pauses_s.append(timeout_s)
+            if len(pauses_s) == 3:
+                api.fail(ApiUnreachable("down"))
+            if len(pauses_s) == 6:
+                stop.set()
+            return super().wait(event, timeout_s)
+
+    first._clock = Watched()
+    first.run(stop, lambda _, lost: lost.wait(5))
+    assert pauses_s[:6] == [4.0, 4.0, 4.0, 2.0, 4.0, 4.0]
+
+
 def test_a_leader_whose_lease_was_taken_steps_down_at_its_next_renewals(api):
     stop = threading.Event()
     first = LeaderElector(api, "job", identity="first", timings=Timings(retry_s=0.02))
