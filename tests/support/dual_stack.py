@@ -24,7 +24,7 @@ SWITCHES = [
 PASS = """
 import json, sys
 from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
-from minik8s_modules.module_utils.minik8s.reapply import SECTION_OBJECTS
+from minik8s_modules.module_utils.minik8s.reapplying import SECTION_OBJECTS
 given = json.load(sys.stdin)
 check, section = given.pop("check"), given.pop("section")
 request = Request(given.pop("node"), **given)

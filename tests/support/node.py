@@ -15,7 +15,7 @@ from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.core.docker import Docker
 from minik8s_modules.module_utils.minik8s.core.section import AnySection, Request, context_for, run_pass
 from minik8s_modules.module_utils.minik8s.network.netlink import Netlink
-from minik8s_modules.module_utils.minik8s.reapply import SECTION_OBJECTS
+from minik8s_modules.module_utils.minik8s.reapplying import SECTION_OBJECTS
 from minik8s_modules.module_utils.minik8s.volumes import mounts
 
 SOCKET = os.environ.get("MINIK8S_TEST_DOCKER_SOCKET", "/var/run/docker.sock")

@@ -28,6 +28,12 @@ NEEDLESS = {
         "minik8s_modules.mesh",
         "minik8s_modules.reconcile.planning.answering",
     ),
+    "minik8s_modules.module_utils.minik8s.reapply": (
+        "http",
+        "minik8s_modules.module_utils.minik8s.core.section",
+        "minik8s_modules.module_utils.minik8s.reapplying",
+        "ssl",
+    ),
 }
 """By what a process imports: what it must not have then, each with what is below it."""
 

@@ -5,6 +5,9 @@ section's last declared set is converged as the modules do it, and exited contai
 started again. Secrets come from the sealed copy. After a boot the API is asked first: while it answers, somebody will
 come who knows which pods are still this node's, and is waited for for two minutes. It takes the node's lock and no
 token: a reconciler that comes back simply goes on.
+
+What converges is in reapplying.py, and imported only then: a node that is attended, which most are, pays for the start
+of an interpreter and one look each minute.
 """
 
 from __future__ import annotations
@@ -15,45 +18,13 @@ import json
 import os
 import pwd
 import sys
-import time
-from typing import Any, Callable
+from typing import Callable
 
-from .core.docker import Docker, DockerError
-from .core.documents import load_document, stored_node
-from .core.faults import NodeFault
 from .core.files import write_atomically
-from .core.section import AnySection, Request, context_for, run_pass
-from .core.sections import SECTIONS
 from .install import attendance
-from .names.dns import Dns
-from .names.ingress import Ingress
-from .network.network import Network
-from .network.sidecars import Sidecars
-from .pods.containers import Containers
-from .pods.sandboxes import Sandboxes
-from .policies.policies import Policies
-from .services.services import Services
-from .volumes.folders import Folders
-from .volumes.secrets import Secrets
-from .volumes.volumes import Volumes
 
 USER = "minik8s-node"  # the gateway's on this machine; it writes into the run directory
 DOCKER_BOOTS_S = 30.0
-BUDGET_S = 600.0  # nobody waits for this run
-_SECTIONS: tuple[AnySection, ...] = (
-    Network(),
-    Policies(),
-    Secrets(),
-    Folders(),
-    Volumes(),
-    Sandboxes(),
-    Sidecars(),
-    Containers(),
-    Services(),
-    Dns(),
-    Ingress(),
-)
-SECTION_OBJECTS: dict[str, AnySection] = {section.name: section for section in _SECTIONS}
 
 
 def is_wanted(options: argparse.Namespace, answers: Callable[[tuple[str, ...]], bool] = attendance.answers) -> bool:
@@ -70,6 +41,8 @@ def is_wanted(options: argparse.Namespace, answers: Callable[[tuple[str, ...]], 
         return verdict == attendance.UNATTENDED
     if answers(attendance.servers(options.control_plane)):
         return False
+    from .reapplying import await_docker  # noqa: PLC0415 - see above
+
     await_docker(options.docker_socket, options.docker_boots_s)
     return True
 
@@ -81,39 +54,6 @@ def _ensure(run_dir: str) -> None:
         with contextlib.suppress(KeyError):
             owner = pwd.getpwnam(USER)
             os.chown(run_dir, owner.pw_uid, owner.pw_gid)
-
-
-def await_docker(socket: str, timeout_s: float) -> None:
-    """Wait until Docker answers, which after a boot may come up later than this, for ``timeout_s`` at most."""
-    deadline = time.monotonic() + timeout_s
-    docker = Docker(socket)
-    while time.monotonic() < deadline:
-        try:
-            docker.call("GET", "/info")
-        except DockerError:
-            time.sleep(0.5)
-        else:
-            break
-    docker.close()
-
-
-def reapply(state_dir: str, run_dir: str, docker_socket: str) -> dict[str, Any]:
-    """Converge every section that was ever declared; return the results by section."""
-    results: dict[str, Any] = {}
-    for name in SECTIONS:
-        node = stored_node(state_dir, name)
-        if node is None:
-            continue
-        entries = load_document(state_dir, name).entries
-        request = Request(node, entries=entries, state_dir=state_dir, run_dir=run_dir, docker_socket=docker_socket)
-        context = context_for(request, unattended=True, budget_s=BUDGET_S)
-        try:
-            results[name] = run_pass(SECTION_OBJECTS[name], request, context)
-        except NodeFault as fault:  # the sections are independent: without Docker the network still comes up
-            results[name] = {"failed": str(fault), "steps": [], "errors": {}}
-        finally:
-            context.docker.close()
-    return results
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -134,6 +74,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if not options.attended_too and not is_wanted(options):
         return 0
+    from .reapplying import reapply  # noqa: PLC0415 - see above
+
     results = reapply(options.state_dir, options.run_dir, options.docker_socket)
     bad = False
     for name, result in results.items():

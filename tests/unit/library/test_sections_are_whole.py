@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from minik8s_modules.module_utils.minik8s import reapply
+from minik8s_modules.module_utils.minik8s import reapplying
 from minik8s_modules.module_utils.minik8s.core.sections import HELD, SECTIONS
 from minik8s_modules.plugins.doc_fragments.minik8s_entries import ModuleDocFragment
 
@@ -26,7 +26,7 @@ def _play() -> dict[str, Any]:
 def test_a_section_has_every_part(section: str) -> None:
     assert (REPOSITORY / "library" / f"minik8s_{section}.py").is_file(), f"no module of {section}; {PAGE}"
     assert hasattr(ModuleDocFragment, section.upper()), f"no entries of {section} in ansible-doc; {PAGE}"
-    assert section in reapply.SECTION_OBJECTS, f"{section} is not in reapply.py, a node's own pass; {PAGE}"
+    assert section in reapplying.SECTION_OBJECTS, f"{section} is not in reapplying.py, a node's own pass; {PAGE}"
     assert f"minik8s_{section}" in _play()["module_defaults"], f"minik8s_{section} has no module_defaults; {PAGE}"
 
 
@@ -38,5 +38,5 @@ def test_tasks_come_in_the_order_of_sections() -> None:
 
 
 def test_a_node_of_its_own_knows_no_other_section() -> None:
-    assert set(reapply.SECTION_OBJECTS) == set(SECTIONS)
+    assert set(reapplying.SECTION_OBJECTS) == set(SECTIONS)
     assert set(SECTIONS) >= HELD

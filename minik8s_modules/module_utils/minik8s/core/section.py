@@ -3,7 +3,7 @@
 Every section (network.py … containers.py) brings ``observe``, a pure ``plan`` and ``apply``; this file brings what
 they share. ``changed``, the diff and check mode come from the plan alone. A pass never waits: after ``budget_s``
 (2 s) no new effect is begun and the rest comes back as ``due``. Keys are independent: each runs its steps in order
-on one of the threads, and a key's failure stops that key only. The library modules and reapply.py call ``run_pass``.
+on one of the threads, and a key's failure stops that key only. The library modules and reapplying.py call ``run_pass``.
 """
 
 from __future__ import annotations

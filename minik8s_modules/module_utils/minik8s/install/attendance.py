@@ -12,9 +12,7 @@ attended nor waits an hour. Each look leaves a record (``<run_dir>/attendance.js
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
-import ssl
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple, Optional
@@ -137,6 +135,9 @@ def is_ready(address: str, timeout_s: float) -> bool:
     Nothing is sent and nothing but the status is read, and the answer only decides whether this node waits two minutes
     at most. So the certificate is not checked, and nodes need no copy of an authority that may be exchanged.
     """
+    import http.client  # noqa: PLC0415 - a third of the start of a program that is started each minute
+    import ssl  # noqa: PLC0415
+
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
