@@ -8,6 +8,7 @@ k8s.io/apiserver ``pkg/apis/audit/v1/types.go``.
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from minik8s_modules.api.errors import StatusError
@@ -58,13 +59,13 @@ class Rule(NamedTuple):
     users: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
 
-    def fits(self, entry: Entry, resource: str) -> bool:
-        """Return whether the rule is about the request."""
+    def fits(self, resource: str, verb: str, user: str | None, path: str) -> bool:
+        """Return whether the rule is about a request; ``path`` is "" where it is for a resource."""
         return (
             (not self.resources or resource in self.resources)
-            and (not self.verbs or entry.verb in self.verbs)
-            and (not self.users or (entry.user is not None and _is_one_of(entry.user.name, self.users)))
-            and (not self.paths or (entry.target is None and _first_part(entry.uri) in self.paths))
+            and (not self.verbs or verb in self.verbs)
+            and (not self.users or (user is not None and _is_one_of(user, self.users)))
+            and (not self.paths or path in self.paths)
         )
 
 
@@ -104,8 +105,13 @@ _SECRET_KINDS = frozenset({"Secret", "SecretList", "List", "TokenRequest", "Toke
 
 def level_of(entry: Entry) -> Level:
     """Return how much of a request is logged."""
-    resource = _resource(entry.target)
-    return next((rule.level for rule in POLICY if rule.fits(entry, resource)), "Metadata")
+    path = _first_part(entry.uri) if entry.target is None else ""
+    return _level(_resource(entry.target), entry.verb, entry.user.name if entry.user else None, path)
+
+
+@lru_cache(maxsize=512)  # a few users ask the same again and again, and each request is asked about twice
+def _level(resource: str, verb: str, user: str | None, path: str) -> Level:
+    return next((rule.level for rule in POLICY if rule.fits(resource, verb, user, path)), "Metadata")
 
 
 def _resource(target: Target | None) -> str:

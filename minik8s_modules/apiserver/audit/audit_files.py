@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -45,6 +45,18 @@ class LogFile:
         """Append a whole line; a line is never spread over two files. Raises OSError; what did not fit is lost."""
         with self._alone():
             self._append(line)
+
+    def write_together(self, lines: Sequence[bytes]) -> bool:
+        """Append whole lines in one step, all or none; return whether that is so: they may not fit into this file."""
+        data = b"".join(lines)
+        with self._alone():
+            size = os.fstat(self._file).st_size
+            if self._torn or size + len(data) > self._max_bytes:
+                return False
+            if os.write(self._file, data) == len(data):
+                return True
+            os.ftruncate(self._file, size)
+            return False
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from minik8s_modules.base.errors import ConfigurationError
 # they start only when they are needed
 DEFAULT_THREADS = 128
 MOST_WORKERS = 8
+# a second worker costs some 50 MB and a second copy of all objects: what a machine must have to get one by itself
+TWO_WORKERS_CORES, TWO_WORKERS_BYTES = 2, 4_000_000_000
 # of a worker: one user gets a sixteenth (turns.py), and with a single thread a slow call of his, such as one whose
 # webhook asks this server as the same user, would hold up all his others
 LEAST_THREADS = 64
@@ -159,9 +162,17 @@ def read(configuration: Configuration) -> Settings:
 
 def _workers(configuration: Configuration) -> int:
     workers = configuration.number("workers", 1)
-    if not 1 <= workers <= MOST_WORKERS:
-        raise ConfigurationError(f"apiserver: workers must be 1 to {MOST_WORKERS}, not {workers}")
-    return workers
+    if not 0 <= workers <= MOST_WORKERS:
+        raise ConfigurationError(
+            f"apiserver: workers must be 1 to {MOST_WORKERS}, or 0 for as many as suit the machine, not {workers}"
+        )
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return workers or suitable_workers(len(os.sched_getaffinity(0)), memory_bytes)
+
+
+def suitable_workers(cores: int, memory_bytes: int) -> int:
+    """Return how many workers suit a machine whose administrator has not said it."""
+    return 2 if cores >= TWO_WORKERS_CORES and memory_bytes >= TWO_WORKERS_BYTES else 1
 
 
 def _kubelet_port(configuration: Configuration, own: int) -> int:

@@ -179,10 +179,10 @@ class Intake:
             self._close(connection)
 
     def _on_ready(self, connection: Connection) -> None:
-        if connection.state in {State.SILENT, State.SHAKING}:
-            self._shaking.setdefault(connection.peer[0], deque()).append(connection)
-        elif connection.state is State.READING:
+        if connection.state is State.READING:
             self._read(connection)
+        elif connection.state is State.SILENT or connection.state is State.SHAKING:
+            self._shaking.setdefault(connection.peer[0], deque()).append(connection)
         elif connection.state is State.SENDING:
             self._send(connection)
         elif connection.state is State.LINGERING:

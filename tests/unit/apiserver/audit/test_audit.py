@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -178,6 +179,11 @@ class Stuck(LogFile):
         self.go.wait(10)
         super().write(line)
 
+    def write_together(self, lines: Sequence[bytes]) -> bool:
+        """Write once the disk goes on."""
+        self.go.wait(10)
+        return super().write_together(lines)
+
 
 def test_requests_do_not_wait_for_a_slow_disk(tmp_path: Path):
     stuck, metrics = Stuck(tmp_path / "audit.log"), Registry()
@@ -208,6 +214,37 @@ def test_a_full_disk_loses_events_and_says_so(tmp_path: Path, caplog: pytest.Log
     log.stop()
     assert "audit events are lost" in caplog.text
     assert 'reason="OSError"' in metrics.text()
+
+
+def test_events_that_have_gathered_are_written_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    written: list[int] = []
+    once = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: written.append(len(data)) or once(file, data))
+    log = opened(tmp_path / "audit.log", Registry())
+    for number in range(50):
+        log.record(entry(audit_id=str(number)))
+    log.start()
+    log.stop()
+    assert len(written) == 1
+    assert [line["auditID"] for line in Files(tmp_path / "audit.log").lines()] == [str(each) for each in range(50)]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_events_of_which_a_disk_takes_half_are_written_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shared: bool
+):
+    once, cuts = os.write, [300]
+    monkeypatch.setattr(os, "write", lambda file, data: once(file, data[: cuts.pop()] if cuts else data))
+    path = tmp_path / "audit.log"
+    log = AuditLog(
+        lambda: LogFile(path, 100_000, 1, 0, SystemClock(), shared=shared), metrics := Registry(), SystemClock()
+    )
+    for number in range(3):
+        log.record(entry(audit_id=str(number)))
+    log.start()
+    log.stop()
+    assert [line["auditID"] for line in Files(path).lines()] == ["0", "1", "2"]
+    assert "apiserver_audit_event_total 3" in metrics.text()
 
 
 def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path):

@@ -57,8 +57,8 @@ def test_tokens_live_a_day_unless_it_says_otherwise(given: dict[str, Any]):
         ("etcd", {}, "etcd.endpoints is missing"),
         ("service_accounts", {"signing_key": __file__, "max_token_seconds": 3599}, "max_token_seconds must be 3600"),
         ("service_accounts", {"signing_key": __file__, "max_token_seconds": 1 << 33}, "max_token_seconds must be 3600"),
-        ("workers", 0, "workers must be 1 to 8, not 0"),
-        ("workers", 9, "workers must be 1 to 8, not 9"),
+        ("workers", -1, "workers must be 1 to 8, or 0 for as many as suit the machine, not -1"),
+        ("workers", 9, "workers must be 1 to 8, or 0 for as many as suit the machine, not 9"),
         ("limits", {"watches_per_user": 0}, "limits.watches_per_user must be at least 1, not 0"),
         ("limits", {"bytes_per_user": 1000}, "limits.bytes_per_user must be at least 4194304"),
     ],
@@ -66,6 +66,20 @@ def test_tokens_live_a_day_unless_it_says_otherwise(given: dict[str, Any]):
 def test_what_cannot_be_used_is_named(given: dict[str, Any], key: str, value: object, message: str):
     with pytest.raises(ConfigurationError, match=message):
         settings.read(Configuration({**given, key: value}, "x"))
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory_bytes", "workers"),
+    [(1, 64_000_000_000, 1), (2, 3_999_999_999, 1), (2, 4_000_000_000, 2), (64, 64_000_000_000, 2)],
+)
+def test_a_machine_gets_the_workers_that_suit_it(cores: int, memory_bytes: int, workers: int):
+    assert settings.suitable_workers(cores, memory_bytes) == workers
+
+
+def test_who_says_nothing_of_workers_has_one_and_0_asks_the_machine(given: dict[str, Any], monkeypatch):
+    monkeypatch.setattr(settings, "suitable_workers", lambda _cores, memory_bytes: 7 if memory_bytes > 1 << 20 else 1)
+    assert settings.read(Configuration(given, "x")).workers == 1
+    assert settings.read(Configuration({**given, "workers": 0}, "x")).workers == 7
 
 
 def test_workers_share_threads_and_limits(given: dict[str, Any]):
