@@ -18,7 +18,7 @@ from typing import Any
 
 from ansible.executor.process.worker import WorkerProcess
 
-from minik8s_modules.plugins.live import results
+from minik8s_modules.plugins.live import archives, results
 from minik8s_modules.plugins.live.process import die_with_parent
 
 LENGTH = struct.Struct(">I")
@@ -126,6 +126,7 @@ class ItemWorker(WorkerProcess):  # type: ignore[misc]  # ansible is not typed
     def _run(self) -> None:
         if not die_with_parent(self._parent):
             os._exit(1)
+        archives.keep()
         item = self._item
         while item is not None:
             self._run_item(item)

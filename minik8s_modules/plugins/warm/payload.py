@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from functools import cached_property
 from typing import NamedTuple
 
 CALL = b'\nif __name__ == "__main__":\n    _ansiballz_main(\n'
@@ -18,35 +17,75 @@ FIELD = re.compile(r"^\s*(module_fqn|profile|params|extensions|rlimit_nofile)=(.
 FIELDS = {"module_fqn", "profile", "params", "extensions", "rlimit_nofile"}
 
 
-class _Literals(NamedTuple):
+class Payload(NamedTuple):
+    """A module call: ``archive`` (base64 of a zip with the module and its utils), ``params`` (JSON)."""
+
     archive: bytes
     module: str
     profile: str
     params: str
+    known_key: str = ""
 
-
-class Payload(_Literals):
-    """A module call: ``archive`` (base64 of a zip with the module and its utils), ``params`` (JSON)."""
-
-    @cached_property
+    @property
     def key(self) -> str:
         """Return what names the archive: 64 hex digits."""
-        return hashlib.sha256(self.archive).hexdigest()
+        return self.known_key or hashlib.sha256(self.archive).hexdigest()
+
+
+class _Tail(NamedTuple):
+    """The end of a script, from its archive on; where in it the archive is, and what names that."""
+
+    text: bytes
+    begin: int
+    end: int
+    key: str
+
+
+_KEPT = 4
+_tails: list[_Tail] = []
+"""Those of the last scripts: a process calls a few modules, whose archives are all but a hundredth of a script."""
 
 
 def parse(script: bytes | None) -> Payload | None:
     """Return the call ``script`` makes, or None when it is no such script or asks for more than a plain call."""
-    if not script or (start := script.rfind(CALL)) < 0:
+    if not script:
         return None
-    call = script[start + len(CALL) :]
-    archive = ZIP.search(call)
+    tail = next((each for each in _tails if script.endswith(each.text)), None)
+    if tail is None:
+        return _parsed(script)
+    found = _literals(script[: -len(tail.text)])
+    return _payload(tail, found) if found is not None else None
+
+
+def _parsed(script: bytes) -> Payload | None:
+    """Return the call of a script whose end is not known, which is known from then on."""
+    start = script.rfind(CALL)
+    archive = ZIP.search(script, start + len(CALL)) if start >= 0 else None
     if archive is None:
         return None
-    rest = (call[: archive.start()] + call[archive.end() :]).decode("utf-8", "surrogateescape")
+    found = _literals(script[: archive.start()] + script[archive.end() :])
+    if found is None:
+        return None
+    begin = archive.start() - 1  # with the line's break before it
+    key = hashlib.sha256(archive[1]).hexdigest()
+    tail = _Tail(script[begin:], archive.start(1) - begin, archive.end(1) - begin, key)
+    _tails[:] = [tail, *_tails[: _KEPT - 1]]
+    return _payload(tail, found)
+
+
+def _literals(script: bytes) -> dict[str, str] | None:
+    """Return the literals of a script without its archive, None where they ask for more than a plain call."""
+    start = script.rfind(CALL)
+    if start < 0:
+        return None
+    rest = script[start + len(CALL) :].decode("utf-8", "surrogateescape")
     try:
         found = {name: ast.literal_eval(text) for name, text in FIELD.findall(rest)}
     except (SyntaxError, ValueError):
         return None
-    if set(found) != FIELDS or found["extensions"] or found["rlimit_nofile"]:
-        return None
-    return Payload(archive.group(1), found["module_fqn"], found["profile"], found["params"])
+    return None if set(found) != FIELDS or found["extensions"] or found["rlimit_nofile"] else found
+
+
+def _payload(tail: _Tail, found: dict[str, str]) -> Payload:
+    archive = tail.text[tail.begin : tail.end]
+    return Payload(archive, found["module_fqn"], found["profile"], found["params"], tail.key)

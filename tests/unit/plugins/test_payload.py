@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
 import subprocess
@@ -29,22 +30,28 @@ init_plugin_loader()
 from ansible.executor.module_common import modify_module
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
+from minik8s_modules.plugins.live import archives
 home, texts = pathlib.Path(sys.argv[1]), json.load(sys.stdin)
 constants.DEFAULT_LOCAL_TMP = str(home)
 variables = {"ansible_python_interpreter": "/usr/bin/python3"}
-for text in texts:
+for number, text in enumerate(texts):
+    if number == 1 and sys.argv[2] == "kept":
+        archives.keep()
     built = modify_module(module_name="sample", module_path=str(home / "sample.py"), module_args={"text": text},
         templar=Templar(DataLoader(), variables=variables), task_vars=variables)
     print(base64.b64encode(built.b_module_data).decode())
+    if number == 1 and sys.argv[2] == "kept":  # it is read no more
+        for file in (home / "ansiballz_cache").iterdir():
+            file.write_bytes(b"")
 """
 
 
-@pytest.fixture(scope="module")
-def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Return what ansible-core makes of a module with each of TEXTS."""
+@pytest.fixture(scope="module", params=["read", "kept"])
+def scripts(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[str, bytes]:
+    """Return what ansible-core makes of a module with each of TEXTS, also in a process that keeps archives."""
     home = tmp_path_factory.mktemp("payload")
     (home / "sample.py").write_text(MODULE)
-    command = [sys.executable, "-c", BUILD, str(home)]
+    command = [sys.executable, "-c", BUILD, str(home), request.param]
     done = subprocess.run(command, input=json.dumps(TEXTS), capture_output=True, text=True, check=True)
     return dict(zip(TEXTS, map(base64.b64decode, done.stdout.split()), strict=True))
 
@@ -66,6 +73,22 @@ def test_the_same_module_has_the_same_key(scripts: dict[str, bytes]) -> None:
     assert two is not None
     assert one.key == two.key
     assert one.params != two.params
+
+
+def test_a_script_is_read_alike_whether_its_archive_is_known_or_not(scripts: dict[str, bytes]) -> None:
+    others = [
+        script.replace(b"zip_data='UEsD", b"zip_data='UEsE%d" % each) for each, script in enumerate(scripts.values())
+    ]
+    assert all(other not in scripts.values() for other in others)
+    for script in [*scripts.values(), *others, *scripts.values()]:
+        fresh = payload._parsed(script)
+        assert payload.parse(script) == fresh
+        assert fresh is not None
+        assert fresh.key == hashlib.sha256(fresh.archive).hexdigest()
+        assert b"zip_data='%s'" % fresh.archive in script
+    good = scripts["plain"]
+    assert payload.parse(good.replace(b"\nzip_data=", b"\nx_zip_data=")) is None
+    assert payload.parse(good + b"import os\n") == payload.parse(good)
 
 
 def test_anything_else_goes_the_plain_way(scripts: dict[str, bytes]) -> None:
