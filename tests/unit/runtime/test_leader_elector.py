@@ -162,7 +162,11 @@ def test_a_leader_renews_every_four_seconds_and_tries_again_after_two(api):
             return super().wait(event, timeout_s)
 
     first._clock = Watched()
-    first.run(stop, lambda _, lost: lost.wait(5))
+
+    def lead(_: Token, lost: threading.Event) -> None:
+        assert lost.wait(5)
+
+    first.run(stop, lead)
     assert pauses_s[:6] == [4.0, 4.0, 4.0, 2.0, 4.0, 4.0]
 
 

@@ -217,16 +217,20 @@ def test_a_full_disk_loses_events_and_says_so(tmp_path: Path, caplog: pytest.Log
 
 
 def test_events_that_have_gathered_are_written_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    written: list[int] = []
-    once = os.write
-    monkeypatch.setattr(os, "write", lambda file, data: written.append(len(data)) or once(file, data))
+    written: list[bytes] = []
+
+    def write(_file: int, data: bytes) -> int:
+        written.append(data)
+        return len(data)
+
+    monkeypatch.setattr(os, "write", write)
     log = opened(tmp_path / "audit.log", Registry())
     for number in range(50):
         log.record(entry(audit_id=str(number)))
     log.start()
     log.stop()
-    assert len(written) == 1
-    assert [line["auditID"] for line in Files(tmp_path / "audit.log").lines()] == [str(each) for each in range(50)]
+    (told,) = written
+    assert [json.loads(line)["auditID"] for line in told.splitlines()] == [str(each) for each in range(50)]
 
 
 @pytest.mark.parametrize("shared", [False, True])
