@@ -21,7 +21,7 @@ from minik8s_modules.api.lifecycle.propagation import with_policy
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.base.clock import Clock, FakeClock, rfc3339
-from minik8s_modules.client.interface import ObjectList
+from minik8s_modules.client.interface import Keep, ObjectList
 from minik8s_modules.client.watches import WatchEvent
 
 _Id = tuple[str, str, str, str]
@@ -102,6 +102,7 @@ class FakeApi:
         label_selector: str = "",
         field_selector: str = "",
         limit: int = 0,  # noqa: ARG002 - the client's signature; a page holds everything here
+        keep: Keep | None = None,
     ) -> ObjectList:
         """Return the objects; of fields only ``path=value`` and ``path!=value`` are known."""
         with self.changed:
@@ -112,7 +113,7 @@ class FakeApi:
                 for key, obj in self._objects.items()
                 if _selected(key, obj, kind, namespace, field_selector) and labels.matches(objects.labels(obj))
             ]
-            return ObjectList(items, str(self._revision))
+            return ObjectList(items if keep is None else [*map(keep, items)], str(self._revision))
 
     def create(
         self,
@@ -208,14 +209,13 @@ class FakeApi:
                 new["metadata"].setdefault("deletionGracePeriodSeconds", asked)
             return self._remove_or_put(kind, new, keep=bool(waits))
 
-    def delete_collection(self, kind: Kind, namespace: str) -> JsonObject:
+    def delete_collection(self, kind: Kind, namespace: str) -> None:
         """Delete all objects of ``kind`` in ``namespace``."""
         with self.changed:
             self._called("deletecollection", kind, namespace, "")
             found = [obj for key, obj in self._objects.items() if _selected(key, obj, kind, namespace, "")]
             for obj in found:
                 self.delete(kind, objects.name(obj), namespace)
-            return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
     def watch(
         self,

@@ -24,7 +24,7 @@ from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.errors import ApiUnreachable
-from minik8s_modules.client.interface import WATCH_TIMEOUT_S, Source
+from minik8s_modules.client.interface import WATCH_TIMEOUT_S, Keep, Source
 from minik8s_modules.client.watches import EventStream, WatchEvent
 
 log = logging.getLogger(__name__)
@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 Handler = Callable[[JsonObject | None, JsonObject | None], None]
 Index = Callable[[JsonObject], str | Iterable[str]]
 """The value, or the values, under which ``by_index`` finds an object."""
-Transform = Callable[[JsonObject], JsonObject]
 
+PAGE = 1000  # objects of a list that are there as they came, five times their bytes, until little of them is kept
 # a server that keeps failing with 5xx on one revision gets a fresh list after as many tries
 _TRIES_BEFORE_RELIST = 5
 # A restarting API server is back within seconds and should be noticed at once; a refused connection costs 1 ms of CPU
@@ -66,7 +66,7 @@ class Informer:
         clock: Clock | None = None,
         random: Callable[[], float] = random_module.random,
         indexes: Mapping[str, Index] | None = None,
-        transform: Transform | None = None,
+        transform: Keep | None = None,
     ) -> None:
         self._client = client
         self._kind = kind
@@ -174,10 +174,12 @@ class Informer:
     def _list_if_needed(self) -> None:
         if self._revision:
             return
-        page = self._client.list(self._kind, self._namespace, self._label_selector, self._field_selector)
+        found = self._client.list(
+            self._kind, self._namespace, self._label_selector, self._field_selector, limit=PAGE, keep=self._kept
+        )
         with self._lock:
-            self._replace({key(obj): self._kept(obj) for obj in page.items})
-            self._revision = page.resource_version
+            self._replace({key(obj): obj for obj in found.items})
+            self._revision = found.resource_version
         self._synced.set()
 
     def _replace(self, objects: dict[Key, JsonObject]) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 from urllib3.response import BaseHTTPResponse
@@ -14,6 +14,7 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.watches import EventStream
 
+Keep = Callable[[JsonObject], JsonObject]
 PatchType = Literal["merge", "json", "strategic", "apply"]
 # client-go spreads its watches over 5 to 10 minutes (reflector.go, minWatchTimeout), so that they do not end at once
 WATCH_TIMEOUT_S = 300
@@ -36,8 +37,12 @@ class Lister(Protocol):
         label_selector: str = "",
         field_selector: str = "",
         limit: int = 0,
+        keep: Keep | None = None,
     ) -> ObjectList:
-        """Return all objects, of every namespace unless one is given; ``limit`` is the size of a page."""
+        """Return all objects, of every namespace unless one is given.
+
+        ``limit`` is the size of a page, ``keep`` makes what is kept of each object; it is called page by page.
+        """
 
 
 class Source(Lister, Protocol):
@@ -130,5 +135,5 @@ class Api(Reader, Source, Protocol):
     ) -> JsonObject:
         """Delete the object if it (still) has ``uid`` and ``resource_version``; return the answer."""
 
-    def delete_collection(self, kind: Kind, namespace: str) -> JsonObject:
-        """Delete all objects of ``kind`` in ``namespace``, each with its own grace; return the answer."""
+    def delete_collection(self, kind: Kind, namespace: str) -> None:
+        """Delete all objects of ``kind`` in ``namespace``, each with its own grace."""

@@ -47,6 +47,7 @@ from minik8s_modules.store.cached import (
     CachedObject,
     CacheEvent,
     CacheList,
+    CachePage,
     Resource,
     difference,
     resource_of,
@@ -176,6 +177,16 @@ class WatchCache:
             self._check_ready()
             resource = self._resources.get(name)
             return CacheList(resource.below(prefix) if resource else [], self._revision)
+
+    def page(self, prefix: str, revision: int, start: str, limit: int) -> CachePage | None:
+        """Return what was below ``prefix`` from the key ``start`` on at ``revision``; None if the store must be asked."""
+        name = resource_of(self._prefix, prefix)
+        with self._lock:
+            self._check_ready()
+            resource = self._resources.get(name)
+            if not (resource.floor if resource else self._floor) <= revision <= self._revision:
+                return None
+            return resource.page(prefix, revision, start, limit) if resource else CachePage([], 0)
 
     def get(self, key: str) -> CachedObject | None:
         """Return the object at ``key``, or None."""

@@ -67,6 +67,13 @@ class CacheList(NamedTuple):
     revision: int
 
 
+class CachePage(NamedTuple):
+    """Some objects of a prefix as they were at a revision, and how many follow them."""
+
+    items: list[CachedObject]
+    remaining: int
+
+
 class CacheEvent(NamedTuple):
     """One change for subscribers.
 
@@ -103,6 +110,24 @@ class Resource:
         first = bisect_left(self.keys, prefix)
         last = bisect_left(self.keys, prefix + "\U0010ffff", first)
         return [self.objects[key] for key in self.keys[first:last]]
+
+    def page(self, prefix: str, revision: int, start: str, limit: int) -> CachePage:
+        """Return at most ``limit`` objects below ``prefix``, from the key ``start`` on, as they were at ``revision``.
+
+        The ring must reach back to it.
+        """
+        first = bisect_left(self.keys, max(prefix, start))
+        keys = self.keys[first : bisect_left(self.keys, prefix + "\U0010ffff", first)]
+        was: dict[str, CachedObject | None] = {}
+        for event in self.after(revision):
+            if event.key >= start and event.key.startswith(prefix):
+                was.setdefault(event.key, event.previous)
+        if gone := [key for key, before in was.items() if before is not None and key not in self.objects]:
+            keys = sorted(keys + gone)
+        if came := {key for key, before in was.items() if before is None}:
+            keys = [key for key in keys if key not in came]
+        items = [was.get(key) or self.objects[key] for key in keys[:limit]]
+        return CachePage(items, len(keys) - len(items))
 
     def after(self, revision: int) -> list[CacheEvent]:
         """Return the ring's events after ``revision``, oldest first."""

@@ -1,9 +1,10 @@
 """get and list.
 
 A list without a limit is answered from the cache. With a limit, the first page comes from the cache at its
-revision, and the continue token (that revision, and the last key) makes the following pages read etcd at
-exactly that revision, so the pages together are one consistent list, however long the client takes; once
-etcd has compacted the revision, the answer is 410 and the client lists again. Semantics: Kubernetes API
+revision, and the continue token (that revision, and the last key) makes the following pages show exactly that
+revision, so the pages together are one consistent list, however long the client takes. While the cache remembers what
+has changed since, it tells these, too; later etcd does, which counts all that follow for each page. Once etcd has
+compacted the revision, the answer is 410 and the client lists again. Semantics: Kubernetes API
 concepts, "Retrieving large results sets in chunks" and "Resource versions in metadata".
 """
 
@@ -22,12 +23,12 @@ from minik8s_modules.apiserver.http import presenting
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.reads.selection import Selection
-from minik8s_modules.store.cached import CachedObject
+from minik8s_modules.store.cached import CachedObject, CachePage
 from minik8s_modules.store.encoding import with_revision
 from minik8s_modules.store.errors import Compacted, FutureRevision
 from minik8s_modules.store.interface import Entry
 
-_CHUNK = 500  # entries read from etcd at a time
+_CHUNK = 500  # entries read at a time
 _MATCHES = frozenset({"", "Exact", "NotOlderThan"})
 
 
@@ -99,31 +100,41 @@ def _read_page(backend: Backend, selection: Selection, position: _Position, limi
     items: list[CachedObject] = []
     meta: JsonObject = {"resourceVersion": str(position.revision)}
     remaining = 0
-    for item, left in _entries(backend, selection, position):
+    chunk = min(_CHUNK, limit + 1) if limit and selection.everything else _CHUNK
+    for item, left in _entries(backend, selection, position, chunk):
         if limit and len(items) == limit:
             meta["continue"] = _encode(_Position(position.revision, items[-1].key))
             if selection.everything:
                 meta["remainingItemCount"] = remaining
             break
-        if selection.everything or selection.matches(item):
+        if selection.everything or selection.matches(item, keep=False):
             items.append(item)
         remaining = left
     return Listing(items, meta)
 
 
-def _entries(backend: Backend, selection: Selection, position: _Position) -> Iterator[tuple[CachedObject, int]]:
-    """Yield the objects after ``position`` with the number of those that follow each."""
+def _entries(
+    backend: Backend, selection: Selection, position: _Position, chunk: int
+) -> Iterator[tuple[CachedObject, int]]:
+    """Yield the objects after ``position`` with the number of those that follow each; ``chunk`` are read at a time."""
     start = f"{position.last_key}\0" if position.last_key else ""
     while True:
-        page = backend.store.range(selection.prefix, limit=_CHUNK, start=start, revision=position.revision)
-        items = [_item(entry) for entry in page.entries]
+        items, remaining = _chunk(backend, selection.prefix, position.revision, start, chunk)
         if not selection.everything:
             presenting.prepare(selection.kind, items)
         for index, item in enumerate(items, start=1):
-            yield item, page.remaining + len(items) - index
-        if not page.remaining:
+            yield item, remaining + len(items) - index
+        if not remaining:
             return
-        start = f"{page.entries[-1].key}\0"
+        start = f"{items[-1].key}\0"
+
+
+def _chunk(backend: Backend, prefix: str, revision: int, start: str, limit: int) -> CachePage:
+    known = backend.cache.page(prefix, revision, start, limit)
+    if known is not None:
+        return known
+    page = backend.store.range(prefix, limit=limit, start=start, revision=revision)
+    return CachePage([_item(entry) for entry in page.entries], page.remaining)
 
 
 def _item(entry: Entry) -> CachedObject:

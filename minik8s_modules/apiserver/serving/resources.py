@@ -298,10 +298,10 @@ def delete(call: Call) -> Response:
 
 
 def delete_collection(call: Call) -> Response:
-    """Delete all selected objects and answer with their list."""
+    """Delete all selected objects, or a page of them, and answer with their list."""
     form_wanted, options = call.form(), call.options()
-    items = deleting.delete_collection(call.backend, call.selection, _delete_options(call), options)
-    meta: JsonObject = {"resourceVersion": str(call.backend.cache.revision)}
+    wanted = _delete_options(call)
+    items, meta = deleting.delete_collection(call.backend, call.selection, call.arguments, wanted, options)
     body = presenting.many(call.target.kind, form_wanted, items, meta, call.backend.clock.now())
     return responses.raw(body, 200, options.warnings)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from minik8s_modules.api.defaulting.conversion import stored_kind
-from minik8s_modules.api.errors import BadRequest, Conflict, NotFound, RequestEntityTooLarge
+from minik8s_modules.api.errors import BadRequest, Conflict, NotFound, RequestEntityTooLarge, Timeout
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.lifecycle import strategy
 from minik8s_modules.api.objects import JsonObject
@@ -21,12 +21,15 @@ from minik8s_modules.apiserver.http import incoming, presenting
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import DELETE_OPTIONS, Options
 from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.reads import reading
+from minik8s_modules.apiserver.reads.reading import Listing
 from minik8s_modules.apiserver.reads.selection import Selection
 from minik8s_modules.apiserver.verbs.writing import CHANGE_ATTEMPTS, MAX_OBJECT_BYTES, made, shown
 from minik8s_modules.store.cached import CachedObject
 from minik8s_modules.store.encoding import without_revision
 from minik8s_modules.store.errors import KeyMissing, StaleWrite, ValueTooLarge
 
+COLLECTION_S = 60.0  # kube-apiserver's --request-timeout
 _PROPAGATIONS = frozenset({None, "", "Background", "Foreground", "Orphan"})
 
 
@@ -132,20 +135,31 @@ def _carry_out(backend: Backend, kind: Kind, item: CachedObject, decision: strat
 
 
 def delete_collection(
-    backend: Backend, selection: Selection, wanted: JsonObject, options: Options
-) -> list[CachedObject]:
-    """Delete every selected object; returns them. One that goes meanwhile is no error."""
-    items, _ = backend.cache.list(selection.prefix)
-    chosen = selection.chosen(items)
-    presenting.prepare(selection.kind, chosen)
-    deleted = []
-    for item in chosen:
+    backend: Backend, selection: Selection, arguments: Mapping[str, str], wanted: JsonObject, options: Options
+) -> Listing:
+    """Delete what a list with the same ``arguments`` has, a page of it with a limit; return that list.
+
+    One that goes meanwhile is no error. What was deleted before the time is over stays deleted, as in kube-apiserver.
+
+    Raises:
+        Timeout: there was more than could be deleted in ``COLLECTION_S``.
+    """
+    listing = reading.list_objects(backend, selection, arguments)
+    presenting.prepare(selection.kind, listing.items)
+    until = backend.clock.monotonic() + COLLECTION_S
+    deleted: list[CachedObject] = []
+    for item in listing.items:
+        if backend.clock.monotonic() >= until:
+            raise Timeout(
+                f"request did not complete within {COLLECTION_S:g} s: {len(deleted)} of {len(listing.items)} "
+                f"{selection.kind.plural} were deleted; ask again for the rest, or use limit and continue"
+            )
         target = _target_of(selection.kind, item.key)
         try:
             deleted.append(delete(backend, target, wanted, options).item)
         except NotFound:
             continue
-    return deleted
+    return listing._replace(items=deleted)
 
 
 def _target_of(kind: Kind, key: str) -> Target:

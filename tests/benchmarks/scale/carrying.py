@@ -19,7 +19,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import POD, Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.client.interface import Api, ObjectList
+from minik8s_modules.client.interface import Api, Keep, ObjectList
 from minik8s_modules.client.watches import WatchEvent
 from minik8s_modules.virtual.carrying import Carrier, Options
 from minik8s_modules.virtual.nodes.controller import Timing
@@ -57,9 +57,9 @@ class Told:
         self._nodes, self._pods = nodes, pods
         self.written = 0
 
-    def list(self, kind: Kind, *_args: Any, **_options: Any) -> ObjectList:
+    def list(self, kind: Kind, *_args: Any, keep: Keep = lambda obj: obj, **_options: Any) -> ObjectList:
         """Return the Pods; nothing of another kind."""
-        return ObjectList([self._pod(number) for number in range(self._pods)] if kind is POD else [], "1")
+        return ObjectList([keep(self._pod(number)) for number in range(self._pods)] if kind is POD else [], "1")
 
     def _pod(self, number: int) -> JsonObject:
         made = pod(number)

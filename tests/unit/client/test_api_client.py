@@ -11,6 +11,7 @@ import pytest
 
 from minik8s_modules.api.errors import Conflict, Expired, NotFound, ServiceUnavailable
 from minik8s_modules.api.kinds import LEASE, NODE, POD
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.api import ApiClient, resource_path
 from minik8s_modules.client.errors import ApiUnreachable
 from tests.unit.client.scripted_server import Handler, serving
@@ -49,6 +50,24 @@ def test_a_list_reads_every_page_and_names_each_items_kind():
     assert found.resource_version == "5"
     assert "labelSelector=a+in+%28b%29" in server.requests[0][1]
     assert "limit=1" in server.requests[0][1]
+
+
+def test_a_list_keeps_of_each_page_what_is_wanted_before_it_asks_for_the_next():
+    told: list[str] = []
+
+    def page(handler: Handler) -> None:
+        told.append(handler.path.partition("?")[2])
+        more = "" if "continue" in handler.path else "next"
+        handler.json({"metadata": {"continue": more, "resourceVersion": "5"}, "items": [pod("a"), pod("b")]})
+
+    def keep(obj: JsonObject) -> JsonObject:
+        told.append(obj["kind"])
+        return {"small": True}
+
+    with serving(page) as server:
+        found = ApiClient(server.url).list(POD, limit=2, keep=keep)
+    assert found.items == [{"small": True}] * 4
+    assert told == ["limit=2", "Pod", "Pod", "limit=2&continue=next", "Pod", "Pod"]
 
 
 def test_a_client_of_a_person_is_told_warnings_and_has_unknown_fields_refused(tmp_path):
