@@ -9,8 +9,10 @@ of it has gone, until the API has let the namespace go. Pods go first, alone: wh
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -19,16 +21,18 @@ from minik8s_modules.api.kinds import KINDS, NAMESPACE, POD, Kind
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.informer import PAGE, Informer
 from minik8s_modules.client.interface import Api
 from minik8s_modules.controllers.cleanup.extensions import ODD, Extended, checked
-from minik8s_modules.runtime.informers import Informers
+from minik8s_modules.runtime.informers import Informers, only_identity
 from minik8s_modules.runtime.shell import Shell
 
 log = logging.getLogger(__name__)
 
 FINALIZER = "kubernetes"
-# looking costs a list a kind. Where copies tell what goes, time is only the way out for what they do not show: Events
+# looking costs a list a kind. Where copies tell what goes, it is looked again once half of it has gone, so that a
+# thousand Pods that go one by one are not listed a thousand times; time is only the way out for what copies do not
+# show: Events
 LOOK_AGAIN_S, LOOK_AGAIN_WATCHED_S = 1.0, 30.0
 # what goes in one moment is looked at together
 _TOGETHER_S = 0.05
@@ -196,6 +200,9 @@ class NamespaceController(Shell[Key]):
         self._shared = informers
         super().__init__(client, "namespaces", clock, workers=2)
         self._failures: dict[Key, dict[str, str]] = {}
+        self._counting = threading.Lock()
+        self._gone: Counter[Key] = Counter()  # objects of each namespace since it was last looked at
+        self._awaited: dict[Key, int] = {}  # how many of them are worth another look
         self._namespaces = self.follow(NAMESPACE, self._on_namespace)
         self._look_again_s = LOOK_AGAIN_S
         for copy in copies:
@@ -213,12 +220,19 @@ class NamespaceController(Shell[Key]):
                     break
         except NotFound:
             self._failures.pop(key, None)
+            with self._counting:
+                self._awaited.pop(key, None)
+                del self._gone[key]
             return
         failed = bool(self._failures.get(key)) or self._extended
         self._queue.add_after(key, LOOK_AGAIN_S if failed else self._look_again_s)
 
     def _round(self, key: Key) -> tuple[Step, ...]:
-        namespace, content = self._client.get(NAMESPACE, key.name), self._content(key.name)
+        namespace = self._client.get(NAMESPACE, key.name)
+        with self._counting:
+            self._gone[key] = 0
+        content = self._content(key.name)
+        self._await(key, content)
         failures, now = self._failures.get(key, {}), rfc3339(self._clock.now())
         own: tuple[Step, ...] = ()
         unknown: Mapping[str, str] = {}
@@ -245,8 +259,19 @@ class NamespaceController(Shell[Key]):
         return content, unknown
 
     def _content(self, namespace: str) -> dict[Kind, list[JsonObject]]:
-        found = {kind: self._client.list(kind, namespace).items for kind in namespaced_kinds()}
+        list_ = partial(self._client.list, namespace=namespace, limit=PAGE, keep=only_identity)
+        found = {kind: list_(kind).items for kind in namespaced_kinds()}
         return found | {kind: self._custom_content(kind, namespace) for kind in self._custom_kinds() if kind.namespaced}
+
+    def _await(self, key: Key, content: Content) -> None:
+        """Have the next look wait until half of what goes next has gone: the Pods, then the rest that copies show."""
+        pods = len(content.get(POD, ()))
+        rest = sum(len(found) for kind, found in content.items() if "watch" in kind.verbs and kind.kind != "Event")
+        with self._counting:
+            self._awaited[key] = max(1, ((pods or rest) + 1) // 2)
+            again = self._gone[key] >= self._awaited[key]
+        if again:
+            self._queue.add_after(key, _TOGETHER_S)
 
     def _custom_kinds(self) -> tuple[Kind, ...]:
         if self._shared is None:
@@ -318,9 +343,18 @@ class NamespaceController(Shell[Key]):
         if old is None or new is not None:
             return
         namespace = self._namespaces.get("", objects.namespace(old))
-        if namespace is not None and objects.is_deleting(namespace):
-            self._queue.add_after(objects.key(namespace), _TOGETHER_S)
+        if namespace is None or not objects.is_deleting(namespace):
+            return
+        key = objects.key(namespace)
+        with self._counting:
+            self._gone[key] += 1
+            again = self._gone[key] >= self._awaited.get(key, 1)
+        if again:
+            self._queue.add_after(key, _TOGETHER_S)
 
-    def _on_namespace(self, _old: JsonObject | None, new: JsonObject | None) -> None:
-        if new is not None and objects.is_deleting(new):
+    def _on_namespace(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        if new is None or not objects.is_deleting(new):
+            return
+        # conditions, which are our own, are no reason to look again
+        if old is None or not objects.is_deleting(old) or objects.spec(old) != objects.spec(new):
             self._queue.add(objects.key(new))

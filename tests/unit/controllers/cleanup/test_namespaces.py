@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -192,6 +193,29 @@ def test_what_goes_is_seen_without_looking_again(api: FakeApi):
     controller.stop()
     for copy in copies:
         copy.stop()
+
+
+def test_many_that_go_one_by_one_are_listed_few_times(api: FakeApi):
+    copies = [Informer(api, kind) for kind in (POD, CONFIG_MAP, SECRET)]
+    controller = NamespaceController(api, copies=copies)
+    for copy in copies:
+        copy.start()
+    controller.start()
+    for number in range(200):
+        api.create(POD, {"metadata": {"name": f"p{number}", "namespace": "shop"}, "spec": {"nodeName": "n"}})
+    a_namespace_with_content(api)
+    until(lambda: all("deletionTimestamp" in pod["metadata"] for pod in api.list(POD, "shop").items), 20)
+    until(lambda: "NamespaceContentRemaining" in str(api.get(NAMESPACE, "shop")), 20)
+    api.calls.clear()
+    for number in range(200):
+        api.delete(POD, f"p{number}", "shop", grace_s=0)
+        time.sleep(0.002)
+    until(lambda: not exists(api, NAMESPACE, "shop"), 20)
+    controller.stop()
+    for copy in copies:
+        copy.stop()
+    looks = sum(call[:2] == ("list", "configmaps") for call in api.calls)
+    assert looks <= 16  # 200, 100, 50, … and the last ones as they go; else one every 50 ms
 
 
 def test_a_deletion_that_is_refused_shows_in_the_conditions_and_is_tried_again(
