@@ -179,7 +179,7 @@ class WatchCache:
             return CacheList(resource.below(prefix) if resource else [], self._revision)
 
     def page(self, prefix: str, revision: int, start: str, limit: int) -> CachePage | None:
-        """Return what was below ``prefix`` from the key ``start`` on at ``revision``; None if the store must be asked."""
+        """Return what was below ``prefix`` from the key ``start`` on at ``revision``; None: ask the store."""
         name = resource_of(self._prefix, prefix)
         with self._lock:
             self._check_ready()

@@ -30,9 +30,8 @@ from minik8s_modules.runtime.shell import Shell
 log = logging.getLogger(__name__)
 
 FINALIZER = "kubernetes"
-# looking costs a list a kind. Where copies tell what goes, it is looked again once half of it has gone, so that a
-# thousand Pods that go one by one are not listed a thousand times; time is only the way out for what copies do not
-# show: Events
+# Looking costs a list a kind. Where copies tell what goes, the next look waits until half of it has gone, so that a
+# thousand Pods that go one by one are not listed a thousand times; time only helps with what copies do not show, Events
 LOOK_AGAIN_S, LOOK_AGAIN_WATCHED_S = 1.0, 30.0
 # what goes in one moment is looked at together
 _TOGETHER_S = 0.05

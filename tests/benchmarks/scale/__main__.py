@@ -31,6 +31,7 @@ from minik8s_modules.api.errors import AlreadyExists, StatusError
 from minik8s_modules.api.kinds import DEPLOYMENT, NAMESPACE, NODE, POD
 from minik8s_modules.base.errors import TemporaryError
 from tests.benchmarks.machine import run_now
+from tests.benchmarks.scale.asking import asked
 from tests.benchmarks.scale.watching import BOUND, CREATED, RUNNING, Times, buckets, latencies, quantile, used
 from tests.integration.control.conftest import Cluster, Daemon
 from tests.support.apiserver import ApiServerProcess
@@ -41,7 +42,8 @@ A_DEPLOYMENT = 500
 HEARTBEATS_S = 120.0
 TOLERATED = [{"key": "virtual-kubelet.io/provider", "operator": "Exists"}]
 BARS = {
-    "pods/s to Running": 80.0, "creation: get p99 <= ms": 50.0, "PSS apiserver MB": 700.0, "PSS controllers MB": 400.0,
+    "pods/s to Running": 80.0, "creation: get p99 <= ms": 50.0, "creation: GET by a client p99 ms": 50.0,
+    "PSS apiserver MB": 700.0, "PSS controllers MB": 400.0,
     "PSS scheduler MB": 300.0, "apiserver restart s": 10.0, "idle CPU of apiserver and etcd %": 40.0,
 }  # fmt: skip
 
@@ -49,11 +51,13 @@ BARS = {
 class Run:
     """One run: the control plane, the nodes, and the figures so far."""
 
-    def __init__(self, folder: Path, nodes: int, pods: int, patience_s: float, rest_s: float = 0.0) -> None:
+    def __init__(
+        self, folder: Path, nodes: int, pods: int, patience_s: float, rest_s: float = 0.0, workers: int = 1
+    ) -> None:
         self.nodes, self.pods, self._patience_s, self.rest_s = nodes, pods, patience_s, rest_s
         self.figures: dict[str, float] = {}
         self.etcd = EtcdServer(folder / "etcd", quick=False).start()
-        self.server = ApiServerProcess(folder / "api", self.etcd.endpoint).start()
+        self.server = ApiServerProcess(folder / "api", self.etcd.endpoint, workers=workers).start()
         self.cluster = Cluster(folder, self.server)
         self.client = self.cluster.admin
         self.tell("PSS apiserver new MB", used({"apiserver": self.server.pid})["apiserver"].pss_mb)
@@ -176,12 +180,14 @@ def creation(run: Run, rollout: int) -> None:
     """Deployments are created until all Pods run."""
     run.client.create(NAMESPACE, {"metadata": {"name": SPACE}})
     rest = max(0, run.pods - rollout)
-    with run.measured("creation"):
+    with asked(run.server.kubeconfig) as gets, run.measured("creation"):
         run.client.create(DEPLOYMENT, deployment("rolling", rollout))
         for number in range(0, rest, A_DEPLOYMENT):
             run.client.create(DEPLOYMENT, deployment(f"d-{number}", min(A_DEPLOYMENT, rest - number)))
         took_s = run.until(lambda: run.times.running() >= run.pods)
     run.tell("pods/s to Running", run.pods / took_s)
+    run.tell("creation: GET by a client p50 ms", 1000 * quantile(gets, 0.5))
+    run.tell("creation: GET by a client p99 ms", 1000 * quantile(gets, 0.99))
     for begin, end in ((CREATED, BOUND), (BOUND, RUNNING), (CREATED, RUNNING)):
         spans = run.times.spans(begin, end)
         run.tell(f"{begin} to {end} p50 s", quantile(spans, 0.5))
@@ -265,6 +271,7 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=20000)
     parser.add_argument("--rollout", type=int, default=5000, help="replicas of the Deployment that is updated")
     parser.add_argument("--patience", type=float, default=3600.0, help="seconds that each step may take")
+    parser.add_argument("--workers", type=int, default=1, help="processes of the API server")
     parser.add_argument("--rest", type=float, default=0.0, help="seconds of rest before the last look at memory")
     parser.add_argument("--steps", default=",".join(STEPS), help="default: %(default)s")
     said = parser.parse_args()
@@ -275,7 +282,7 @@ def main() -> int:
     print(run_now().opening(), flush=True)
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # as the role control_plane has it for each daemon
     folder = Path(tempfile.mkdtemp(prefix="scale-"))
-    run = Run(folder, said.nodes, said.pods, said.patience, said.rest)
+    run = Run(folder, said.nodes, said.pods, said.patience, said.rest, said.workers)
     try:
         for name, step in STEPS.items():
             if name in wanted:

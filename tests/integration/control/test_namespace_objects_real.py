@@ -43,6 +43,26 @@ def test_what_a_namespace_needs_is_made_and_comes_back(cluster: Cluster, control
     until(lambda: name not in [each["metadata"]["name"] for each in cluster.admin.list(NAMESPACE).items])
 
 
+def test_a_large_namespace_goes_though_api_server_and_controllers_are_killed_meanwhile(
+    cluster: Cluster, controllers: Daemon
+):
+    name, many = cluster.namespace(), 300  # three requests of the controllers'
+    for number in range(many):
+        cluster.admin.create(CONFIG_MAP, {"metadata": {"name": f"c{number}", "namespace": name}})
+
+    def left() -> int:
+        return len(cluster.admin.list(CONFIG_MAP, name).items)
+
+    cluster.admin.delete(NAMESPACE, name)
+    until(lambda: left() < many)
+    cluster.server.kill9()
+    cluster.server.start()
+    controllers.kill9()
+    controllers.start()
+    until(lambda: name not in [each["metadata"]["name"] for each in cluster.admin.list(NAMESPACE).items], 120)
+    assert left() == 0
+
+
 def test_a_killed_controller_leaves_nothing_half_done(cluster: Cluster, controllers: Daemon):
     trusted = cluster.server.authority.ca.read_text()
     names = [cluster.namespace() for _ in range(10)]
