@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
