@@ -224,11 +224,11 @@ def test_a_deletion_that_is_refused_shows_in_the_conditions_and_is_tried_again(
     delete = api.delete_collection
     refused: list[Kind] = []
 
-    def refuse_once(kind: Kind, namespace: str) -> dict[str, Any]:
+    def refuse_once(kind: Kind, namespace: str) -> None:
         if kind == SECRET and len(refused) < 4:
             refused.append(kind)
             raise passing_error("the server is tired")
-        return delete(kind, namespace)
+        delete(kind, namespace)
 
     api.delete_collection = refuse_once  # type: ignore[method-assign]  # one verb of one kind fails
     controller.sync(Key("", "shop"))
