@@ -87,7 +87,8 @@ from ansible.module_utils.minik8s.volumes.mounts import unmount
 RECORDS = "/run/minik8s/daemons"
 SOCKETS = "/run/minik8s-warm-"
 PATIENCE_S = 5.0
-TRIES, PAUSE_S = 20, 0.5
+TRIES = 20
+PAUSE_S = 0.5
 
 
 def docker_remains(docker: Docker, node: str) -> list[Remain]:

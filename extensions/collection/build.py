@@ -52,6 +52,8 @@ IGNORED = {
     "modules/minik8s_etcd_members.py": ("replace-urlopen # open_url reads proxies and netrc; etcd is asked without",),
 }
 """What ``ansible-test sanity`` says of files of a kind, or of one file, and why it stays."""
+CORES = ("2.19", "2.20", "2.21")
+"""Of ansible-core, whose ``ansible-test`` looks for a list of its own."""
 FROM_PACKAGE = "{{ lookup('ansible.builtin.pipe', ansible_playbook_python ~ ' -m minik8s_modules.base.release') }}"
 sys.path.insert(0, str(REPOSITORY))
 
@@ -127,7 +129,8 @@ def lay_out(target: Path, version: str) -> None:
     )  # fmt: skip
     sanity = target / "tests" / "sanity"
     sanity.mkdir(parents=True)
-    (sanity / "ignore-2.19.txt").write_text(ignored(target / "plugins"), encoding="utf-8")
+    for core in CORES:
+        (sanity / f"ignore-{core}.txt").write_text(ignored(target / "plugins"), encoding="utf-8")
     defaults = target / "roles" / "minik8s" / "defaults" / "main.yml"
     found = defaults.read_text(encoding="utf-8")
     changed = re.sub(r"(?m)^minik8s_repository: .*$", f'minik8s_repository: "{FROM_PACKAGE}"', found)

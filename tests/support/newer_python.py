@@ -1,6 +1,6 @@
-"""Debian 13's Python with what the locks have for it, beside the older one of this machine; nothing is installed.
+"""Newer Pythons of Debian with what the locks have for them, beside this machine's own; nothing is installed.
 
-The interpreter and its C library are unpacked into ``.cache``, and the program is told where these lie, so that it
+An interpreter and its C library are unpacked into ``.cache``, and the program is told where these lie, so that it
 runs, and starts this machine's own programs, like any other.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -15,35 +16,47 @@ from tests.support.clients import CACHE, ROOT, locked, run
 from tests.support.docker.debian import unpack, unpack_whole
 
 LOCK = ROOT / "requirements-dev.txt"
-PYTHON = "python3.13"
+SUITES = {"3.13": "trixie", "3.14": "sid"}
+"""The releases of Debian that have a version of Python."""
 
 
-def interpreter() -> Path:
+def interpreter(version: str) -> Path:
     """Return the interpreter without packages; fetches it the first time (15 MB)."""
-    target = CACHE / "trixie-interpreter"
+    suite = SUITES[version]
+    target = CACHE.resolve() / f"{suite}-interpreter"  # a cache may be a link of a checkout that goes
+    program = target / "usr/bin" / f"python{version}"
     with locked(target) as missing:
-        if missing:
+        if missing or not _starts(program):
+            shutil.rmtree(target, ignore_errors=True)
             with tempfile.TemporaryDirectory(prefix="interpreter-", dir=CACHE) as folder:
                 for name in ("tree", "patchelf"):
                     Path(folder, name).mkdir()
-                made = unpack_whole("trixie", [PYTHON], Path(folder, "tree"))
+                made = unpack_whole(suite, [program.name], Path(folder, "tree"))
                 patchelf = unpack("bookworm", ["patchelf"], Path(folder, "patchelf")) / "usr/bin/patchelf"
                 libraries = target / "usr/lib/x86_64-linux-gnu"
                 paths = [f"--set-interpreter={libraries}/ld-linux-x86-64.so.2", f"--set-rpath={libraries}"]
                 words = [word for path in paths for word in path.split("=", 1)]
-                run([str(patchelf), "--force-rpath", *words, str(made / "usr/bin" / PYTHON)])
+                run([str(patchelf), "--force-rpath", *words, str(made / "usr/bin" / program.name)])
                 made.replace(target)
-    return target / "usr/bin" / PYTHON
+    return program
 
 
-def python() -> Path:
+def _starts(program: Path) -> bool:
+    """Return whether a program runs; one whose C library was elsewhere when the cache was moved does not."""
+    try:
+        return subprocess.run([str(program), "-V"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def python(version: str) -> Path:
     """Return the interpreter of a virtual environment with the locked packages; makes it the first time (a minute)."""
-    found = interpreter()
-    target = CACHE / f"trixie-environment-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
+    found, name = interpreter(version), f"{SUITES[version]}-environment"
+    target = CACHE.resolve() / f"{name}-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
     made = target / "bin/python"
     with locked(target) as missing:
-        if missing:
-            for older in CACHE.glob("trixie-environment-*"):
+        if missing or not _starts(made):
+            for older in CACHE.glob(f"{name}-*"):
                 if older.is_dir():
                     shutil.rmtree(older)
             try:
@@ -52,6 +65,7 @@ def python() -> Path:
             except BaseException:
                 shutil.rmtree(target, ignore_errors=True)
                 raise
+        _use_this_checkout(made)
     return made
 
 
@@ -62,5 +76,9 @@ def _install(python: Path) -> None:
         run([str(ROOT / ".venv/bin/python"), *argv])
         pip = next(Path(folder).glob("pip-*.whl")) / "pip"
         run([str(python), str(pip), "install", "--quiet", "--no-compile", "--requirement", str(LOCK)])
+
+
+def _use_this_checkout(python: Path) -> None:
+    """Have the environment find our own package in this checkout, also where another one made it."""
     packages = run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip()
     Path(packages, "minik8s.pth").write_text(f"{ROOT}\n", encoding="utf-8")

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -27,6 +28,7 @@ from ..core.paths import secrets_dir
 MAIN, LOADED, PID, HOSTS, SECRETS = "nginx.conf", "loaded", "nginx.pid", "hosts", "secrets"
 FOLDERS = ("", HOSTS, "tmp")
 PROGRAM = "/usr/sbin/nginx"
+WORKERS = ("www-data", "nginx")  # of Debian's nginx, and of Red Hat's and nginx's own
 STAGE = "nginx-check-"
 CHECK_S = 10.0
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # what base/tls.py has, for every host; of TLS 1.2 alone
@@ -41,10 +43,16 @@ def folder_of(state_dir: str) -> str:
     return os.path.join(state_dir, "nginx")
 
 
+def worker_user() -> str:
+    """Return who nginx's workers are here: the user that a distribution's package makes for them, else nobody."""
+    there = {entry.pw_name for entry in pwd.getpwall()}
+    return next((name for name in WORKERS if name in there), "nobody")
+
+
 def main_text(config: Mapping[str, Any], *, root: bool = True) -> str:
     """Return the main file. Paths are relative to the prefix; what no host claims is answered 404."""
     places = "".join(f"    {name}_temp_path tmp/{name};\n" for name in _TEMPORARY)
-    user = "user www-data;\n" if root else ""
+    user = f"user {worker_user()};\n" if root else ""
     return (
         "# Written by minik8s_ingress; put back when changed.\n"
         f"{user}worker_processes 1;\nworker_shutdown_timeout 1h;\npid {PID};\nerror_log stderr warn;\n"
