@@ -51,8 +51,12 @@ def _ready(node: JsonObject) -> Iterator[Fault]:
         text = "it has not reported yet: no reconciler or no gateway attends it"
         yield Fault(text, "kubectl -n kube-system get leases")
     elif ready.get("status") != "True" and is_virtual(node):
+        silent = objects.condition(node, SLURM_UNAVAILABLE) or {}
+        if ready.get("status") == "False" and silent.get("status") == "True":
+            return  # its process runs, and says by that condition why Slurm has never answered
         carried = "is the process that carries it running (minik8s-virtual), and does its provider answer?"
-        text = f"it is not ready: {ready.get('reason', '')}: {ready.get('message', '')} It is a virtual node: {carried}"
+        said = str(ready.get("message", "")).rstrip(".")
+        text = f"it is not ready: {ready.get('reason', '')}: {said}. It is a virtual node: {carried}"
         yield Fault(text, f"kubectl -n {NODE_LEASES} get lease {name} -o yaml")
     elif ready.get("status") != "True":
         text = f"it is not ready: {ready.get('reason', '')}: {ready.get('message', '')}"
