@@ -10,9 +10,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from tests.lab.records import RELEASES, Release
 from tests.machines.membership.members import Members
 from tests.support.clusters import standing
 from tests.support.clusters.labcluster import REPOSITORY, CommandFailed, LabCluster
@@ -74,14 +76,23 @@ def test_a_cluster_is_installed_from_the_wheel_without_a_checkout(lab_name: str,
         assert "on-worker1" in cluster.on("control1", ["minik8s", "get", "pods", "-n", standing.NAMESPACE])
 
 
+FAMILY: dict[Release, str] = {"bookworm": "debian-12", "trixie": "debian-13"}
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def release(request: pytest.FixtureRequest) -> Release:
+    """Debian's, of the machines that a bundle is for."""
+    return cast(Release, request.param)
+
+
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle for Debian 12, unpacked where `make bundle` has not made it; MINIK8S_BUNDLE names one that is there."""
+def bundle(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle for a release, unpacked where `make bundle` has not made it; MINIK8S_BUNDLE names one that is there."""
     if given := os.environ.get("MINIK8S_BUNDLE", ""):
         return Path(given)
     folder = tmp_path_factory.mktemp("bundle")
     wheel = built_wheel(folder)
-    given = f'{{"bundle_families": ["debian-12"], "bundle_wheel": "{wheel}", "bundle_directory": "{folder}"}}'
+    given = f'{{"bundle_families": ["{FAMILY[release]}"], "bundle_wheel": "{wheel}", "bundle_directory": "{folder}"}}'
     program = Path(sys.executable).with_name("ansible-playbook")
     run(program, "-i", "inventory/local", "playbooks/bundle.yml", "-e", given, cwd=REPOSITORY)
     (archive,) = folder.glob("*.tar")
@@ -92,10 +103,11 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_three_machines_are_installed_from_a_bundle_without_any_network(
-    lab_name: str, bundle: Path, tmp_path: Path
+    lab_name: str, release: Release, bundle: Path, tmp_path: Path
 ) -> None:
     programs = environment(tmp_path, "--no-index", f"--find-links={bundle}/wheels", "minik8s", alone=True)
-    with LabCluster(lab_name, workers=2, install=False) as cluster:
+    releases = dict.fromkeys(("control1", "worker1", "worker2"), release)
+    with LabCluster(lab_name, workers=2, releases=releases, install=False) as cluster:
         machines = [*cluster.control, *cluster.workers]
         for name in machines:
             purge = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "purge", "--yes", "--quiet=2", *BUNDLED]
