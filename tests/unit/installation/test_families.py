@@ -15,6 +15,8 @@ import yaml
 
 from minik8s_modules.module_utils.minik8s.names import nginx
 
+# what the module asks of every machine
+PYTHON = (3, 11)
 REPOSITORY = Path(__file__).resolve().parents[3]
 ROLES = REPOSITORY / "roles"
 FAMILIES = {path.stem: yaml.safe_load(path.read_text()) for path in (ROLES / "minik8s" / "families").glob("*.yml")}
@@ -31,7 +33,7 @@ def shape(family: dict[str, Any]) -> dict[str, Any]:
 
 def test_every_family_has_the_same_keys() -> None:
     shapes = {name: shape(family) for name, family in FAMILIES.items()}
-    assert {"debian-12", "debian-13", "ubuntu-24", "redhat-9"} == shapes.keys()
+    assert {"debian-12", "debian-13", "ubuntu-24", "redhat-10"} == shapes.keys()
     assert [name for name, one in shapes.items() if one != shapes["debian-12"]] == []
 
 
@@ -40,6 +42,7 @@ def test_names_are_of_the_right_kind(name: str) -> None:
     family = FAMILIES[name]
     assert name.endswith(f"-{family['version']}")
     assert family["manager"] in {"apt", "dnf"}
+    assert tuple(map(int, family["python"].split("."))) >= PYTHON, "machines of it are refused"
     packages = [one for names in family["packages"].values() for one in names]
     assert all(re.fullmatch(r"[a-z0-9][a-z0-9.+-]+", one) for one in packages)
     programs = [*family["programs"].values(), *family["tools"].values()]
@@ -68,12 +71,7 @@ MACHINES = {
     "debian-12": [("Debian", "Debian", "12")],
     "debian-13": [("Debian", "Debian", "13"), ("Debian", "Debian", "14")],
     "ubuntu-24": [("Ubuntu", "Debian", "24"), ("Ubuntu", "Debian", "26")],
-    "redhat-9": [
-        ("RedHat", "RedHat", "9"),
-        ("Rocky", "RedHat", "9"),
-        ("AlmaLinux", "RedHat", "10"),
-        ("CentOS", "RedHat", "9"),
-    ],
+    "redhat-10": [("RedHat", "RedHat", "10"), ("Rocky", "RedHat", "10")],
 }
 # In a process of its own: ansible's loaders are global and change how imports work.
 RENDER = """
