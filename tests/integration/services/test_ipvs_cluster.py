@@ -143,7 +143,7 @@ def test_limits_outlast_a_reload_of_systemd_and_the_slice_goes_with_its_pod(ipvs
         ipvs.lab.run(NODE, ["systemctl", "daemon-reload"])
     assert ipvs.container("limited")["restartCount"] == 0
     ipvs.delete("limited")
-    ipvs.until(lambda: not ipvs.lab.run(NODE, found), 60)
+    ipvs.until(lambda: not ipvs.lab.run(NODE, found), 120)
 
 
 def test_a_container_killed_for_memory_says_so_whichever_of_its_processes_was(ipvs: LabCluster) -> None:

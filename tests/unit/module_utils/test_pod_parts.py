@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from minik8s_modules.module_utils.minik8s.core.docker import DockerError
-from minik8s_modules.module_utils.minik8s.core.section import Request, context_for
+from minik8s_modules.module_utils.minik8s.core.section import Request, Scope, context_for
 from minik8s_modules.module_utils.minik8s.pods import cgroups, host_ports, pod_cgroup, pod_files, sandbox_parts
 
 UID = "4ab1c2d3-0000-4000-8000-000000000001"
@@ -74,9 +75,11 @@ def test_a_cgroup_in_use_is_left_over_but_not_empty(version_2: Path) -> None:
     assert pod_cgroup.left_over("n1", []) == [UID]
     assert pod_cgroup.left_over("n1", [UID]) == []
     assert pod_cgroup.left_over("other", []) == []
-    assert not pod_cgroup.is_empty("n1", UID)
-    (version_2 / "container").rmdir()
-    assert pod_cgroup.is_empty("n1", UID)
+    (version_2 / "container" / "cgroup.procs").write_text("1\n")
+    assert not pod_cgroup.is_idle("n1", UID)
+    (version_2 / "container" / "cgroup.procs").write_text("")
+    assert pod_cgroup.is_idle("n1", UID)
+    assert not pod_cgroup.is_idle("n1", "*"), "no uid of ours stands for all pods"
 
 
 @pytest.fixture
@@ -85,8 +88,10 @@ def slice_of_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     name = pod_cgroup.slice_of("n1", UID)
     own = tmp_path / "minik8s.slice" / name.replace(f"-pod{UID.replace('-', '_')}", "") / name
     (own / "docker-1.scope").mkdir(parents=True)
+    (own / "docker-1.scope" / "cgroup.procs").write_text("1\n")
     for module in (cgroups, pod_cgroup):
         monkeypatch.setattr(module, "ROOT", str(tmp_path))
+    monkeypatch.setattr(pod_cgroup, "CONTROL", str(tmp_path / "system.control"))
     monkeypatch.setattr(pod_cgroup, "membership", lambda _pid: {"": f"/{own.relative_to(tmp_path)}/docker-1.scope"})
     return own
 
@@ -98,7 +103,9 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.parent.mkdir()
     program.write_text(
         f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n'
-        f'[ "$1" != stop ] || find {tmp_path} -depth -type d -name "$2" -exec rmdir {{}} \\;\n'
+        f"[ ! -e {tmp_path}/busy ] || exit 1\n"
+        f'[ "$1" != stop ] || find {tmp_path} -depth -type d -name "$2" -exec rm -r {{}} \\;\n'
+        f'[ "$2" != revert ] || rm -rf "{tmp_path}/system.control/$3.d"\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
@@ -135,13 +142,39 @@ def test_an_empty_slice_goes_with_its_pod_and_those_above_it_stay(slice_of_a_pod
     pod_cgroup.remove("n1", UID)
     assert slice_of_a_pod.is_dir()  # a container is in it
     assert not asked.exists()
-    (slice_of_a_pod / "docker-1.scope").rmdir()
-    assert pod_cgroup.is_empty("n1", UID)
+    # what Docker ran there has ended, and systemd has not removed its scope yet
+    (slice_of_a_pod / "docker-1.scope" / "cgroup.procs").write_text("")
+    assert pod_cgroup.is_idle("n1", UID)
     pod_cgroup.remove("n1", UID)
     name = slice_of_a_pod.name
     assert asked.read_text().splitlines() == [f"stop {name}", f"--no-reload revert {name}"]
     assert not slice_of_a_pod.exists()
     assert slice_of_a_pod.parent.is_dir()  # a pod that is just being made may need it
+
+
+def test_a_slice_that_a_busy_systemd_keeps_is_found_by_the_next_look_at_its_pod(
+    slice_of_a_pod: Path, asked: Path, tmp_path: Path
+) -> None:
+    def left() -> tuple[str, ...]:
+        scope = Scope(frozenset({UID}))
+        return sandbox_parts.observe(context, {}, {}, [], scope).cgroups_left
+
+    context = context_for(Request("n1", state_dir=str(tmp_path / "state")))
+    assert left() == ()  # something runs in it
+    (slice_of_a_pod / "docker-1.scope" / "cgroup.procs").write_text("")
+    properties = tmp_path / "system.control" / f"{slice_of_a_pod.name}.d"
+    properties.mkdir(parents=True)
+    busy = tmp_path / "busy"
+    busy.touch()
+    with pytest.raises(OSError, match="still there"):
+        sandbox_parts.removed(context, UID)
+    assert left() == (UID,)
+    busy.unlink()
+    shutil.rmtree(slice_of_a_pod)
+    assert left() == (UID,), "its properties are left"
+    assert pod_cgroup.left_over("n1", []) == [UID]
+    sandbox_parts.removed(context, UID)
+    assert (left(), properties.exists()) == ((), False)
 
 
 def test_the_slices_above_are_told_unless_they_hold_others(slice_of_a_pod: Path, tmp_path: Path) -> None:

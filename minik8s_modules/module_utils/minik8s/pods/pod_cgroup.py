@@ -10,6 +10,7 @@ them again at any ``daemon-reload``: limits become properties of the slice, and 
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
 import os
@@ -17,11 +18,14 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ..core.files import read_bytes
 from ..core.memory_events import SLICE, is_own, own_parent, path_of
 from .cgroups import CPU_PERIOD_US, ROOT, limits_of_paths, membership, same_memory, weight_of
 
 TOP = "minik8s"
 SYSTEMD_WORDS = "should be a valid slice"
+CONTROL = "/run/systemd/system.control"
+"""Where systemd keeps the properties of slices."""
 
 
 def _node_part(node: str) -> str:
@@ -114,39 +118,52 @@ def _files(paths: Mapping[str, str], declared: Mapping[str, Any]) -> Iterator[tu
         yield f"{base}/memory.max", str(memory or "max")
 
 
-def _directories(node: str, uid: str) -> Iterator[str]:
-    """Yield the pod's directories in every hierarchy, a cgroup's or a slice's; the uid ``*`` stands for all pods."""
-    part = _node_part(node)
-    level = f"{TOP}{SLICE}/{TOP}-{part}{SLICE}/{slice_of(node, uid)}"
-    for path in (f"{TOP}/{part}/pod{uid}", level):
+def _directories(node: str, uid: str | None = None) -> Iterator[str]:
+    """Yield a pod's directories in every hierarchy, a cgroup's or a slice's, and its properties'; None: all pods'."""
+    part, pattern = _node_part(node), "*" if uid is None else glob.escape(uid)
+    name = slice_of(node, pattern)
+    for path in (f"{TOP}/{part}/pod{pattern}", f"{TOP}{SLICE}/{TOP}-{part}{SLICE}/{name}"):
         yield from glob.glob(f"{ROOT}/{path}")
         yield from glob.glob(f"{ROOT}/*/{path}")
+    yield from glob.glob(f"{CONTROL}/{name}.d")
 
 
 def _uid_of(directory: str) -> str:
-    name = os.path.basename(directory)
+    name = _unit_of(directory)
     if not name.endswith(SLICE):
         return name.removeprefix("pod")
     return name.removesuffix(SLICE).partition("-pod")[2].replace("_", "-")
 
 
+def _unit_of(directory: str) -> str:
+    return os.path.basename(directory).removesuffix(".d")
+
+
 def left_over(node: str, uids: Iterable[str]) -> list[str]:
     """Return the uids of pods that have a cgroup here and are none of ``uids``."""
-    return sorted({_uid_of(path) for path in _directories(node, "*")} - set(uids))
+    return sorted({_uid_of(path) for path in _directories(node)} - set(uids))
 
 
-def is_empty(node: str, uid: str) -> bool:
-    """Return whether no container's cgroup is left in the pod's."""
-    return not any(_has_child(path) for path in _directories(node, uid))
+def is_idle(node: str, uid: str) -> bool:
+    """Return whether something of the pod's cgroup is here, and nothing runs in it."""
+    found = [*_directories(node, uid)]
+    return bool(found) and not any(_runs_in(path) for path in found)
 
 
-def _has_child(path: str) -> bool:
-    try:
-        with os.scandir(path) as entries:
-            below = [entry.path for entry in entries if entry.is_dir()]
-    except FileNotFoundError:  # it went meanwhile
-        return False
-    return any(not is_own(each) or _has_child(each) for each in below)
+def _runs_in(path: str) -> bool:
+    """Return whether a process is in a cgroup or below it.
+
+    Not whether there is a container's directory: Docker says that a container is gone while a busy systemd has not
+    removed its scope yet.
+    """
+    for folder, _, _ in os.walk(path):
+        try:
+            if read_bytes(f"{folder}/cgroup.procs"):
+                return True
+        except OSError as error:
+            if error.errno != errno.ENODEV:  # it went meanwhile
+                return True
+    return False
 
 
 def _own_of(node: str, uid: str, name: str) -> Iterator[str]:
@@ -168,10 +185,10 @@ def remove_own(node: str, uid: str, name: str) -> None:
 
 
 def remove(node: str, uid: str) -> None:
-    """Remove the pod's cgroup where it is empty; one in use stays for the next full pass."""
+    """Remove the pod's cgroup; one that something runs in stays, and so may others while systemd or Docker is busy."""
     found = sorted(_directories(node, uid))
-    slices = [path for path in found if path.endswith(SLICE)]
-    for path in [path for path in found if not path.endswith(SLICE)]:
+    slices = {_unit_of(path) for path in found if _unit_of(path).endswith(SLICE)}
+    for path in [path for path in found if not _unit_of(path).endswith(SLICE)]:
         for own in filter(is_own, glob.glob(f"{path}/c*")):
             with contextlib.suppress(OSError):
                 os.rmdir(own)
@@ -181,8 +198,8 @@ def remove(node: str, uid: str) -> None:
             with contextlib.suppress(OSError):
                 os.rmdir(above)
     # to stop a slice ends what runs in it
-    if slices and is_empty(node, uid):
-        _forget_slice(os.path.basename(slices[0]))
+    if slices and is_idle(node, uid):
+        _forget_slice(slice_of(node, uid))
 
 
 def slices_above(node: str) -> list[str]:
@@ -199,5 +216,5 @@ def slices_above(node: str) -> list[str]:
 def _forget_slice(name: str, *, revert: bool = True) -> None:
     """Stop an empty slice, those in it too, and drop its properties without the reload that costs every other unit."""
     for arguments in (("stop", name), *([("--no-reload", "revert", name)] if revert else [])):
-        with contextlib.suppress(OSError):  # it is gone
+        with contextlib.suppress(OSError):  # it is gone, or systemd does not answer: who needs to know looks
             _systemctl(*arguments)

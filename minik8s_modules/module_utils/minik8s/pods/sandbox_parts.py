@@ -119,10 +119,8 @@ def observe(
     marked = any(labels.HOST_PORTS in each["Config"]["Labels"] for group in containers.values() for each in group)
     wanted = any(entry.get("host_ports") for uid, entry in entries.items() if scope.covers(uid))
     ports = host_ports.observe(context.node) if scope.keys is None or marked or wanted else Ports({}, whole=True)
-    left: list[str] = []
-    if scope.keys is None:
-        known = {*containers, *entries}
-        left = [uid for uid in pod_cgroup.left_over(context.node, known) if pod_cgroup.is_empty(context.node, uid)]
+    gone = pod_cgroup.left_over(context.node, ()) if scope.keys is None else scope.keys
+    left = sorted(uid for uid in {*gone} - {*containers, *entries} if pod_cgroup.is_idle(context.node, uid))
     unnamed = frozenset(found for found, (_, each) in running.items() if not pod_files.written(each))
     records = _records(context, scope)
     faults = {
@@ -205,6 +203,12 @@ def ports(context: Context, key: str, wanted: frozenset[host_ports.Row], entry: 
 
 
 def removed(context: Context, key: str) -> None:
-    """Remove the pod's cgroup, as far as it is empty."""
+    """Remove the pod's cgroup, unless a container runs in it that is to go later.
+
+    Raises:
+        OSError: it stays all the same, as where systemd does not answer in time; who looks again finds it.
+    """
     context.checkpoint("remove cgroup")
     pod_cgroup.remove(context.node, key)
+    if pod_cgroup.is_idle(context.node, key):
+        raise OSError(f"the cgroup of pod {key} is still there, though nothing runs in it")
