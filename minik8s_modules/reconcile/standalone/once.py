@@ -46,7 +46,8 @@ class Round:
         self.node: JsonObject = {"metadata": {"name": node}, "spec": {"podCIDR": cidr}}
         self.pods = {objects.uid(pod): pod for pod in pods}
         self._addresses: dict[str, str] = {}
-        self._free = usable(cidr)
+        self._others: set[str] = set()
+        self._cidr = cidr
 
     def see(self, containers: Iterable[JsonObject], images: Iterable[str], clock: Clock) -> None:
         """Take over what Docker has."""
@@ -55,6 +56,8 @@ class Round:
         for one in seen:  # a pod of an earlier run keeps its address
             if one.pod_uid in self.pods and one.ip:
                 self._addresses.setdefault(one.pod_uid, one.ip)
+        # those of pods that go are nobody's before they have gone: what comes is made beside that
+        self._others = {one.ip for one in seen if one.ip and one.pod_uid not in self.pods}
 
     def decide(self, clock: Clock) -> None:
         """Decide about each pod."""
@@ -111,8 +114,8 @@ class Round:
     def _inputs(self, uid: str) -> PodInputs:
         state, error = self.state, ""
         if uid not in self._addresses:
-            taken = set(self._addresses.values())
-            free = next((address for address in self._free if address not in taken), "")
+            taken = self._others | set(self._addresses.values())
+            free = next((address for address in usable(self._cidr) if address not in taken), "")
             error = "" if free else "no address is left"
             if free:
                 self._addresses[uid] = free

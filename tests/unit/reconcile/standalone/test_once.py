@@ -140,6 +140,27 @@ def test_a_second_run_starts_nothing_again_and_what_is_not_declared_goes(tmp_pat
     assert machine.made == {}
 
 
+@pytest.mark.parametrize(("cidr", "given"), [("10.9.8.0/24", 5), ("10.9.8.0/29", 0)])
+def test_an_address_is_given_again_once_the_pod_that_had_it_has_gone(tmp_path: Path, cidr: str, given: int) -> None:
+    names = ["a", "b", "c", "d", "e"]
+    for name in names:
+        (tmp_path / f"{name}.yml").write_text(manifest(name, SERVER))
+    machine = Machine(FakeClock(), {PAUSE, SERVER, JOB})
+    verdicts(machine, tmp_path, cidr)
+    before = {one["ip"] for one in machine.made.values() if one["ip"]}
+    for name in names:  # other pods of the same names
+        (tmp_path / f"{name}.yml").write_text(manifest(name, SERVER, hostname="other"))
+    turn = Round("n1", cidr, once_run.read_pods("n1", tmp_path), Settings())
+    turn.see(machine.containers(), machine.images(), machine.clock)
+    turn.decide(machine.clock)
+    assert not before & set(turn._addresses.values())
+    assert len(turn._addresses) == given
+    found = verdicts(machine, tmp_path, cidr)
+    assert [one.word for one in found.values()] == ["Running"] * len(names)
+    after = {one["ip"] for one in machine.made.values() if one["ip"]}
+    assert (len(after), before == after) == (len(names), not given)
+
+
 def test_images_are_pulled_and_one_that_cannot_be_had_ends_the_wait(tmp_path: Path) -> None:
     (tmp_path / "a.yml").write_text(manifest("web", FAR))
     assert verdicts(Machine(FakeClock(), {PAUSE}), tmp_path)["default/web-n1"].good
