@@ -372,7 +372,7 @@ class Applied:
                 for kind in STORED
                 for one in api.list(kind).items
             ),
-            (),
+            api.list(NODE).items,  # one of them is the NFS server of classes
             api.list(POD, SPACE).items,
             SystemClock().now(),
         )
