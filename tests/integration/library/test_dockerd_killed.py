@@ -11,7 +11,7 @@ import pytest
 from minik8s_modules.module_utils.minik8s.core.docker import DockerError
 from tests.support import node as support
 from tests.support.docker.dockerd import Dockerd, private_dockerd
-from tests.support.node import TestNode, command
+from tests.support.node import TestNode, assert_answers
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_containers_names_and_network_outlive_dockerd(private: TestNode, dockerd
     with pytest.raises(DockerError, match="docker"):
         private.run("containers", containers)
     assert Path(f"/proc/{found['State']['Pid']}").exists()
-    command("/bin/busybox", "ping", "-c1", "-W2", private.pod(7)["ip"])
+    assert_answers(private.pod(7)["ip"])
     dockerd.start()
     for section, entries in (("network", private.network()), ("sandboxes", sandboxes), ("containers", containers)):
         result = private.run(section, entries)

@@ -14,7 +14,7 @@ import pytest
 from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.volumes import mounts
 from tests.integration.library.test_containers_docker import as_blob
-from tests.support.node import SOCKET, TestNode
+from tests.support.node import SOCKET, TestNode, assert_answers
 
 PACKAGE = Path(__file__).parents[3] / "minik8s_modules" / "module_utils" / "minik8s"
 
@@ -67,7 +67,7 @@ def test_after_a_boot_everything_comes_back_without_a_reconciler(node: TestNode,
     states = {key.partition("/")[2]: each["state"] for key, each in status.items()}
     assert states == {"app": "running", "reader": "running", "once": "exited"}
     assert node.execute(status[f"{uid}/reader"]["id"], "cat", "/secret/p") == "x"
-    subprocess.run(["/bin/busybox", "ping", "-c1", "-W2", node.pod(7)["ip"]], check=True, capture_output=True)
+    assert_answers(node.pod(7)["ip"])
     again = oneshot(node, installed)
     assert (again.returncode, again.stdout) == (0, "")
 

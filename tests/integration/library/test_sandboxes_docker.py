@@ -7,7 +7,7 @@ import pytest
 from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.network import sources
 from minik8s_modules.module_utils.minik8s.network.attachment import link_name
-from tests.support.node import TestNode, command
+from tests.support.node import TestNode, assert_answers, command
 
 
 def test_a_sandbox_has_its_address_names_and_dns(node: TestNode) -> None:
@@ -40,7 +40,7 @@ def test_a_sandbox_has_its_address_names_and_dns(node: TestNode) -> None:
     ],
 )
 def test_drift_of_a_pods_network_is_seen_and_healed(node: TestNode, harm: list[str]) -> None:
-    node.run("network", node.network())
+    assert not node.run("network", node.network())["errors"]
     pod = node.pod(7)
     uid = pod["pod"]["uid"]
     pause = node.run("sandboxes", {uid: pod})["status"][uid]["id"]
@@ -56,7 +56,7 @@ def test_drift_of_a_pods_network_is_seen_and_healed(node: TestNode, harm: list[s
     assert not healed["errors"]
     assert healed["status"][uid]["id"] == pause
     assert not node.run("sandboxes", {uid: pod})["changed"]
-    command("/bin/busybox", "ping", "-c1", "-W2", pod["ip"])
+    assert_answers(pod["ip"])
 
 
 def test_what_is_not_declared_goes_and_other_nodes_stay(node: TestNode) -> None:

@@ -12,6 +12,7 @@ import pytest
 from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
 from minik8s_modules.module_utils.minik8s.names.dns import Dns
 from tests.support.etcd import free_port
+from tests.support.node import PATIENT
 from tests.support.servers import coredns
 from tests.support.servers.coredns import ask
 from tests.support.waiting import until
@@ -47,7 +48,7 @@ class Machine:
     def run(self, entries: dict[str, Any], *, check: bool = False, **context: Any) -> dict[str, Any]:
         """Run a pass over the whole section."""
         request = Request("n", entries=entries, state_dir=str(self.root / "s"), run_dir=str(self.root / "r"))
-        return run_pass(self.section, request, context_for(request, **context), check=check)
+        return run_pass(self.section, request, context_for(request, **{**PATIENT, **context}), check=check)
 
     def ask(self, name: str, kind: str = "A") -> tuple[str, list[str]]:
         """Ask the server."""

@@ -22,6 +22,7 @@ from minik8s_modules.module_utils.minik8s.names import nginx as server
 from minik8s_modules.module_utils.minik8s.names.ingress import Ingress
 from tests.integration.naming.conftest import nginx, request
 from tests.support.etcd import free_port
+from tests.support.node import PATIENT
 from tests.support.waiting import until
 
 
@@ -46,7 +47,7 @@ class Machine:
         """Run a pass over the whole section."""
         section = Ingress(program or server.PROGRAM)
         asked = Request("n", entries=entries, state_dir=str(self.root / "s"), run_dir=str(self.root / "r"))
-        return run_pass(section, asked, context_for(asked, **context), check=check)
+        return run_pass(section, asked, context_for(asked, **{**PATIENT, **context}), check=check)
 
     def get(self, host: str, path: str = "/") -> tuple[int, str]:
         """Ask nginx."""

@@ -53,7 +53,7 @@ def apply(options):
     check = options.pop("check", False)
     dying = Killer(options.pop("die_at", -1))
     request = Request("n1", state_dir=os.path.join(options.pop("folder"), "state"), **options)
-    context = context_for(request, checkpoint=dying)
+    context = context_for(request, checkpoint=dying, budget_s=600.0)
     sent = count_sent()
     began = cpu_s()
     result = run_pass(section, request, context, check=check)

@@ -16,10 +16,9 @@ from minik8s_modules.module_utils.minik8s.network import pod_plugins
 from tests.integration.library.test_kill_at_every_step import survives
 from tests.support.docker.cni_plugins import plugins
 from tests.support.etcd import free_port
-from tests.support.node import TestNode, command
+from tests.support.node import TestNode, assert_answers, command
 
 LEAST_EFFECTS = 5
-PATIENT = {"budget_s": 60.0}
 
 
 class Conf:
@@ -90,13 +89,13 @@ def conf(tmp_path: Path, node: TestNode) -> Iterator[Conf]:
     try:
         yield made
     finally:
-        node.run("sandboxes", {}, context=PATIENT)
+        node.run("sandboxes", {})
         made.close()
 
 
 def start(conf: Conf, *pods: dict[str, Any]) -> dict[str, Any]:
     """Have sandboxes and a sleeping container in each; return the sandboxes' results."""
-    result = conf.node.run("sandboxes", {pod["pod"]["uid"]: pod for pod in pods}, context=PATIENT)
+    result = conf.node.run("sandboxes", {pod["pod"]["uid"]: pod for pod in pods})
     assert not result["errors"], result["errors"]
     containers = {f"{pod['pod']['uid']}/app": conf.node.container(pod) for pod in pods}
     assert not conf.node.run("containers", containers)["errors"]
@@ -113,18 +112,18 @@ def app(conf: Conf, pod: dict[str, Any]) -> str:
 
 def test_pods_get_the_plugins_addresses_reach_each_other_and_leave_nothing(conf: Conf) -> None:
     node, one, two = conf.node, conf.pod(1), conf.pod(2)
-    planned = node.run("sandboxes", {each["pod"]["uid"]: each for each in (one, two)}, check=True, context=PATIENT)
+    planned = node.run("sandboxes", {each["pod"]["uid"]: each for each in (one, two)}, check=True)
     assert "given by the plugin" in planned["diff"]["after"]
     assert conf.given() == []
     result = start(conf, one, two)
     first, second = ip_of(result, one), ip_of(result, two)
     assert conf.given() == sorted([first, second])
     assert first in node.execute(app(conf, one), "cat", "/etc/hosts")
-    node.execute(app(conf, one), "ping", "-c1", "-W5", second)
-    command("/bin/busybox", "ping", "-c1", "-W5", first)
-    again = node.run("sandboxes", {each["pod"]["uid"]: each for each in (one, two)}, context=PATIENT)
+    assert_answers(second, *node.inside(app(conf, one)))
+    assert_answers(first)
+    again = node.run("sandboxes", {each["pod"]["uid"]: each for each in (one, two)})
     assert (again["changed"], ip_of(again, one)) == (False, first)
-    gone = node.run("sandboxes", {}, context=PATIENT)
+    gone = node.run("sandboxes", {})
     assert (gone["errors"], conf.given(), conf.records()) == ({}, [], [])
     assert second not in command("iptables", "-t", "nat", "-S")
 
@@ -137,8 +136,8 @@ def test_ports_of_the_node_are_led_by_portmap(conf: Conf) -> None:
     conf.node.execute(app(conf, pod), "sh", "-c", "echo yes | nc -l -p 8080 >/dev/null 2>&1 &")
     assert f"--dport {port}" in command("iptables", "-t", "nat", "-S")
     assert ip_of(result, pod) in command("iptables", "-t", "nat", "-S")
-    assert conf.node.run("sandboxes", {pod["pod"]["uid"]: pod}, context=PATIENT)["steps"] == []
-    conf.node.run("sandboxes", {}, context=PATIENT)
+    assert conf.node.run("sandboxes", {pod["pod"]["uid"]: pod})["steps"] == []
+    conf.node.run("sandboxes", {})
     assert f"--dport {port}" not in command("iptables", "-t", "nat", "-S")
 
 
@@ -148,7 +147,7 @@ def test_ports_of_the_node_are_ours_where_no_plugin_does_them(conf: Conf) -> Non
     pod = conf.pod(3, host_ports=[{"ip": "", "protocol": "TCP", "host_port": port, "port": 8080}])
     result = start(conf, pod)
     assert f"{ip_of(result, pod)} . 8080" in command("nft", "list", "ruleset")
-    assert not conf.node.run("sandboxes", {pod["pod"]["uid"]: pod}, context=PATIENT)["changed"]
+    assert not conf.node.run("sandboxes", {pod["pod"]["uid"]: pod})["changed"]
 
 
 def test_what_somebody_takes_away_is_attached_anew_with_the_same_address(conf: Conf) -> None:
@@ -159,10 +158,10 @@ def test_what_somebody_takes_away_is_attached_anew_with_the_same_address(conf: C
     inside = ("nsenter", f"--net=/proc/{pid}/ns/net", "ip")
     for harm in (("link", "del", "eth0"), ("addr", "flush", "dev", "eth0"), ("route", "del", "default")):
         command(*inside, *harm)
-        healed = node.run("sandboxes", {uid: pod}, context=PATIENT)
+        healed = node.run("sandboxes", {uid: pod})
         assert [step["action"] for step in healed["steps"]] == ["plug"], harm
         assert (healed["errors"], ip_of(healed, pod), conf.given()) == ({}, before, [before]), harm
-    assert not node.run("sandboxes", {uid: pod}, context=PATIENT)["changed"]
+    assert not node.run("sandboxes", {uid: pod})["changed"]
 
 
 def test_a_pause_container_that_is_gone_gives_its_address_back(conf: Conf) -> None:
@@ -172,9 +171,9 @@ def test_a_pause_container_that_is_gone_gives_its_address_back(conf: Conf) -> No
     for container in node.ids():
         node.docker.remove(container)
     assert (len(conf.given()), conf.records()) == (1, [uid])
-    planned = node.run("sandboxes", {}, check=True, context=PATIENT)
+    planned = node.run("sandboxes", {}, check=True)
     assert [step["action"] for step in planned["steps"]] == ["unplug"]
-    assert node.run("sandboxes", {}, context=PATIENT)["errors"] == {}
+    assert node.run("sandboxes", {})["errors"] == {}
     assert (conf.given(), conf.records()) == ([], [])
 
 
@@ -182,8 +181,8 @@ def test_the_configuration_it_was_made_with_takes_it_away(conf: Conf) -> None:
     pod = conf.pod(6)
     start(conf, pod)
     (conf.dir / "10-net.conflist").unlink()
-    assert not conf.node.run("sandboxes", {pod["pod"]["uid"]: pod}, context=PATIENT)["changed"]
-    assert conf.node.run("sandboxes", {}, context=PATIENT)["errors"] == {}
+    assert not conf.node.run("sandboxes", {pod["pod"]["uid"]: pod})["changed"]
+    assert conf.node.run("sandboxes", {})["errors"] == {}
     assert conf.given() == []
 
 
@@ -219,13 +218,13 @@ def test_what_is_wrong_is_that_pods_own_error(conf: Conf, name: str) -> None:
     else:
         conf.write("10-net.conflist", content)
     entries = {each["pod"]["uid"]: each for each in (bad, host)}
-    result = node.run("sandboxes", entries, context=PATIENT)
+    result = node.run("sandboxes", entries)
     assert list(result["errors"]) == [bad["pod"]["uid"]]
     error = result["errors"][bad["pod"]["uid"]]
     assert (error["reason"], words in error["message"]) == ("NetworkNotReady", True), error
     assert conf.given() == []
     conf.write("10-net.conflist", conf.network())
-    healed = node.run("sandboxes", entries, context=PATIENT)
+    healed = node.run("sandboxes", entries)
     assert (healed["errors"], len(conf.given())) == ({}, 1)
 
 
@@ -238,11 +237,11 @@ def test_a_module_killed_at_any_step_leaves_no_attachment_behind(conf: Conf, cha
         "made": ({}, full), "removed": (full, {}), "changed": (full, {uid: {**pod, "attempt": 1}})
     }[change]  # fmt: skip
     for at in range(40):
-        assert not node.run("sandboxes", before, context=PATIENT)["errors"]
+        assert not node.run("sandboxes", before)["errors"]
         through = survives(node, at, "sandboxes", {"token": [1, at + 2], "entries": after})
-        repaired = node.run("sandboxes", after, context=PATIENT)
+        repaired = node.run("sandboxes", after)
         assert not repaired["errors"], (at, repaired["errors"])
-        assert not node.run("sandboxes", after, context=PATIENT)["changed"], at
+        assert not node.run("sandboxes", after)["changed"], at
         given = [ip_of(repaired, pod)] if after else []
         assert (conf.given(), conf.records(), len(node.ids())) == (given, list(after), len(after)), at
         if through:
@@ -257,5 +256,5 @@ def test_after_a_boot_the_pod_has_its_address_again(conf: Conf) -> None:
     before = ip_of(start(conf, pod), pod)
     for container in node.ids():
         node.docker.call("POST", f"/containers/{container}/kill")
-    result = node.run("sandboxes", {uid: pod}, context={"unattended": True, **PATIENT})
+    result = node.run("sandboxes", {uid: pod}, context={"unattended": True})
     assert (result["errors"], ip_of(result, pod), conf.given()) == ({}, before, [before])
