@@ -74,7 +74,6 @@ def test_a_list_that_waits_for_a_revision_holds_no_seat(server: ApiServerProcess
     )
     waiting.start()
     time.sleep(0.2)
-    began = time.monotonic()
     assert server.request("GET", namespace.path("configmaps")).code == 200
-    assert time.monotonic() - began < 1.5, "the other list waits for 3 s"
+    assert waiting.is_alive(), "the other list waits for 3 s"
     waiting.join()

@@ -209,7 +209,7 @@ def test_slow_clients_do_not_hold_up_others(server: ApiServerProcess):
     began = time.monotonic()
     for _ in range(5):
         assert server.request("GET", "/api/v1/nodes").code == 200
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 9, "those who are slow have 10 s"
     for sock in (*idle, *slow):
         sock.close()
 

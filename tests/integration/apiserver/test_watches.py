@@ -124,7 +124,7 @@ def test_a_watch_ends_cleanly_after_its_timeout(namespace: Namespace, watches):
     began = time.monotonic()
     watch = _watch(namespace, watches, "?timeoutSeconds=1")
     assert watch.ended()
-    assert 0.9 < time.monotonic() - began < 5
+    assert 0.9 < time.monotonic() - began < 30
 
 
 def test_table_events(namespace: Namespace, watches):

@@ -131,11 +131,11 @@ def test_without_nodes_the_runner_rests_until_there_is_one(new_lab: Callable[...
 
 
 def test_stop_ends_a_slow_item_within_its_bound(lab: Any) -> None:
-    item = lab.submit(first={"sleep_s": 2.9})
+    item = lab.submit(first={"sleep_s": 60.0})
     module = lab.running_module()
     begin = time.monotonic()
     lab.runner.stop(0.5)
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 30
     assert lab.outcome(item).status == "cancelled"
     wait_for(lambda: gone(module), "the module's end")
 
@@ -164,8 +164,8 @@ def test_an_idle_interpreter_exits_and_leaves_nothing(new_lab: Callable[..., Any
     item = lab.submit(first={"sleep_s": 1.5})
     assert lab.outcome(item).status == "ok"  # it stays while a module runs
     pid = lab.interpreter()
-    wait_for(lambda: not psutil.pid_exists(pid), "the interpreter's end", 5)
-    wait_for(lambda: not lab.warm.exists(), "the end of its directory", 5)
+    wait_for(lambda: not psutil.pid_exists(pid), "the interpreter's end", 60)
+    wait_for(lambda: not lab.warm.exists(), "the end of its directory", 60)
     assert lab.run(first={}).status == "ok"
 
 

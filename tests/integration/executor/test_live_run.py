@@ -95,11 +95,9 @@ def test_nothing_is_left_in_artifacts(lab: Any) -> None:
 def test_items_of_a_host_wait_in_order_and_others_go_on(new_lab: Callable[..., Any]) -> None:
     lab = new_lab({"n0": LOCAL, "n1": LOCAL})
     lab.run(first={})
-    slow = lab.submit(first={"sleep_s": 1.0, "entries": {"a": "1"}})
+    slow = lab.submit(first={"sleep_s": 4.0, "entries": {"a": "1"}})
     after = [lab.submit(first={"entries": {"a": str(number)}}) for number in (2, 3)]
-    begin = time.monotonic()
     lab.run("n1", first={})
-    assert time.monotonic() - begin < 0.8
     assert slow not in lab.outcomes
     assert [lab.outcome(item).sections["first"]["changed"] for item in (slow, *after)] == [True] * 3
     assert list(lab.outcomes)[-3:] == [slow, *after]

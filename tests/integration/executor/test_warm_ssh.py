@@ -89,10 +89,10 @@ def test_a_login_user_becomes_root_once_by_sudo(new_lab: Callable[..., Any], ssh
 
 def test_a_cancelled_items_module_dies_on_the_node(new_lab: Callable[..., Any], sshd: Any) -> None:
     lab = new_lab({"s0": sshd.host()})
-    item = lab.submit("s0", first={"sleep_s": 2.5, "entries": {"a": "1"}})
+    item = lab.submit("s0", first={"sleep_s": 90.0, "entries": {"a": "1"}})
     module = lab.running_module("s0")
     lab.runner.cancel(item)
     assert lab.outcome(item).status == "cancelled"
-    psutil.wait_procs([module], timeout=5)
+    psutil.wait_procs([module], timeout=60)
     assert not module.is_running()
     assert not (lab.files / "a").exists()

@@ -139,15 +139,13 @@ def test_a_waiting_pull_delays_nothing_and_can_be_cancelled(peer: Peer, containe
     for number in range(3):
         image = f"127.0.0.1:{port}/slow{number}:1"
         peer.send(op="pull", id=f"slow{number}", node=containers.node, image=image, auth=None)
-    began = time.monotonic()
     made = containers.create("meanwhile", ["true"])
-    peer.wait(op="event", action="create", id=made)
-    assert time.monotonic() - began < 1
+    heard = peer.upto(op="event", action="create", id=made)
+    assert "pulled" not in {one["op"] for one in heard}, "the registry says nothing for 30 s"
     for number in range(3):
         peer.send(op="cancel", id=f"slow{number}")
-    answers = [peer.wait(op="pulled", timeout_s=5) for _ in range(3)]
+    answers = [peer.wait(op="pulled") for _ in range(3)]
     assert {answer["reason"] for answer in answers} == {"Cancelled"}
-    assert time.monotonic() - began < 6
 
 
 def test_a_pull_for_a_node_that_is_not_here_fails_at_once(peer: Peer):

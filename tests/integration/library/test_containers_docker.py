@@ -12,6 +12,7 @@ import pytest
 from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.pods.cgroups import parse_membership
 from tests.support.node import TestNode, as_json, command
+from tests.support.waiting import until
 
 
 def only(found: dict[str, Any]) -> Any:
@@ -144,10 +145,7 @@ def attempts(node: TestNode) -> list[int]:
 
 def wait_exited(node: TestNode, containers: dict[str, Any]) -> None:
     """Wait until the declared container has exited."""
-    deadline = time.monotonic() + 10
-    while only(node.run("containers", containers)["status"])["state"] != "exited":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: only(node.run("containers", containers)["status"])["state"] == "exited")
 
 
 def test_a_running_earlier_attempt_never_runs_beside_the_next(node: TestNode) -> None:
@@ -160,19 +158,20 @@ def test_a_running_earlier_attempt_never_runs_beside_the_next(node: TestNode) ->
 
 
 def test_a_stop_signals_once_and_kills_after_the_grace(node: TestNode) -> None:
-    script = "trap 'echo got' TERM; while :; do sleep 0.05; done"
+    script = "trap 'echo got' TERM; echo listens; while :; do sleep 0.05; done"
     _, containers = node.start_pod(7, entrypoint=["sh", "-c", script])
     key, entry = next(iter(containers.items()))
+    container = only(node.run("containers", containers)["status"])["id"]
+    until(lambda: "listens" in command("docker", "logs", container))
     entry["stop"] = {"grace_s": 30}
-    time.sleep(0.3)
     first = node.run("containers", containers)
     assert [step["action"] for step in first["steps"]] == ["signal"]
     assert first["due"] == [{"key": key, "after_s": 30, "reason": "GracePeriod"}]
     again = node.run("containers", containers)
     assert not again["changed"]
-    assert 25 < again["due"][0]["after_s"] <= 30
-    time.sleep(0.3)
-    container = first["status"][key]["id"]
+    assert 0 < again["due"][0]["after_s"] <= 30
+    until(lambda: "got" in command("docker", "logs", container))
+    time.sleep(0.3)  # for a second signal
     assert command("docker", "logs", container).count("got") == 1
     marker = Path(node.run_dir, "stopping", container)
     os.utime(marker, (time.time() - 31, time.time() - 31))

@@ -111,7 +111,7 @@ class Cluster(services.Cluster):
 
     def location(self, host: str, path: str) -> str:
         """Return where the node's nginx sends a plain request."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=30)
         try:
             connection.request("GET", path, headers={"Host": host})
             return connection.getresponse().headers.get("Location", "")
@@ -131,7 +131,7 @@ def _exchanged(store: EtcdStore, key: str, before: bytes, after: bytes) -> bool:
 
 def request(port: int, host: str, path: str) -> tuple[int, str]:
     """Return code and body of a request to an nginx of this machine; (0, why) for none."""
-    return _answer(http.client.HTTPConnection("127.0.0.1", port, timeout=5), host, path)
+    return _answer(http.client.HTTPConnection("127.0.0.1", port, timeout=30), host, path)
 
 
 def _answer(connection: http.client.HTTPConnection, host: str, path: str) -> tuple[int, str]:

@@ -207,10 +207,10 @@ def test_an_emptied_etcd_cuts_subscribers_off_and_is_loaded_anew(store, own_etcd
     own_etcd.kill9()
     shutil.rmtree(own_etcd.data_dir)
     own_etcd.start()
-    assert ended.wait(10)
+    assert ended.wait(60)
     assert cache.list(PODS).items == []
     revision = store.create(PODS + "default/new", stored("new"))
-    assert cache.wait_for(revision, 5)
+    assert cache.wait_for(revision, 60)
     assert len(cache.list(PODS).items) == 1
     cache.stop()
 

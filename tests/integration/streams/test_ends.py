@@ -63,7 +63,7 @@ def test_a_reader_that_does_not_read_stops_its_own_stream_only(streaming: Stream
         before = memory_mib(streaming.parser.pid), memory_mib(worker(streaming))
         began = time.monotonic()
         assert streaming.kubectl("exec", shell, "--", "echo", "quick").stdout == "quick\n"
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         time.sleep(2)
         after = memory_mib(streaming.parser.pid), memory_mib(worker(streaming))
         assert after[0] - before[0] < 8

@@ -35,7 +35,7 @@ def test_following_ends_with_the_container(streaming: Streaming) -> None:
     began = time.monotonic()
     done = streaming.kubectl("logs", "-f", "short")
     assert done.stdout == "tick 1\ntick 2\ntick 3\ntick 4\n"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 def test_previous_is_the_earlier_attempt(streaming: Streaming) -> None:
