@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.errors import BadRequest
-from minik8s_modules.api.kinds import DNS, EVENT, INGRESS, NODE, SECRET, SERVICE
+from minik8s_modules.api.kinds import DNS, EVENT, INGRESS, NODE, POD, SECRET, SERVICE
 from minik8s_modules.api.network.ingress_routes import has_place
 from minik8s_modules.api.objects import JsonObject
 from tests.integration.naming.conftest import OUTSIDE, OUTSIDE_ADDRESS, Cluster
@@ -41,8 +42,8 @@ def _answers(cluster: Cluster, pod: str, name: str) -> bool:
     return cluster.fetch_inside(pod, name) == "web"
 
 
-def _served(cluster: Cluster, authority: Authority, host: str = "tls.example.test") -> bool:
-    return cluster.get(host, tls=str(authority.ca)) == (200, "web")
+def _served(cluster: Cluster, authority: Authority, host: str = "tls.example.test", pod: str = "web") -> bool:
+    return cluster.get(host, tls=str(authority.ca)) == (200, pod)
 
 
 def _from_pod(answer: tuple[int, str]) -> bool:
@@ -71,6 +72,19 @@ def looked_up(cluster: Cluster, pod: str, name: str) -> list[str]:
 
 def _told_as(cluster: Cluster, name: str, kind: str, answer: tuple[str, list[str]]) -> bool:
     return cluster.resolve(name, kind) == answer
+
+
+@pytest.fixture
+def stands(cluster: Cluster) -> str:
+    """A host that a pod answers for, whichever tests were here before."""
+    host = "stands.example.test"
+    known = {objects.name(one) for kind in (POD, SERVICE, INGRESS) for one in cluster.admin.list(kind, "default").items}
+    if "stands" not in known:
+        cluster.web("stands", {"app": "stands"})
+        cluster.service("stands", {"app": "stands"})
+        cluster.admin.create(INGRESS, ingress("stands", host, [("Prefix", "/", "stands")]))
+    cluster.until(lambda: cluster.get(host) == (200, "stands"), 60)
+    return host
 
 
 def test_a_pod_resolves_services_by_every_name(cluster: Cluster) -> None:
@@ -266,59 +280,59 @@ def test_nginx_syntax_in_a_path_stays_data(cluster: Cluster) -> None:
     cluster.until(lambda: _from_pod(cluster.get("wild.example.test", "/re/(.*)")))
 
 
-def test_a_file_broken_by_somebody_else_is_put_right_and_requests_go_on(cluster: Cluster) -> None:
-    path = cluster.state / "nginx/hosts/ways.example.test.conf"
+def test_a_file_broken_by_somebody_else_is_put_right_and_requests_go_on(cluster: Cluster, stands: str) -> None:
+    path = cluster.state / f"nginx/hosts/{stands}.conf"
     good = path.read_text()
     path.write_text("server { this is no nginx\n")
     (path.parent / "zz.conf").write_text("server {")
     plan = cluster.plan()
     assert any(step["section"] == "ingress" for step in plan["nodes"][cluster.node.name]["steps"]), plan
-    assert cluster.get("ways.example.test") == (200, "web")
-    cluster.admin.create(INGRESS, ingress("next", "next.example.test", [("Prefix", "/", "web")]))
-    cluster.until(lambda: cluster.get("next.example.test") == (200, "web"))
+    assert cluster.get(stands) == (200, "stands")
+    cluster.admin.create(INGRESS, ingress("next", "next.example.test", [("Prefix", "/", "stands")]))
+    cluster.until(lambda: cluster.get("next.example.test") == (200, "stands"))
     assert path.read_text() == good
     assert not (path.parent / "zz.conf").exists()
 
 
-def test_a_host_that_nginx_refuses_is_told_at_its_object_until_it_is_over(cluster: Cluster) -> None:
+def test_a_host_that_nginx_refuses_is_told_at_its_object_until_it_is_over(cluster: Cluster, stands: str) -> None:
     host, metadata = "odd.example.test", {"name": "odd-pair", "namespace": "default"}
     broken = {name: base64.b64encode(b"no certificate").decode() for name in ("tls.crt", "tls.key")}
     cluster.admin.create(SECRET, {"metadata": metadata, "type": "kubernetes.io/tls", "data": broken})
     spec = {"tls": [{"hosts": [host], "secretName": "odd-pair"}]}
-    cluster.admin.create(INGRESS, ingress("odd", host, [("Prefix", "/", "web")], **spec))
+    cluster.admin.create(INGRESS, ingress("odd", host, [("Prefix", "/", "stands")], **spec))
     cluster.until(lambda: times(cluster, "odd", "FailedToUpdatePaths"))
     assert "cannot load certificate" in events_of(cluster, "odd")
-    assert cluster.get("ways.example.test") == (200, "web")
+    assert cluster.get(stands) == (200, "stands")
     assert not times(cluster, "odd", "PathsUpdated")
     authority = Authority(cluster.folder / "ca-odd", "ca-odd")
     pair = authority.issue("odd", host)
     whole = {"tls.crt": pair.cert, "tls.key": pair.key}
     data = {name: base64.b64encode(path.read_bytes()).decode() for name, path in whole.items()}
     cluster.admin.patch(SECRET, "odd-pair", "default", {"data": data})
-    cluster.until(lambda: _served(cluster, authority, host))
+    cluster.until(lambda: _served(cluster, authority, host, "stands"))
     cluster.until(lambda: times(cluster, "odd", "PathsUpdated"))
 
 
-def test_an_nginx_that_somebody_stopped_is_told_at_its_node_until_it_runs(cluster: Cluster) -> None:
+def test_an_nginx_that_somebody_stopped_is_told_at_its_node_until_it_runs(cluster: Cluster, stands: str) -> None:
     node = cluster.node.name
     failed, over = (times(cluster, node, reason) for reason in ("FailedToUpdatePaths", "PathsUpdated"))
     with cluster.without_nginx():
-        cluster.admin.create(INGRESS, ingress("late", "late.example.test", [("Prefix", "/", "web")]))
+        cluster.admin.create(INGRESS, ingress("late", "late.example.test", [("Prefix", "/", "stands")]))
         cluster.until(lambda: times(cluster, node, "FailedToUpdatePaths") > failed)
         assert "nginx does not run on this node" in events_of(cluster, node)
         assert times(cluster, node, "PathsUpdated") == over
-    cluster.until(lambda: cluster.get("late.example.test") == (200, "web"))
+    cluster.until(lambda: cluster.get("late.example.test") == (200, "stands"))
     cluster.until(lambda: times(cluster, node, "PathsUpdated") > over, 60)
 
 
-def test_an_nginx_that_somebody_broke_for_good_runs_again(cluster: Cluster) -> None:
+def test_an_nginx_that_somebody_broke_for_good_runs_again(cluster: Cluster, stands: str) -> None:
     node, folder = cluster.node.name, cluster.state / "nginx"
     failed, over = (times(cluster, node, reason) for reason in ("FailedToUpdatePaths", "PathsUpdated"))
     good = (folder / "nginx.conf").read_text()
     (folder / "nginx.conf").write_text("no configuration\n")
     cluster.stop_nginx()  # whoever starts it again does so in vain
     cluster.admin.patch(NODE, node, "", {"metadata": {"annotations": {"minik8s.io/observe": uuid.uuid4().hex}}})
-    cluster.until(lambda: cluster.get("ways.example.test") == (200, "web"), 60)
+    cluster.until(lambda: cluster.get(stands) == (200, "stands"), 60)
     assert (folder / "nginx.conf").read_text() == good
     cluster.until(lambda: times(cluster, node, "FailedToUpdatePaths") > failed)
     cluster.until(lambda: times(cluster, node, "PathsUpdated") > over, 60)
