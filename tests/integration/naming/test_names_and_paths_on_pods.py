@@ -268,11 +268,12 @@ def test_plain_requests_of_a_host_with_a_certificate_are_sent_to_https_unless_to
     cluster.until(lambda: cluster.get("tls.example.test") == (200, "web"))
 
 
+@pytest.mark.usefixtures("stands")
 def test_nginx_syntax_in_a_path_stays_data(cluster: Cluster) -> None:
     wild = '/a"; } location / { return 200 "owned"; } #${host}\\'
-    paths = [("Prefix", wild, "web"), ("Exact", "/index.html", "web"), ("Prefix", "/re/(.*)", "web")]
+    paths = [("Prefix", wild, "stands"), ("Exact", "/index.html", "stands"), ("Prefix", "/re/(.*)", "stands")]
     cluster.admin.create(INGRESS, ingress("wild", "wild.example.test", paths))
-    cluster.until(lambda: cluster.get("wild.example.test", "/index.html") == (200, "web"))
+    cluster.until(lambda: cluster.get("wild.example.test", "/index.html") == (200, "stands"))
     assert cluster.get("wild.example.test", "/y")[0] == 404
     assert "owned" not in cluster.get("wild.example.test", "/y")[1]
     # a pattern is a text: what it would fit is no path, and what it says is one (which the pod has no file for)
