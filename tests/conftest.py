@@ -123,8 +123,6 @@ SECOND_TRY = [
     "integration",
     "attacks/containers",
     "attacks/requests",
-    # with all cores taken, a claim may get another volume than its class would have made: which one comes first is open
-    "unit/reconcile/planning/test_random_nodes.py",
 ]
 
 

@@ -531,6 +531,23 @@ def called(value: Any, names: dict[str, str]) -> Any:
     return json.loads(text)
 
 
+@pytest.mark.parametrize("provisioner", ["minik8s.io/nfs", "minik8s.io/hostpath"])
+def test_what_comes_next_waits_for_the_volume_of_a_claim(provisioner: str):
+    dice, applied = Dice(0), Applied()
+    try:
+        applied.controllers.stop()
+        found = (dice._disk("disk") for _ in range(100))
+        body = next(one for one in found if one["provisioner"] == provisioner)
+        applied.cluster.api.create(STORAGE_CLASS, dice._whole(STORAGE_CLASS, "disk", body))
+        assert applied._has_bound()
+        claim = dice._whole(PERSISTENT_VOLUME_CLAIM, "data", dice._claim("data"))
+        claim["spec"]["storageClassName"] = "disk"
+        applied.cluster.api.create(PERSISTENT_VOLUME_CLAIM, claim)
+        assert not applied._has_bound()
+    finally:
+        applied.cluster.stop()
+
+
 @pytest.mark.parametrize("seed", range(SCENARIOS))
 def test_a_node_is_told_what_a_plan_foretells(seed: int):
     dice, applied = Dice(seed), Applied()
