@@ -156,11 +156,12 @@ def read(configuration: Configuration) -> Settings:
         refuse_taken_hosts=configuration.flag("refuse_taken_hosts", default=False),
         front_proxy=_files(configuration, "front_proxy", "ca") if configuration.has("front_proxy") else None,
         kubelet_port=_kubelet_port(configuration, port),
-        workers=_workers(configuration),
+        workers=workers_of(configuration),
     )
 
 
-def _workers(configuration: Configuration) -> int:
+def workers_of(configuration: Configuration) -> int:
+    """Return how many workers an API server with this configuration has on this machine; raises ConfigurationError."""
     workers = configuration.number("workers", 1)
     if not 0 <= workers <= MOST_WORKERS:
         raise ConfigurationError(

@@ -21,6 +21,8 @@ import psutil
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, NAMESPACE, POD
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.http.settings import workers_of
+from minik8s_modules.base.config import load
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.module_utils.minik8s.core import labels
@@ -34,7 +36,8 @@ STORE = "/opt/minik8s/venv/bin/minik8s-store"
 STATE, RUN, NODE_CODE = Path("/var/lib/minik8s"), Path("/run/minik8s"), Path("/usr/lib/minik8s")
 IMAGE = "minik8s/busybox:1"
 DAEMONS = ("apiserver", "scheduler", "controllers", "certificates", "gateway", "streams", "reconciler")
-ONCE = (*DAEMONS, "etcd", "apiserver worker", "play")
+ONCE = (*DAEMONS, "etcd", "play")
+CONFIGURATION = Path("/etc/minik8s/apiserver.yml")
 
 
 def is_here(process: psutil.Process) -> bool:
@@ -132,10 +135,11 @@ class Installed:
         return found
 
     def whole(self) -> bool:
-        """Return whether every part is there, once, and answers."""
+        """Return whether every part is there, once, the API server with all its workers, and answers."""
         parts = self.parts()
-        once = all(len(parts.get(name, [])) == 1 for name in ONCE)
-        return once and self.admin.raw("GET", "/readyz").status == 200
+        counts = {**dict.fromkeys(ONCE, 1), "apiserver worker": workers_of(load(CONFIGURATION))}
+        as_many = all(len(parts.get(name, [])) == count for name, count in counts.items())
+        return as_many and self.admin.raw("GET", "/readyz").status == 200
 
     def kill(self, part: str, wait_s: float = 5.0) -> int:
         """Kill -9 one process of ``part``, waiting for there to be one; return its id, 0 when none came."""
