@@ -189,9 +189,9 @@ def non_special_ipv6(value: str) -> list[str]:
 
 
 def ip_address(value: str) -> list[str]:
-    """Return what keeps ``value`` from being an address of either family."""
+    """Return what keeps ``value`` from being an address of either family; one of a device (``%eth0``) is none."""
     try:
-        ipaddress.ip_address(value)
+        ipaddress.ip_address(value.replace("%", " "))
     except ValueError:
         return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
     return []

@@ -115,7 +115,7 @@ def host_ports(pod: JsonObject) -> list[HostPort]:
     """Return the ports of the node that lead to the pod, as its sandbox's entry has them."""
     return [
         {
-            "ip": "" if port.get("hostIP") in {None, "", "0.0.0.0"} else port["hostIP"],  # noqa: S104 - compared
+            "ip": port.get("hostIP") or "",
             "protocol": port.get("protocol") or "TCP",
             "host_port": int(port["hostPort"]),
             "port": int(port["containerPort"]),

@@ -48,7 +48,8 @@ LISTING = """table bridge minik8s_sources {{
 
 \tchain passing {{
 \t\ttype filter hook forward priority -300; policy accept;
-\t\tiifname @links ether type ip6 drop
+\t\tiifname @links ether type ip6 meta mark & 0x00002000 == 0x00000000 drop
+\t\tiifname @links ether type ip6 meta pkttype multicast drop
 \t}}
 }}
 """

@@ -271,9 +271,22 @@ def test_rows_are_read_as_nft_prints_them() -> None:
 \t}
 }
 """
+    text += text.replace("table ip ", "table ip6 ").replace("10.0.0.", "fd00::").replace("192.0.2.1 . 53", "54")
     rows = host_ports.parse_rows(text)
     assert rows["a"] == {
         host_ports.Row("tcp", "", 80, "10.0.0.1", 8080),
         host_ports.Row("udp", "192.0.2.1", 53, "10.0.0.1", 53),
+        host_ports.Row("tcp", "", 80, "fd00::1", 8080),
+        host_ports.Row("udp", "", 54, "fd00::1", 53),
     }
-    assert {str(row) for row in rows["b"]} == {"*:443/tcp to 10.0.0.2:8443"}
+    assert {str(row) for row in rows["b"]} == {"*:443/tcp to 10.0.0.2:8443", "[::]:443/tcp to [fd00::2]:8443"}
+
+
+def test_a_port_leads_to_both_addresses_unless_it_names_one() -> None:
+    port = {"protocol": "TCP", "host_port": 80, "port": 8080}
+    entry = {"host_network": False, "ip": "10.0.0.1", "ipv6": {"ip": "fd00::1"}}
+    for address, families in (("", "46"), ("0.0.0.0", "4"), ("192.0.2.1", "4")):
+        rows = host_ports.declared({**entry, "host_ports": [{**port, "ip": address}]})
+        assert {"6" if ":" in row.ip else "4" for row in rows} == set(families)
+    (row,) = host_ports.declared({**entry, "ipv6": None, "host_ports": [{**port, "ip": ""}]})
+    assert row == host_ports.Row("tcp", "", 80, "10.0.0.1", 8080)

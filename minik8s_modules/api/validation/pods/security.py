@@ -109,7 +109,9 @@ def strict_groups(pod: JsonObject) -> list[Cause]:
 
 
 _GROUPS = check.each(_ID)
-_ALIASES = check.each(check.fields(("ip", check.ipv4), ("hostnames", check.each(check.subdomain))))
+_ALIASES = check.each(
+    check.fields(("ip", check.syntax_of(syntax.ip_address)), ("hostnames", check.each(check.subdomain)))
+)
 
 
 def host_port(field: str, port: JsonObject, *, host_network: bool) -> list[Cause]:

@@ -7,9 +7,13 @@ dropped, too: the kernel takes the tag of a VLAN 0 off (802.1p) and delivers wha
 nor those of policies would have seen. A kernel whose nf_tables does not know bridges has no such table, and pods of
 such a node can forge. A bridge of another name has a table of its own.
 
-What pods send of IPv6 goes to the node alone, which forwards it (network_ipv6.py): nothing passes from port to port,
-and nothing of neighbour discovery is taken from a pod, neither an advertisement of a router nor of a neighbour. A pod
-without an IPv6 address sends nothing of it: policies that know no IPv6 would not see it, and its node may forward.
+What pods send of IPv6 goes to the node alone, which forwards it (network_ipv6.py): nothing passes from port to port
+but what was sent to an address of the node or of a Service, and leads to a pod. Where bridged packets are shown to the
+rules of IPv6 (br_netfilter), the kernel puts the pod's address in while the frame is in the bridge, and then sends it
+to its new port itself; the rules for forwarding see it all the same. Such a packet has a mark, which the node alone can
+set (pods/host_ports.py). Nothing of neighbour discovery is taken from a pod, neither an advertisement of a router nor
+of a neighbour. A pod without an IPv6 address sends nothing of it: policies that know no IPv6 would not see it, and its
+node may forward.
 """
 
 from __future__ import annotations
@@ -68,7 +72,11 @@ RULES_IPV6 = (
     "iifname @links ether type ip6 iifname . ip6 saddr != @own_ipv6 drop",
     "iifname @links ether type ip6 icmpv6 type 133-137 drop",  # RFC 4861
 )
-PASSING = ("iifname @links ether type ip6 drop",)
+REDIRECTED_BIT = 0x2000
+PASSING = (
+    f"iifname @links ether type ip6 meta mark & {REDIRECTED_BIT:#x} == 0 drop",
+    "iifname @links ether type ip6 meta pkttype multicast drop",
+)
 """Rules for what would pass from port to port."""
 
 

@@ -1,6 +1,7 @@
 """Ports of the node that lead to a pod (hostPort): a table of maps in nftables, one a node name.
 
 ``table ip minik8s_ports_<8 hex of the node's name>`` has a map of ports and one of address and port for each protocol.
+Where the pod has an IPv6 address, ``table ip6`` of the same name leads to it from all IPv6 addresses of the node.
 An element has its pod's uid as comment, so whose it is stands beside it and a change of a pod is a change of elements.
 Connections from outside come through prerouting, those of the node itself through output; where both ends are pods of
 this node the source becomes the node's, else the answer would take the way over the bridge alone.
@@ -18,14 +19,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..core.faults import KeyFault
-from ..network.netfilter import parse_chains
+from ..network.netfilter import IPV4, IPV6, family_of, parse_chains
+from ..network.sources import REDIRECTED_BIT
 
 PREFIX = "minik8s_ports_"
 PROTOCOLS = ("tcp", "udp", "sctp")
+EVERY_IPV4 = "0.0.0.0"  # noqa: S104 - compared
+ADDRESSES = {IPV4: "ipv4_addr", IPV6: "ipv6_addr"}
 
 
 class Row(NamedTuple):
-    """One port: ``address`` "" is every address of the node."""
+    """One port: ``address`` "" is every address of the node, of the family that ``ip`` is of."""
 
     protocol: str
     address: str
@@ -35,7 +39,10 @@ class Row(NamedTuple):
 
     def __str__(self) -> str:
         """Return it for people."""
-        return f"{self.address or '*'}:{self.host_port}/{self.protocol} to {self.ip}:{self.port}"
+        place, pod = self.address or "*", self.ip
+        if family_of(pod) == IPV6:
+            place, pod = "[::]", f"[{pod}]"
+        return f"{place}:{self.host_port}/{self.protocol} to {pod}:{self.port}"
 
 
 Rows = dict[str, frozenset[Row]]  # by pod uid
@@ -57,26 +64,31 @@ def declared(entry: Mapping[str, Any]) -> frozenset[Row]:
     """Return the rows of a sandbox entry; a pod on the node's network has its ports there anyway."""
     if entry["host_network"]:
         return frozenset()
-    return frozenset(
-        Row(one["protocol"].lower(), one["ip"], one["host_port"], entry["ip"], one["port"])
-        for one in entry["host_ports"]
-    )
+    rows: set[Row] = set()
+    for one in entry["host_ports"]:
+        protocol, ports = one["protocol"].lower(), (one["host_port"], one["port"])
+        address = "" if one["ip"] == EVERY_IPV4 else one["ip"]
+        rows.add(Row(protocol, address, ports[0], entry["ip"], ports[1]))
+        if not one["ip"] and entry.get("ipv6"):
+            rows.add(Row(protocol, "", ports[0], entry["ipv6"]["ip"], ports[1]))
+    return frozenset(rows)
 
 
-def _frame(table: str) -> list[str]:
-    """Return the commands that make the table with its rules, whatever was there."""
-    lines = [f"add table ip {table}"]
+def _frame(family: str, table: str) -> list[str]:
+    """Return the commands that make a family's table with its rules, whatever was there."""
+    table, address = f"{family} {table}", ADDRESSES[family]
+    lines = [f"add table {table}"]
     for name in PROTOCOLS:
         lines += [
-            f"add map ip {table} {name}_any {{ type inet_service : ipv4_addr . inet_service ; }}",
-            f"add map ip {table} {name}_one {{ type ipv4_addr . inet_service : ipv4_addr . inet_service ; }}",
-            f"add set ip {table} {name}_pods {{ type ipv4_addr . inet_service ; }}",
+            f"add map {table} {name}_any {{ type inet_service : {address} . inet_service ; }}",
+            f"add map {table} {name}_one {{ type {address} . inet_service : {address} . inet_service ; }}",
+            f"add set {table} {name}_pods {{ type {address} . inet_service ; }}",
         ]
-    lines += [f"add set ip {table} near {{ type ipv4_addr ; flags interval ; }}"]
-    for chain, rules in _chains().items():
+    lines += [f"add set {table} near {{ type {address} ; flags interval ; }}"]
+    for chain, rules in _chains(family).items():
         hook = f" {{ {HOOKS[chain]} }}" if chain in HOOKS else ""
-        lines += [f"add chain ip {table} {chain}{hook}", f"flush chain ip {table} {chain}"]
-        lines += [f"add rule ip {table} {chain} {rule}" for rule in rules]
+        lines += [f"add chain {table} {chain}{hook}", f"flush chain {table} {chain}"]
+        lines += [f"add rule {table} {chain} {rule}" for rule in rules]
     return lines
 
 
@@ -85,37 +97,65 @@ HOOKS = {
     "output": "type nat hook output priority -100; policy accept;",
     "receiving": "type filter hook prerouting priority raw; policy accept;",
     "postrouting": "type nat hook postrouting priority srcnat; policy accept;",
+    "redirected": "type filter hook prerouting priority -99; policy accept;",
+    "leaving": "type filter hook postrouting priority -150; policy accept;",
 }
 
 
-def _chains() -> dict[str, list[str]]:
+def _chains(family: str) -> dict[str, list[str]]:
     """Return the rules by chain, as nft prints them."""
-    to_pods = []
+    to_pods, back = [], []
     for name in PROTOCOLS:
         to_pods += [
-            f"dnat ip to ip daddr . {name} dport map @{name}_one",
-            f"dnat ip to {name} dport map @{name}_any",
+            f"dnat {family} to {family} daddr . {name} dport map @{name}_one",
+            f"dnat {family} to {name} dport map @{name}_any",
         ]
-    back = [f"ct status dnat ip saddr @near ip daddr . {name} dport @{name}_pods masquerade" for name in PROTOCOLS]
-    back += [
-        f"ct status dnat ip saddr 127.0.0.0/8 ip daddr . {name} dport @{name}_pods masquerade" for name in PROTOCOLS
+    for source in ("@near", "127.0.0.0/8") if family == IPV4 else ("@near",):
+        back += [
+            f"ct status dnat {family} saddr {source} {family} daddr . {name} dport @{name}_pods masquerade"
+            for name in PROTOCOLS
+        ]
+    # there is no route_localnet for IPv6: nothing comes back to ::1
+    local = [
+        "fib daddr type local jump ports" if family == IPV4 else "fib daddr type local ip6 daddr != ::1 jump ports"
     ]
-    outside = ['iifname != "lo" ip daddr 127.0.0.0/8 drop']
-    local = ["fib daddr type local jump ports"]
-    return {"ports": to_pods, "prerouting": local, "output": local, "receiving": outside, "postrouting": back}
+    found = {"ports": to_pods, "prerouting": local, "output": local, "postrouting": back}
+    if family == IPV4:
+        return {**found, "receiving": ['iifname != "lo" ip daddr 127.0.0.0/8 drop']}
+    # marked is what pods sent to a port of their node (sources.py)
+    bit, others = f"{REDIRECTED_BIT:#010x}", f"{~REDIRECTED_BIT & 0xFFFFFFFF:#010x}"
+    return {
+        **found,
+        "redirected": [f"ct status dnat meta mark set meta mark | {bit}"],
+        "leaving": [f"meta mark & {bit} == {bit} meta mark set meta mark & {others}"],
+    }
 
 
 def observe(node: str) -> Ports:
     """Return the node's rows; none where there is no table (or no nft, which has none)."""
+    rows: Rows = {}
+    listings = {family: _listing(node, family) for family in (IPV4, IPV6)}
+    for text in listings.values():
+        for uid, found in parse_rows(text).items():
+            rows[uid] = rows.get(uid, frozenset()) | found
+    whole = bool(listings[IPV4]) and all(_is_whole(family, text) for family, text in listings.items() if text)
+    return Ports(rows, whole)
+
+
+def _listing(node: str, family: str) -> str:
+    """Return what nft says of a family's table, "" where there is none."""
     try:
-        listed = _run(["nft", "list", "table", "ip", table_of(node)])
+        listed = _run(["nft", "list", "table", family, table_of(node)])
     except FileNotFoundError:
-        return Ports({}, whole=False)
-    if listed.returncode != 0:
-        return Ports({}, whole=False)
-    chains = parse_chains(listed.stdout)
-    found = {name: [rule for rule in rules if not rule.startswith("type ")] for name, rules in chains.items()}
-    return Ports(parse_rows(listed.stdout), whole=found == _chains())
+        return ""
+    return listed.stdout if listed.returncode == 0 else ""
+
+
+def _is_whole(family: str, text: str) -> bool:
+    chains = parse_chains(text)
+    return _chains(family) == {
+        name: [rule for rule in rules if not rule.startswith("type ")] for name, rules in chains.items()
+    }
 
 
 def parse_rows(text: str) -> Rows:
@@ -127,7 +167,7 @@ def parse_rows(text: str) -> Rows:
     return {uid: frozenset(group) for uid, group in rows.items()}
 
 
-_ELEMENT = re.compile(r'(?:([\d.]+) \. )?(\d+) comment "([^"]*)" : ([\d.]+) \. (\d+)')
+_ELEMENT = re.compile(r'(?:([\d.]+) \. )?(\d+) comment "([^"]*)" : ([\da-f.:]+) \. (\d+)')
 
 
 def _element(row: Row, uid: str = "") -> tuple[str, str]:
@@ -144,24 +184,43 @@ def change(node: str, seen: Rows, uid: str, wanted: frozenset[Row], network: str
     Raises:
         KeyFault: NetworkNotReady, nft refuses or is not installed.
     """
-    table = table_of(node)
-    places = {row[:3] for row in wanted}
-    gone = {row for other, rows in seen.items() for row in rows if other == uid or row[:3] in places}
+    places = {_place(row) for row in wanted}
+    gone = {row for other, rows in seen.items() for row in rows if other == uid or _place(row) in places}
     kept = {row for rows in seen.values() for row in rows} - gone
-    if not wanted and not kept:
-        _must([f"add table ip {table}", f"delete table ip {table}"])
-        return
-    lines = _frame(table)
-    lines += [f"delete element ip {table} {name} {{ {place} }}" for name, place in sorted(map(_element, gone))]
-    lines += [
-        f"add element ip {table} {name} {{ {place} }}" for name, place in sorted(_element(r, uid) for r in wanted)
-    ]
-    lines += [f"flush set ip {table} {name}_pods" for name in PROTOCOLS]
-    for row in sorted(kept | wanted):
-        lines.append(f"add element ip {table} {row.protocol}_pods {{ {row.ip} . {row.port} }}")
-    if wanted:
-        lines.append(f"add element ip {table} near {{ {network} }}")
+    lines: list[str] = []
+    for family in (IPV4, IPV6):
+        parts = [{row for row in rows if family_of(row.ip) == family} for rows in (gone, kept, wanted)]
+        if parts[1] or parts[2]:
+            lines += _changed(family, table_of(node), uid, *parts)
+            lines += _near(f"{family} {table_of(node)} near", network, parts[1] | parts[2])
+        elif family == IPV4 or _listing(node, family):
+            lines += [f"{verb} table {family} {table_of(node)}" for verb in ("add", "delete")]
     _must(lines)
+
+
+def _near(place: str, network: str, rows: set[Row]) -> list[str]:
+    """Return the commands that say which pods' answers would not pass the node.
+
+    Of IPv6 that is only what a pod sends to itself: all else goes through the node anyway (network_ipv6.py).
+    """
+    if place.startswith(f"{IPV4} "):
+        return [f"add element {place} {{ {network} }}"] if network else []
+    pods = ", ".join(sorted({row.ip for row in rows}))
+    return [f"flush set {place}", f"add element {place} {{ {pods} }}"]
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    return (family_of(row.ip), *row[:3])
+
+
+def _changed(family: str, table: str, uid: str, gone: set[Row], kept: set[Row], wanted: set[Row]) -> list[str]:
+    """Return the commands that leave a family's table with ``kept`` and ``wanted``."""
+    lines, table = _frame(family, table), f"{family} {table}"
+    lines += [f"delete element {table} {name} {{ {place} }}" for name, place in sorted(map(_element, gone))]
+    lines += [f"add element {table} {name} {{ {place} }}" for name, place in sorted(_element(r, uid) for r in wanted)]
+    lines += [f"flush set {table} {name}_pods" for name in PROTOCOLS]
+    lines += [f"add element {table} {row.protocol}_pods {{ {row.ip} . {row.port} }}" for row in sorted(kept | wanted)]
+    return lines
 
 
 def network_of(entry: Mapping[str, Any]) -> str:
