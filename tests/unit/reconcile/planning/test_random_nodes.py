@@ -542,7 +542,7 @@ def test_what_comes_next_waits_for_the_volume_of_a_claim(provisioner: str):
         assert applied._has_bound()
         claim = dice._whole(PERSISTENT_VOLUME_CLAIM, "data", dice._claim("data"))
         claim["spec"]["storageClassName"] = "disk"
-        applied.cluster.api.create(PERSISTENT_VOLUME_CLAIM, claim)
+        applied.cluster.api.create(PERSISTENT_VOLUME_CLAIM, claim | {"status": {"phase": "Pending"}})
         assert not applied._has_bound()
     finally:
         applied.cluster.stop()
