@@ -197,6 +197,9 @@ def measure() -> Iterator[Figure]:
     yield Figure(
         "two sidecars add to a request, p50", added, "ms", ADDED_MS, f"two nginx: {nginx_added:.2f} ms; {note}"
     )
+    yield Figure("what two sidecars add, ratio to two nginx", added / nginx_added, "x", None, note)
+    spent = found["sidecars"].cpu_ms / found["nginx"].cpu_ms
+    yield Figure("CPU of two sidecars, ratio to two nginx", spent, "x", None, note)
 
 
 def main() -> None:

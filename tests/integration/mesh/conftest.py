@@ -71,6 +71,7 @@ class Client:
         self._device = f"mt{WORKER}h{number}"
         self._folder = folder / self.namespace
         self._envoy: subprocess.Popen[bytes] | None = None
+        self._loads: list[Load] = []
         self._folder.mkdir(mode=0o755)
         with contextlib.suppress(AssertionError):  # of a run that was killed
             run("ip", "netns", "del", self.namespace)
@@ -143,10 +144,13 @@ class Client:
 
     def asking(self, address: str, rate: int, path: str = "/") -> Load:
         """Begin to ask at a steady rate."""
-        return Load(self.namespace, address, rate, path)
+        self._loads.append(Load(self.namespace, address, rate, path))
+        return self._loads[-1]
 
     def stop(self) -> None:
         """End its Envoy, and take the namespace away."""
+        for each in self._loads:
+            each.end()  # of a test that has failed under it
         if self._envoy is not None:
             self._envoy.kill()
             self._envoy.wait()
@@ -167,6 +171,11 @@ class Load:
         told, _ = self._process.communicate(timeout=LONG_S)
         found: dict[str, Any] = json.loads(told)
         return found
+
+    def end(self) -> None:
+        """Ask no more, whatever was answered."""
+        self._process.kill()
+        self._process.wait()
 
 
 class Servers(PlayingNode):
