@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from minik8s_modules.mesh.identities.securing import NOBODY, Peers
 from minik8s_modules.mesh.mapping import Withholding
 from minik8s_modules.mesh.messages import Snapshot
 from minik8s_modules.mesh.resources import CLUSTER
@@ -30,6 +31,8 @@ class Configuration:
     """The batches of RollingUpdates whose Pods get no requests by it."""
     services: Services = field(default_factory=Services)
     """What it was made from: clusters that it has no more go on by that where sidecars keep them."""
+    peers: Peers = NOBODY
+    """Who speaks TLS."""
 
     @cached_property
     def versions(self) -> Mapping[str, Mapping[str, str]]:

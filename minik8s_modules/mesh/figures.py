@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from minik8s_modules.base.metrics import Registry
 
 
@@ -21,5 +23,16 @@ class Figures:
         )
         self.strangers = registry.counter(
             "minik8s_pilot_strangers_total", "Streams that were refused because they had no valid token of a Pod."
+        )
+        self.certificates = registry.counter(
+            "minik8s_pilot_certificates_total", "Certificates that sidecars were given for mutual TLS."
+        )
+        self.ends: dict[object, float] = {}
+        """When the certificate of each stream ends, by Unix time."""
+        registry.gauge(
+            "minik8s_pilot_certificate_end_seconds",
+            "Until the first certificate of a connected sidecar ends; each is renewed at half of its life.",
+            (),
+            lambda: {(): min(ends) - time.time()} if (ends := [*self.ends.values()]) else {},
         )
         registry.gauge("minik8s_pilot_sidecars", "Sidecars that are connected.", (), lambda: {(): self.streams})

@@ -10,19 +10,22 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import TOKEN_REVIEW
+from minik8s_modules.api.errors import NotFound
+from minik8s_modules.api.kinds import POD, TOKEN_REVIEW
 from minik8s_modules.api.network.gateway_api import PREFIX
+from minik8s_modules.api.pods.mutual_tls import can_speak
 from minik8s_modules.client.interface import Api
 
 _ACCOUNT, _POD = "system:serviceaccount:", "authentication.kubernetes.io/pod-name"
 
 
 class Sidecar(NamedTuple):
-    """The Pod that a sidecar stands beside, and its service account."""
+    """The Pod that a sidecar stands beside, its service account, and whether its node leads what comes in to TLS."""
 
     namespace: str
     pod: str
     account: str = ""
+    speaks_tls: bool = False
 
     @property
     def scope(self) -> str:
@@ -48,3 +51,15 @@ def sidecar_of(api: Api, authorization: str) -> Sidecar | None:
         return None
     namespace, _, account = name.removeprefix(_ACCOUNT).partition(":")
     return Sidecar(namespace, pods[0], account)
+
+
+def known_sidecar(api: Api, authorization: str) -> Sidecar | None:
+    """Return as ``sidecar_of`` what the Pod itself says, too; raises as that."""
+    found = sidecar_of(api, authorization)
+    if found is None:
+        return None
+    try:
+        pod = api.get(POD, found.pod, found.namespace)
+    except NotFound:
+        return None
+    return found._replace(speaks_tls=can_speak(objects.spec(pod)))

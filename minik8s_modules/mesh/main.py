@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from minik8s_modules.base.tls import server_context
 from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.mesh.acknowledgements import Acknowledgements
 from minik8s_modules.mesh.figures import Figures
-from minik8s_modules.mesh.identity import Sidecar, sidecar_of
+from minik8s_modules.mesh.identities.issuing import Issuer
+from minik8s_modules.mesh.identity import Sidecar, known_sidecar
 from minik8s_modules.mesh.serving import ServingController
 from minik8s_modules.mesh.statuses import StatusController
 from minik8s_modules.mesh.xds import Discovery
@@ -48,6 +50,7 @@ _OPTIONS = (
     ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
 )
 _GRACE_S = 1.0
+_LIFETIME_MINUTES = 12 * 60
 _ELSEWHERE = "a sidecar of another namespace refused it, and keeps what it had"
 
 
@@ -60,6 +63,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     client = client_of(configuration, NAME)
     files = (Path(configuration.text("tls.cert")), Path(configuration.text("tls.key")))
     listen, credentials = configuration.text("listen"), server_credentials(*files)
+    lifetime = timedelta(minutes=configuration.number("certificates.minutes", _LIFETIME_MINUTES))
     registry = Registry().of_process()
     recorder = EventRecorder(client, NAME)
     context = Context(client, recorder, Informers(client), metrics=QueueMetrics(registry))
@@ -67,10 +71,11 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     acknowledgements = Acknowledgements(context)
     discovery = Discovery(
         serving.catalogue,
-        partial(sidecar_of, client),
+        partial(known_sidecar, client),
         Figures(registry),
         partial(tell_refusal, recorder),
         acknowledgements.settled,
+        Issuer(client, lifetime),
     )
     try:
         metrics_tls = server_context(*files)

@@ -7,7 +7,7 @@ resource, too: what is not imported cannot be put into an ``Any``. It costs 36 M
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from minik8s_modules.mesh.crowds import (
     member,
     own_places,
 )
+from minik8s_modules.mesh.identities.securing import NOBODY, Peers, secured
 from minik8s_modules.mesh.mapping import Mapped, Port
 from minik8s_modules.mesh.pacing import DRAIN_S, Paces
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, TYPES, Resource, version_of
@@ -49,8 +50,10 @@ for _name in (
     "extensions.filters.network.tcp_proxy.v3.tcp_proxy",
     "extensions.http.early_header_mutation.header_mutation.v3.header_mutation",
     "extensions.matching.common_inputs.network.v3.network_inputs",
+    "extensions.filters.listener.original_dst.v3.original_dst",
     "extensions.retry.host.previous_hosts.v3.previous_hosts",
     "extensions.router.cluster_specifiers.lua.v3.lua",
+    "extensions.transport_sockets.raw_buffer.v3.raw_buffer",
     "extensions.transport_sockets.tls.v3.tls",
     "extensions.upstreams.http.v3.http_protocol_options",
 ):
@@ -102,14 +105,16 @@ class Packer:
         """The places of Services that share a listener, by the number of their port."""
         self._packed_crowds: dict[int, _Crowd] = {}
         self._moved: dict[str, float] = {}
+        self._peers = NOBODY
         self._now = now
         self.due_in_s: float | None = None
         """In how long to pack again, as something waits for its time; None for never."""
 
-    def pack(self, mapped: Mapped, led: Iterable[Led] = ()) -> Snapshot:
+    def pack(self, mapped: Mapped, led: Iterable[Led] = (), peers: Peers = NOBODY) -> Snapshot:
         """Return a decision on the namespace as messages, ports that HTTPRoutes lead as those say."""
         ports: dict[str, Port | Led] = {**mapped.ports, **{each.place: each for each in led}}
         self.due_in_s = None
+        others, self._peers = peers.other_addresses(self._peers), peers
         self.crowds = self._choose_crowds(own_places(self._namespace, ports))
         crowded = {place for of in self.crowds.values() for place in of}
         old = self._kept
@@ -118,6 +123,7 @@ class Packer:
             if (before := old.get(place)) is not None
             and (before.port is port or before.port == port)
             and (before.member is not None) == (place in crowded)
+            and not _speaks_otherwise(port, others)
             else self._of_port(place, port, in_crowd=place in crowded)
             for place, port in ports.items()
         }
@@ -168,20 +174,24 @@ class Packer:
         now_s = self._now()
         self._moved = {place: due for place, due in self._moved.items() if due > now_s and place in self._kept}
         for place, until_s in self._moved.items():
-            port, member_now, _messages = self._kept[place]
-            before = (
-                member(self._namespace, place, port).resources
-                if member_now is None
-                else alone(self._namespace, place, port)
-            )
-            yield _packed(each for each in before if each.type_url in {CLUSTER, ENDPOINTS})
+            port, member_now = self._kept[place][:2]
+            before = self._made(place, port, in_crowd=member_now is None)[0]
+            yield self._secured(each for each in before if each.type_url in {CLUSTER, ENDPOINTS})
             self._wait(until_s - now_s)
 
     def _of_port(self, place: str, port: Port | Led, *, in_crowd: bool) -> _Kept:
+        made, found = self._made(place, port, in_crowd=in_crowd)
+        return _Kept(port, found, self._secured(made))
+
+    def _made(self, place: str, port: Port | Led, *, in_crowd: bool) -> tuple[Sequence[Resource], Member | None]:
+        """Return what is told of a port itself, and what of a crowd it is if it is in one."""
         if not in_crowd:
-            return _Kept(port, None, _packed(alone(self._namespace, place, port)))
+            return alone(self._namespace, place, port), None
         found = member(self._namespace, place, port)
-        return _Kept(port, found._replace(resources=()), _packed(found.resources))
+        return found.resources, found._replace(resources=())
+
+    def _secured(self, made: Iterable[Resource]) -> _Messages:
+        return _packed(secured(made, self._peers))
 
     def _of_crowd(self, number: int, places: Iterable[str]) -> _Crowd:
         """Return what is told of a crowd: its routes as they are, its listener as it was while a change has to wait."""
@@ -204,6 +214,14 @@ class Packer:
         is_same = old.members == members
         routes = old.routes if is_same else _packed([crowd_routes(self._namespace, number, members)])
         return _Crowd(members, listening, listener, routes)
+
+
+def _speaks_otherwise(port: Port | Led, others: frozenset[str] | None) -> bool:
+    """Return whether Pods of a port may be among ``others``: addresses, None for all that there are."""
+    if not others or not isinstance(port, Port):
+        return others is None or bool(others)
+    branches = [*port.branches, *filter(None, [port.mirror])]
+    return any(each.ip in others for branch in branches for each in branch.endpoints)
 
 
 def _packed(made: Iterable[Resource]) -> _Messages:

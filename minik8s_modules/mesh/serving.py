@@ -17,6 +17,7 @@ from minik8s_modules.mesh.crowds import owners
 from minik8s_modules.mesh.gateways.controller import Gateways
 from minik8s_modules.mesh.gateways.following import RouteCopies
 from minik8s_modules.mesh.gateways.meshing import decide_led
+from minik8s_modules.mesh.identities.peers import PeerCopies
 from minik8s_modules.mesh.mapping import Memory, decide_mapping
 from minik8s_modules.mesh.messages import Packer
 from minik8s_modules.mesh.retained import Services
@@ -38,9 +39,11 @@ class ServingController(Looping):
     def __init__(self, context: Context) -> None:
         self._loop = Loop(context, "mesh-serving", self.sync, workers=1)
         self.catalogue = Catalogue(self._ask)
-        self.gateways = Gateways(context, self.catalogue)
+        self.peers = PeerCopies(context)
+        self.peers.follow(self._others)
+        self.gateways = Gateways(context, self.catalogue, self.peers)
         self.routes = RouteCopies(context)
-        self.routes.follow(self._led_otherwise)
+        self.routes.follow(self._others)
         self._spaces: dict[str, _Space] = {}
         self._read: dict[str, set[str]] = {}
         self._copies = Copies(self._loop)
@@ -49,11 +52,13 @@ class ServingController(Looping):
     def start(self) -> None:
         """Begin when the copies are complete; returns at once."""
         self.routes.start()
+        self.peers.start()
         super().start()
 
     def stop(self) -> None:
         """End; waits for the syncs under way."""
         self.routes.stop()
+        self.peers.stop()
         super().stop()
 
     def sync(self, key: Key) -> None:
@@ -63,7 +68,9 @@ class ServingController(Looping):
             self._spaces.pop(space, None)
             self._read.pop(space, None)
             return
-        if not self.routes.ready:
+        peers = self.peers.get()
+        # while it is not known who is strict, nobody is told anything
+        if peers is None or not self.routes.ready:
             self._loop.add_after(key, _AGAIN_S)
             return
         routes = self.routes.get()
@@ -76,13 +83,13 @@ class ServingController(Looping):
             led = decide_led(routes, space, [*declared.values()])
         kept = self._spaces.setdefault(space, _Space(Packer(space), Memory()))
         mapped = decide_mapping(own, kept.memory)
-        packed = kept.packer.pack(mapped, led)
+        packed = kept.packer.pack(mapped, led, peers)
         if kept.packer.due_in_s is not None:
             self._loop.add_after(key, kept.packer.due_in_s)
         behind = {**mapped.split_by, **{each.place: each.led_by for each in led}}
         behind |= owners(kept.packer.crowds, {**mapped.ports, **{each.place: each for each in led}}, behind)
         services = Services([*declared.values()])
-        self.catalogue.put(space, Configuration(packed, behind, mapped.withholdings, services))
+        self.catalogue.put(space, Configuration(packed, behind, mapped.withholdings, services, peers))
 
     def _ask(self, scope: str) -> None:
         if "/" in scope:
@@ -90,7 +97,7 @@ class ServingController(Looping):
         else:
             self._loop.add(Key(scope, ""))
 
-    def _led_otherwise(self) -> None:
+    def _others(self) -> None:
         for each in list(self._spaces):
             self._loop.add(Key(each, ""))
 

@@ -93,6 +93,11 @@ class Subscription:
         """Return whether a resource was sent in some version, and not taken away."""
         return name in self._known
 
+    def forget(self, names: Iterable[str]) -> None:
+        """Have resources sent again, as if the sidecar had none of them."""
+        for name in names:
+            self._known.pop(name, None)
+
     def sent(self, versions: Mapping[str, str], difference: Difference) -> None:
         """Note that ``difference`` was sent."""
         self._known.update({name: versions[name] for name in difference.changed})

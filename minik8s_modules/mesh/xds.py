@@ -16,6 +16,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import grpc
@@ -25,11 +26,14 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.figures import Figures
+from minik8s_modules.mesh.identities.holding import Holder
+from minik8s_modules.mesh.identities.issuing import Issued, Issuer
+from minik8s_modules.mesh.identities.securing import SECRET, inbound, secrets, secured
 from minik8s_modules.mesh.identity import Sidecar
 from minik8s_modules.mesh.mapping import Withholding
 from minik8s_modules.mesh.messages import Message, endpoints_in, message_of
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, TYPES
-from minik8s_modules.mesh.retained import Services, kept_resource
+from minik8s_modules.mesh.retained import kept_resource
 from minik8s_modules.mesh.subscriptions import Difference, Subscription, TooMuch
 
 log = logging.getLogger(__name__)
@@ -57,6 +61,7 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
         figures: what is counted.
         refused: called when a sidecar refuses something.
         settled: called when a sidecar has taken all that it was sent.
+        issuer: gives sidecars certificates; without it they get none.
     """
 
     def __init__(
@@ -66,7 +71,9 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
         figures: Figures,
         refused: Refused,
         settled: Settled,
+        issuer: Issuer | None = None,
     ) -> None:
+        self._issuer = issuer
         self._catalogue = catalogue
         self._identify = identify
         self._figures = figures
@@ -88,6 +95,8 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
         self._open[sidecar] = self._open.get(sidecar, 0) + 1
         self._figures.streams += 1
         stream = _Stream(sidecar, self._catalogue, self._figures, self._refused, self._settled)
+        if self._issuer is not None:
+            stream.certified_by(self._issuer)
         self._streams.add(stream)
         reader = asyncio.create_task(stream.read(requests))
         try:
@@ -160,14 +169,32 @@ class _Stream:
             loop.call_soon_threadsafe(self._wake_up)
 
         self._wake = wake
+        self._secrets: dict[str, Message] = {}
+        self._holder: Holder | None = None
         catalogue.wait_for(sidecar.scope, wake)
 
     def _wake_up(self) -> None:
         self._known_since_s = self._loop.time() if self._known_since_s is None else self._known_since_s
         self._changed.set()
 
+    def certified_by(self, issuer: Issuer) -> None:
+        """Have a certificate of the sidecar's own service account for it, and no other, as soon as it asks for one."""
+        namespace, pod, account = self._sidecar[:3]
+        self._holder = Holder(
+            lambda: issuer.issue(namespace, pod, account), issuer.pool, self._certified, f"{namespace}/{pod}"
+        )
+
+    def _certified(self, issued: Issued) -> None:
+        self._secrets = {each.name: message_of(each) for each in secrets(issued.chain, issued.key, issued.roots)}
+        self._figures.certificates.inc()
+        self._figures.ends[self] = issued.until.timestamp()
+        self._wake_up()
+
     def close(self) -> None:
         """Wait for no changes any more."""
+        if self._holder is not None:
+            self._holder.end()
+        self._figures.ends.pop(self, None)
         self._catalogue.leave(self._sidecar.scope, self._wake)
 
     async def read(self, requests: AsyncIterator[Any]) -> None:
@@ -205,7 +232,9 @@ class _Stream:
 
     def _take(self, request: Any) -> None:
         kind = request.type_url
-        if kind not in TYPES:
+        if kind == SECRET and self._holder is not None:
+            self._holder.begin()
+        elif kind not in TYPES:
             return
         sent = self._pending.pop(request.response_nonce, None)
         if sent is not None and request.HasField("error_detail"):
@@ -248,7 +277,7 @@ class _Stream:
         self._refused(self._sidecar, set() if behind is None else {behind}, message)
 
     def _lacking(self, configuration: Configuration) -> list[Any]:
-        first: list[Any] = []
+        first: list[Any] = [*self._secrets_lacking()]
         gone: list[tuple[str, Subscription, Difference]] = []
         halves, self._halves = self._halves, []
         for kind in TYPES:
@@ -256,18 +285,35 @@ class _Stream:
             if subscription is None:
                 continue
             messages, versions = configuration.snapshot.get(kind, {}), configuration.versions.get(kind, {})
+            if kind == LISTENER and self._sidecar.speaks_tls:
+                own = _inbound(configuration.peers.mode(self._sidecar.namespace, self._sidecar.pod))
+                messages, versions = {**messages, own.name: own}, {**versions, own.name: own.version}
             difference = subscription.difference(versions, configuration.on_demand if kind == CLUSTER else ())
             for names in (names for of, names in halves if of == kind):
                 again = [messages[name] for name in names if subscription.has(name, versions.get(name))]
                 if again:
                     first.append(self._response(kind, again, Difference([], [])))
             subscription.sent(versions, difference._replace(removed=[]))
+            if difference.changed and kind == CLUSTER and ENDPOINTS in self._subscriptions:
+                # who replaces a cluster waits for its endpoints, and does not ask for what it has
+                self._subscriptions[ENDPOINTS].forget(difference.changed)
             if difference.changed:
                 changed = [messages[name] for name in difference.changed]
                 first.append(self._response(kind, changed, difference._replace(removed=[])))
             if difference.removed:
                 gone.append((kind, subscription, difference._replace(changed=[])))
         return [*first, *self._removed(gone[::-1], configuration)]
+
+    def _secrets_lacking(self) -> Iterator[Any]:
+        """Yield the sidecar's own secrets; names that are none of these are not heard."""
+        subscription = self._subscriptions.get(SECRET)
+        if subscription is None or not self._secrets:
+            return
+        versions = {name: each.version for name, each in self._secrets.items()}
+        difference = subscription.difference(versions)._replace(removed=[])
+        if difference:
+            subscription.sent(versions, difference)
+            yield self._response(SECRET, [self._secrets[name] for name in difference.changed], difference)
 
     def _removed(
         self, gone: Sequence[tuple[str, Subscription, Difference]], configuration: Configuration
@@ -305,13 +351,15 @@ class _Stream:
 
     def _followed(self, subscription: Subscription, names: set[str]) -> Iterator[Any]:
         """Yield the endpoints of clusters that the sidecar keeps, where they have become others."""
-        services = self._configuration.services if self._configuration is not None else Services()
+        configuration = self._configuration or Configuration({}, {})
+        services = configuration.services
         changed: list[Message] = []
         for name in sorted(names & self._kept.keys()):
             has = endpoints_in(self._kept[name])
             found = services.weights(name, has)
             if found != has:
-                self._kept[name] = message_of(kept_resource(name, found))
+                (kept,) = secured([kept_resource(name, found)], configuration.peers)
+                self._kept[name] = message_of(kept)
                 changed.append(self._kept[name])
         if changed:
             difference = Difference([each.name for each in changed], [])
@@ -334,6 +382,11 @@ class _Stream:
             ],
             removed_resources=difference.removed,
         )
+
+
+@cache
+def _inbound(mode: str) -> Message:
+    return message_of(inbound(mode))
 
 
 def _short(kind: str) -> str:

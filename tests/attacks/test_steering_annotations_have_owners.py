@@ -25,6 +25,7 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 STATIC = "0123456789abcdef" * 2
 VALUES = {
     "minik8s.io/drift": "containers=report",
+    "minik8s.io/mtls": "strict",
     "minik8s.io/exclude-inbound-ports": "22",
     "minik8s.io/exclude-outbound-ports": "22,443",
     "minik8s.io/exclude-outbound-ranges": "10.0.0.0/8",

@@ -17,6 +17,7 @@ from minik8s_modules.api.nodes.virtual_nodes import CARRIED_BY
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.interception import INBOUND_PORTS, OUTBOUND_PORTS, OUTBOUND_RANGES
 from minik8s_modules.api.pods.mirror_pods import HASH, MIRROR, SEEN, SOURCE
+from minik8s_modules.api.pods.mutual_tls import MTLS
 from minik8s_modules.api.pods.pod_templates import TEMPLATES, template_of
 from minik8s_modules.api.pods.sidecars import INJECT
 from minik8s_modules.api.pods.slurm import TAKES_RESULTS
@@ -78,6 +79,7 @@ RULES: tuple[Rule, ...] = (
     Rule("minik8s.io/rolling-update", _ROLLING_UPDATE, _STEWARDS, "always", "pods it has deleted are made again first"),
     Rule("minik8s.io/leaving", _NODE, _STEWARDS, "always", "the node is being drained, or its pods are abandoned"),
     Rule(INJECT, None, _ANYBODY, "always", "whether new pods get a sidecar; of a Namespace, those in it"),
+    Rule(MTLS, None, _ANYBODY, "always", "whether sidecars speak TLS with the pod; of a Namespace, with those in it"),
     # as in Istio, what a pod's connections pass by is its author's to say
     Rule(INBOUND_PORTS, _POD, _ANYBODY, "always", "whose connections to the pod pass its sidecar by"),
     Rule(OUTBOUND_PORTS, _POD, _ANYBODY, "always", "which of the pod's connections pass its sidecar by"),

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from minik8s_modules.api import cause, objects
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, all_containers
+from minik8s_modules.api.pods.mutual_tls import MARK, MODES, MTLS, asked_mode
 from minik8s_modules.api.pods.pod_templates import TEMPLATES, template_of
 
 INJECT = "minik8s.io/inject"
@@ -67,18 +68,22 @@ def injection(pod: JsonObject, space: Mapping[str, str], obstacle: str = "") -> 
     if (own or space.get(INJECT)) != ENABLED or has_sidecar(spec):
         return Injection()
     why = sidecar_obstacle(spec) or obstacle
-    return Injection(None if why else with_sidecar(spec), why, own == ENABLED)
+    mutual = bool(asked_mode(objects.labels(pod), space))
+    return Injection(None if why else with_sidecar(spec, mutual=mutual), why, own == ENABLED)
 
 
 def causes(kind: tuple[str, str], obj: JsonObject) -> Iterator[Cause]:
-    """Yield what is wrong with the label on a Pod, a Namespace, or a template of Pods."""
+    """Yield what is wrong with the labels on a Pod, a Namespace, or a template of Pods."""
+    is_space = kind == ("", "Namespace")
+    allowed = {INJECT: (ENABLED, DISABLED), MTLS: MODES if is_space else (*MODES, DISABLED)}
     places = {"metadata": obj} if kind in {("", "Pod"), ("", "Namespace")} else {}
     if kind in TEMPLATES:
         places[f"{TEMPLATES[kind]}.metadata"] = template_of(kind, obj)
     for field, each in places.items():
-        value = objects.labels(each).get(INJECT)
-        if value not in {None, ENABLED, DISABLED}:
-            yield cause.not_supported(f"{field}.labels[{INJECT}]", value, (ENABLED, DISABLED))
+        for label, values in allowed.items():
+            value = objects.labels(each).get(label)
+            if value is not None and value not in values:
+                yield cause.not_supported(f"{field}.labels[{label}]", value, values)
 
 
 def sidecar_of(spec: JsonObject) -> str:
@@ -127,6 +132,10 @@ def sidecar_obstacle(spec: JsonObject) -> str:
     return ""
 
 
-def with_sidecar(spec: JsonObject) -> JsonObject:
-    """Return a Pod's spec with the sidecar before its other init containers; ``spec`` stays as it is."""
-    return {**spec, "initContainers": [copy.deepcopy(SIDECAR), *(spec.get("initContainers") or [])]}
+def with_sidecar(spec: JsonObject, *, mutual: bool = False) -> JsonObject:
+    """Return a Pod's spec with the sidecar before its other init containers; ``spec`` stays as it is.
+
+    ``mutual`` is whether it can speak TLS with others.
+    """
+    sidecar = {**copy.deepcopy(SIDECAR), **({"env": [dict(MARK)]} if mutual else {})}
+    return {**spec, "initContainers": [sidecar, *(spec.get("initContainers") or [])]}

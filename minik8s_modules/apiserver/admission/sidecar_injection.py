@@ -7,12 +7,15 @@ without: what needs its node's network must go on running. A warning says why, a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from minik8s_modules.api.defaulting.defaults import apply_defaults
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import NAMESPACE, POD, SERVICE_ACCOUNT
 from minik8s_modules.api.objects import JsonObject, labels, name, spec
 from minik8s_modules.api.pods import account_volumes, resources
 from minik8s_modules.api.pods.mirror_pods import is_mirror
+from minik8s_modules.api.pods.mutual_tls import unguarded
 from minik8s_modules.api.pods.sidecars import INJECT, injection
 from minik8s_modules.apiserver.http.write import Write
 
@@ -27,7 +30,15 @@ def inject_sidecar(write: Write) -> None:
     if is_mirror(pod):
         return
     found = write.backend.cache.get(NAMESPACE.key("", write.target.namespace))
-    decided = injection(pod, labels(found.object) if found else {}, _without_token(write))
+    space = labels(found.object) if found else {}
+    _inject(write, space)
+    if why := unguarded(pod, space):
+        write.options.warn(why)
+
+
+def _inject(write: Write, space: Mapping[str, str]) -> None:
+    pod = write.new
+    decided = injection(pod, space, _without_token(write))
     if decided.spec is None and not decided.obstacle:
         return
     if not write.backend.mesh:

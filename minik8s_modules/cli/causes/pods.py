@@ -27,6 +27,7 @@ from minik8s_modules.api.nodes.taints import untolerated
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mirror_pods import is_mirror
+from minik8s_modules.api.pods.mutual_tls import unguarded
 from minik8s_modules.api.pods.pod_references import references
 from minik8s_modules.api.pods.resizes import IN_PROGRESS, PENDING
 from minik8s_modules.api.pods.sidecars import DISABLED, INJECT, injection, sidecar_of
@@ -67,6 +68,7 @@ def pod_faults(pod: JsonObject, around: Around) -> Iterator[Fault]:
     yield from _unattended(pod, around)
     yield from _conditions(pod, around)
     yield from _without_sidecar(pod, around)
+    yield from _without_mutual_tls(pod, around)
     warnings = [event for event in events if event.get("type") == "Warning"]
     if warnings and objects.status(pod).get("phase") in ("Pending", "Failed", "Unknown"):
         text = f"{warnings[-1].get('reason', '')}: {warnings[-1].get('message', '')}"
@@ -211,6 +213,13 @@ def _without_sidecar(pod: JsonObject, around: Around) -> Iterator[Fault]:
         f"{asks} asks for a sidecar, and it has none: {why_not}",
         lead if decided.obstacle else kubectl(space, "delete", "pod", called),
     )
+
+
+def _without_mutual_tls(pod: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield that a pod takes connections of anybody although labels ask for mutual TLS."""
+    space = objects.namespace(pod)
+    if not is_mirror(pod) and (why := unguarded(pod, objects.labels(around.get(NAMESPACE, space) or {}))):
+        yield Fault(why, kubectl(space, "delete", "pod", objects.name(pod)))
 
 
 def _waiting(pod: JsonObject, entry: JsonObject, around: Around | None) -> Fault:

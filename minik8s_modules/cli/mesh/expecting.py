@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Forbidden, NotFound
 from minik8s_modules.api.kind import Kind
-from minik8s_modules.api.kinds import ENDPOINT_SLICE, ROLLING_UPDATE, SERVICE, SUBSET, VIRTUAL_SERVICE
+from minik8s_modules.api.kinds import (
+    ENDPOINT_SLICE,
+    NAMESPACE,
+    POD,
+    ROLLING_UPDATE,
+    SERVICE,
+    SUBSET,
+    VIRTUAL_SERVICE,
+)
 from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mutual_tls import MODES, MTLS
 from minik8s_modules.cli import output
 from minik8s_modules.cli.mesh.sidecars import Expected
 from minik8s_modules.client.interface import Lister
 from minik8s_modules.mesh.crowds import Led, told
 from minik8s_modules.mesh.gateways.meshing import decide_led, routes_of
+from minik8s_modules.mesh.identities.securing import NOBODY, Peers, peers_of, secured
 from minik8s_modules.mesh.mapping import Declared, Port, decide_mapping
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource, version_of
 from minik8s_modules.mesh.wording import Address, weights_of
@@ -33,13 +44,25 @@ def declared_of(client: Lister, namespace: str) -> Declared:
 
 def expected(client: Lister, namespace: str) -> Expected:
     """Return what sidecars of a namespace are to have; raises as the API does."""
-    ports = _ports(client, namespace)
+    ports, peers = _ports(client, namespace), peers_in(client, namespace)
+    modes = {name: each.mode for name, each in peers.pods.get(namespace, {}).items()}
 
-    @cache
-    def sharing(numbers: frozenset[int]) -> Expected:
-        return _expected(told(namespace, ports, numbers))
+    def having(numbers: frozenset[int]) -> Expected:
+        return _expected(secured(told(namespace, ports, numbers), peers))._replace(modes=modes)
 
-    return _expected(told(namespace, ports))._replace(sharing=sharing)
+    return having(frozenset())._replace(sharing=cache(having))
+
+
+def peers_in(client: Lister, namespace: str) -> Peers:
+    """Return who speaks TLS, as far as it may be seen: Pods of a namespace, and of others that have it."""
+    try:
+        labels = {objects.name(each): objects.labels(each) for each in client.list(NAMESPACE).items}
+    except Forbidden:
+        output.warn("you may not list Namespaces: whether they have mutual TLS is not known")
+        return NOBODY
+    having = {name: of for name, of in labels.items() if of.get(MTLS) in MODES}
+    spaces: dict[str, dict[str, str]] = {**having, namespace: labels.get(namespace, {})} if having else {}
+    return peers_of(having, (pod for each in spaces for pod in _of(client, POD, each)))
 
 
 def _expected(resources: Iterable[Resource]) -> Expected:
@@ -64,6 +87,13 @@ def _ports(client: Lister, namespace: str) -> dict[str, Port | Led]:
     own = declared[namespace]._replace(led=routes.producers(declared[namespace], namespace))
     led = {each.place: each for each in decide_led(routes, namespace, [*declared.values()])}
     return {**decide_mapping(own).ports, **led}
+
+
+def _of(client: Lister, kind: Kind, namespace: str) -> list[JsonObject]:
+    try:
+        return list(client.list(kind, namespace).items)
+    except Forbidden:
+        return []
 
 
 def _of_cluster(client: Lister, kind: Kind, namespace: str) -> list[JsonObject]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from minik8s_modules.api import objects
@@ -36,7 +36,8 @@ from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.interface import Lister
 from minik8s_modules.mesh.wording import leading, matching, plain
 
-_HEADER = ("POD", "VERSION", "STATUS", "UPDATED", "MESSAGE")
+_HEADER = ("POD", "VERSION", "STATUS", "UPDATED", "MTLS", "CERTIFICATE", "MESSAGE")
+_MUTUAL = slice(4, 6)
 
 
 def declare(commands: Subparsers) -> None:
@@ -72,10 +73,22 @@ def status(client: ApiClient, given: argparse.Namespace) -> int:
     ask = asking(given)
     namespaces = {objects.namespace(pod): expected(client, objects.namespace(pod)) for pod in pods}
     found = list(rows(ask, pods, namespaces, datetime.now(UTC)))
-    header = ("NAMESPACE", *_HEADER) if given.all_namespaces else _HEADER
-    lines = [(namespace, *row) if given.all_namespaces else row for namespace, row in found]
+    header, lines = table(found, with_namespaces=given.all_namespaces)
     print(output.aligned(header, lines, output.Paint()))
     return int(any(row[2] != "synced" for _namespace, row in found))
+
+
+def table(
+    found: Sequence[tuple[str, tuple[str, ...]]], *, with_namespaces: bool
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return header and rows; what is about mutual TLS only where somebody has it."""
+    left_out = _MUTUAL if not any(any(row[_MUTUAL]) for _namespace, row in found) else slice(0, 0)
+
+    def shown(namespace: str, row: tuple[str, ...]) -> tuple[str, ...]:
+        kept = row[: left_out.start] + row[left_out.stop :]
+        return (namespace, *kept) if with_namespaces else kept
+
+    return shown("NAMESPACE", _HEADER), [shown(*each) for each in found]
 
 
 def rows(
@@ -90,10 +103,15 @@ def rows(
                 raise dump
             found = read_configuration(dump)
         except Unanswered as unanswered:
-            yield key.namespace, (key.name, "", "unknown", "", plain(str(unanswered)))
+            yield key.namespace, (key.name, "", "unknown", "", "", "", plain(str(unanswered)))
             continue
-        word, message = judge(found, namespaces[key.namespace], is_connected=connected[key])
-        yield key.namespace, (key.name, found.version, word, _age(found.updated, now), plain(message))
+        wanted = namespaces[key.namespace]
+        word, message = judge(found, wanted, is_connected=connected[key])
+        if word == "synced" and (mode := wanted.modes.get(key.name, found.mutual)) != found.mutual:
+            word, message = "behind", f"mutual TLS is to be {mode}"
+        certified = _age(found.certified, now) if found.certified else ""
+        row = (found.version, word, _age(found.updated, now), found.mutual, certified, plain(message))
+        yield key.namespace, (key.name, *row)
 
 
 def judge(found: Configuration, wanted: Expected, *, is_connected: bool) -> tuple[str, str]:

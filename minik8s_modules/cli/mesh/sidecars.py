@@ -17,11 +17,13 @@ from typing import Any, NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mutual_tls import PERMISSIVE, STRICT
 from minik8s_modules.api.pods.sidecars import sidecar_of
 from minik8s_modules.cli import kubectl
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.mesh.crowds import Known, addresses_of, asked_for, is_of_crowd, told_apart
 from minik8s_modules.client.interface import Lister
+from minik8s_modules.mesh.identities.securing import IDENTITY, INBOUND, PLAIN
 from minik8s_modules.mesh.policies import is_for_get
 from minik8s_modules.mesh.wording import Address
 
@@ -63,6 +65,8 @@ class Configuration(NamedTuple):
         updated: when it has last taken something, RFC 3339; "" for never.
         refused: what it last refused, in its words.
         crowds: the addresses of Services of which it asks for the Pods with its first request, by number of the port.
+        mutual: how it takes connections, ``permissive`` or ``strict``; "" where its node leads none to TLS.
+        certified: since when it has its certificate, RFC 3339; "" for none.
     """
 
     versions: Mapping[tuple[str, str], str]
@@ -72,6 +76,8 @@ class Configuration(NamedTuple):
     updated: str
     refused: str
     crowds: Mapping[int, frozenset[str]] = MappingProxyType({})
+    mutual: str = ""
+    certified: str = ""
 
     @property
     def version(self) -> str:
@@ -86,13 +92,14 @@ class Expected(NamedTuple):
 
     ``on_demand`` are clusters that one has when it has asked for them; their endpoints have the same names. ``sharing``
     returns what one is to have whose Services with these port numbers share a listener, as they do for a time when
-    they have become fewer.
+    they have become fewer. ``modes`` are how Pods that can speak TLS are to take connections, by name.
     """
 
     versions: Mapping[tuple[str, str], str]
     endpoints: Mapping[str, Mapping[Address, int]]
     on_demand: frozenset[str] = frozenset()
     sharing: Callable[[frozenset[int]], Expected] | None = None
+    modes: Mapping[str, str] = MappingProxyType({})
 
 
 def container_of(pod: JsonObject) -> str:
@@ -188,6 +195,8 @@ def _configuration(dumps: Mapping[str, JsonObject]) -> Configuration:
     routes = dumps["RoutesConfigDump"].get("dynamic_route_configs") or []
     endpoints = dumps["EndpointsConfigDump"].get("dynamic_endpoint_configs") or []
     active = [each["active_state"] for each in listeners if "active_state" in each]
+    inbound = [each["listener"] for each in active if each["listener"]["name"] == INBOUND]
+    active = [each for each in active if each["listener"]["name"] != INBOUND]
     named = [*(("cluster", each["cluster"]["name"], each) for each in clusters),
              *(("listener", each["listener"]["name"], each) for each in active),
              *(("route", each["route_config"]["name"], each) for each in routes)]  # fmt: skip
@@ -215,7 +224,18 @@ def _configuration(dumps: Mapping[str, JsonObject]) -> Configuration:
         max((str(each.get("last_updated") or "") for _kind, _name, each in named), default=""),
         str(failed[-1].get("details", "")) if failed else "",
         {_address(each["address"]).port: addresses_of(each) for each in crowds},
+        _mode(inbound[0]) if inbound else "",
+        _certified(dumps.get("SecretsConfigDump") or {}),
     )
+
+
+def _mode(listener: JsonObject) -> str:
+    return PERMISSIVE if any(each.get("name") == PLAIN for each in listener["filter_chains"]) else STRICT
+
+
+def _certified(secrets: JsonObject) -> str:
+    found = (each for each in secrets.get("dynamic_active_secrets") or () if each.get("name") == IDENTITY)
+    return next((str(each.get("last_updated") or "") for each in found), "")
 
 
 def _listener(known: Known) -> Listener:

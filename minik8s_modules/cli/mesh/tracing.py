@@ -8,7 +8,9 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, SUBSET
 from minik8s_modules.api.network.subsets import pods_of
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mutual_tls import STRICT, namespace_identity
 from minik8s_modules.cli.causes.calls import Line
+from minik8s_modules.cli.mesh.expecting import peers_in
 from minik8s_modules.cli.mesh.looking import names_by_address
 from minik8s_modules.cli.mesh.sidecars import (
     DUMP,
@@ -32,7 +34,8 @@ def by_sidecar(
     """
     pod = client.get(POD, name, namespace)
     if not container_of(pod):
-        return [Line("sidecar", f"Pod {name} has none: its node's rules choose")], True
+        lines = [Line("sidecar", f"Pod {name} has none: its node's rules choose")]
+        return [*lines, *guarded(client, service, f"Pod {name} has no sidecar")], True
     try:
         found = read_configuration(ask(pod, DUMP))
     except Unanswered as unanswered:
@@ -43,13 +46,33 @@ def by_sidecar(
         text = f"asks the pilot for the Pods of {address}:{port} at the first request, and splits requests among them"
         return [Line("sidecar", text)], False
     if not listener:
-        return [Line("sidecar", f"passes {address}:{port} on unchanged, as it has no configuration for it")], True
+        lines = [Line("sidecar", f"passes {address}:{port} on unchanged, as it has no configuration for it")]
+        return [*lines, *guarded(client, service, "the sidecar passes connections to this Service on unchanged")], True
     pods, subsets = (
         _names(client, namespace, objects.namespace(service)),
         subsets_by_pod(client.list(SUBSET, namespace).items),
     )
-    lines = [Line("sidecar", f"{plain(listener)}, version {found.version}")]
+    lines = [Line("sidecar", f"{plain(listener)}, version {found.version}"), *guarded(client, service)]
     return [*lines, *routed(found, listener, path, pods, subsets)], False
+
+
+def guarded(client: ApiClient, service: JsonObject, obstacle: str = "") -> list[Line]:
+    """Return what mutual TLS makes of connections to a Service's Pods; ``obstacle`` is why the caller speaks none."""
+    space, selector = objects.namespace(service), objects.spec(service).get("selector") or {}
+    known = peers_in(client, space).pods.get(space, {})
+    peers = {
+        objects.name(pod): known[objects.name(pod)]
+        for pod in (client.list(POD, space).items if known and selector else ())
+        if selector.items() <= objects.labels(pod).items() and objects.name(pod) in known
+    }
+    called = sorted(name for name, each in peers.items() if each.is_called_by_tls)
+    strict = sorted(name for name, each in peers.items() if each.mode == STRICT)
+    if not obstacle and called:
+        account = f"certificates of {namespace_identity(space)}… are wanted"
+        return [Line("mutual TLS", f"with {', '.join(called)}; {account}")]
+    if obstacle and strict:
+        return [Line("mutual TLS", f"refused by {', '.join(strict)}: STRICT, {obstacle}", broken=True)]
+    return []
 
 
 def _names(client: ApiClient, own: str, other: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""``minik8s-certificates --config FILE``: signs CertificateSigningRequests; the only process with the authority's key.
+"""``minik8s-certificates --config FILE``: signs CertificateSigningRequests; the only process with authorities' keys.
 
 A process and a user of its own: neither the API server nor the other controllers can read the key. A sync
 reads one request, asks ``signing_requests.decide_request``, and makes one write with the revision it decided on; the
@@ -19,6 +19,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.access import certificate_requests
 from minik8s_modules.api.access.bootstrap_tokens import NAMESPACE, PREFIX
 from minik8s_modules.api.access.certificate_requests import RequestedCertificate
+from minik8s_modules.api.access.mesh_identities import MESH
 from minik8s_modules.api.errors import Conflict, NotFound
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, LEASE, NODE, SECRET, SUBJECT_ACCESS_REVIEW, Kind
 from minik8s_modules.api.objects import JsonObject
@@ -58,11 +59,25 @@ class NotAllowed(TemporaryError):
 
 
 class CertificateController(Shell[str]):
-    """Approves, signs and cleans signing requests; ``authority()`` reads the authority or raises AuthorityUnusable."""
+    """Approves, signs and cleans signing requests.
 
-    def __init__(self, client: Api, authority: Callable[[], signing.Authority], clock: Clock | None = None) -> None:
+    Args:
+        client: of the signer's own identity.
+        authority: reads the cluster's authority, or raises AuthorityUnusable.
+        clock: the time.
+        mesh: as ``authority``, for identities in the mesh; None where there is no mesh.
+    """
+
+    def __init__(
+        self,
+        client: Api,
+        authority: Callable[[], signing.Authority],
+        clock: Clock | None = None,
+        mesh: Callable[[], signing.Authority] | None = None,
+    ) -> None:
         self._client = client
         self._authority = authority
+        self._mesh = mesh
         super().__init__(client, "certificates", clock)
         self._requests = self.follow(
             CERTIFICATE_SIGNING_REQUEST, lambda old, new: self._queue.add(objects.name(new or old or {}))
@@ -110,9 +125,19 @@ class CertificateController(Shell[str]):
         log.warning("signing request %s of %s: %s: %s", objects.name(request), asker, kind.lower(), message)
 
     def _sign(self, request: JsonObject, step: Sign) -> None:
-        pem = signing.sign(_parsed(request), self._authority(), step.usages, self._clock.now(), step.lifetime)
+        authority = self._authority_of(request)
+        pem = signing.sign(_parsed(request), authority, step.usages, self._clock.now(), step.lifetime)
+        if objects.spec(request).get("signerName") == MESH:
+            pem += authority.bundle
         self._write(request, {"certificate": base64.b64encode(pem).decode()}, "status")
         log.info("signing request %s of %s: signed", objects.name(request), objects.spec(request).get("username"))
+
+    def _authority_of(self, request: JsonObject) -> signing.Authority:
+        if objects.spec(request).get("signerName") != MESH:
+            return self._authority()
+        if self._mesh is None:
+            raise AuthorityUnusable("this signer has no authority of the mesh (mesh_authority)")
+        return self._mesh()
 
     def _approve(self, request: JsonObject, subresource: str, message: str) -> None:
         if not self._may(request, subresource):
@@ -202,13 +227,18 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     """
     client = client_of(configuration, "minik8s-certificates")
     authority = reader(Path(configuration.text("authority.cert")), Path(configuration.text("authority.key")))
+    mesh = None
+    if configuration.has("mesh_authority"):
+        mesh = reader(Path(configuration.text("mesh_authority.cert")), Path(configuration.text("mesh_authority.key")))
     try:
         authority()
+        if mesh is not None:
+            mesh()
     except AuthorityUnusable as error:
         raise ConfigurationError(str(error)) from error
 
     def lead(_token: Token, lost: threading.Event) -> None:
-        controller = CertificateController(client, authority)
+        controller = CertificateController(client, authority, mesh=mesh)
         controller.start()
         lost.wait()
         controller.stop()

@@ -55,6 +55,8 @@ class Authority(NamedTuple):
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+    bundle: bytes = b""
+    """All certificates of its file (PEM), those of authorities before and after it among them."""
 
 
 def load_authority(certificates: bytes, key: bytes) -> Authority:
@@ -67,9 +69,11 @@ def load_authority(certificates: bytes, key: bytes) -> Authority:
     if not isinstance(loaded, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
         raise ValueError(f"an authority's key must be EC or RSA, not {type(loaded).__name__}")  # noqa: TRY004
     public = loaded.public_key()
-    for certificate in x509.load_pem_x509_certificates(certificates):
+    found = x509.load_pem_x509_certificates(certificates)
+    for certificate in found:
         if certificate.public_key() == public:
-            return Authority(certificate, loaded)
+            bundle = b"".join(each.public_bytes(serialization.Encoding.PEM) for each in found)
+            return Authority(certificate, loaded, bundle)
     raise ValueError("no certificate of the authority fits its key")
 
 

@@ -1,29 +1,37 @@
 """What becomes of a CertificateSigningRequest: denied, approved where roles say so, signed, deleted when old. Pure.
 
 Kubernetes' four signers with their rules (pkg/controller/certificates: approver/sarapprove.go, signer/signer.go,
-cleaner/cleaner.go; pkg/apis/certificates/helpers.go). Requests of other signers are somebody else's, and only cleaned.
+cleaner/cleaner.go; pkg/apis/certificates/helpers.go), and one for identities in the mesh, for which pilots ask.
+Requests of other signers are somebody else's, and only cleaned.
 Stricter than Kubernetes': what a signer would not sign is denied at once, whoever might approve it, and a node serves
 under the one name that is its own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.access.certificate_requests import NODE_PREFIX, RequestedCertificate, node_of
+from minik8s_modules.api.access.mesh_identities import MESH, SIDECAR, USAGES
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mutual_tls import TRUST_DOMAIN
 from minik8s_modules.base.clock import parse_rfc3339
 
 CLIENT = "kubernetes.io/kube-apiserver-client"
 NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 NODE_SERVING = "kubernetes.io/kubelet-serving"
 LEGACY = "kubernetes.io/legacy-unknown"
-SIGNERS = frozenset({CLIENT, NODE_CLIENT, NODE_SERVING, LEGACY})
+SIGNERS = frozenset({CLIENT, NODE_CLIENT, NODE_SERVING, LEGACY, MESH})
 SHORTEST = timedelta(seconds=600)
 LONGEST = timedelta(days=365)
+LONGEST_IN_MESH = timedelta(hours=24)
+_IDENTITY = re.compile(
+    rf"spiffe://{re.escape(TRUST_DOMAIN)}/ns/[a-z0-9]([a-z0-9-]{{0,61}}[a-z0-9])?/sa/[a-z0-9][a-z0-9.-]{{0,252}}"
+)
 SETTLED_KEPT, PENDING_KEPT = timedelta(hours=1), timedelta(hours=24)
 _NEVER = datetime.max.replace(tzinfo=UTC)
 SERVING_DOMAIN = ".node.minik8s.internal"
@@ -78,6 +86,7 @@ _RECOGNIZED = {
     (NODE_SERVING, True): Approve(
         "selfnodeserver", "Auto approving the node's own serving name after SubjectAccessReview."
     ),
+    (MESH, False): Approve("meshidentity", "Auto approving an identity in the mesh after SubjectAccessReview."),
 }
 Step = Approve | Deny | Sign | Fail | Delete | Wait
 
@@ -124,15 +133,14 @@ def _end(request: JsonObject) -> tuple[datetime, str]:
 
 
 def _recognized(spec: JsonObject, found: RequestedCertificate) -> Approve | None:
-    """Return the approval of a node's own certificates; people and programs approve all others."""
+    """Return the approval of nodes' and the mesh's certificates; people and programs approve all others."""
     return _RECOGNIZED.get((str(spec.get("signerName") or ""), spec.get("username") == found.common_name))
 
 
 def _lifetime(spec: JsonObject) -> timedelta:
+    longest = LONGEST_IN_MESH if spec.get("signerName") == MESH else LONGEST
     wanted = spec.get("expirationSeconds")
-    if wanted is None:
-        return LONGEST
-    return min(LONGEST, max(SHORTEST, timedelta(seconds=int(wanted))))
+    return longest if wanted is None else min(longest, max(SHORTEST, timedelta(seconds=int(wanted))))
 
 
 def _trouble(signer: str, found: RequestedCertificate, usages: frozenset[str]) -> str:
@@ -144,7 +152,17 @@ def _trouble(signer: str, found: RequestedCertificate, usages: frozenset[str]) -
     if signer == NODE_SERVING:
         own = found.common_name.removeprefix(NODE_PREFIX) + SERVING_DOMAIN
         return _node(found, (own,), own) or _exact(usages, "server auth")
-    return ""
+    return _in_mesh(found, usages) if signer == MESH else ""
+
+
+def _in_mesh(found: RequestedCertificate, usages: frozenset[str]) -> str:
+    """Return why it is no request for the identity of one service account, and nothing beside it."""
+    if found != RequestedCertificate(SIDECAR, (), uris=found.uris):
+        return f"only the common name {SIDECAR} and the identity are expected"
+    if len(found.uris) != 1 or not _IDENTITY.fullmatch(found.uris[0]):
+        text = ", ".join(found.uris) or "none"
+        return f"the identity must be one spiffe://{TRUST_DOMAIN}/ns/NAMESPACE/sa/ACCOUNT, not {text}"
+    return "" if usages == USAGES else f"usages did not match: {', '.join(sorted(USAGES))}"
 
 
 def _client_usages(usages: frozenset[str]) -> str:

@@ -22,13 +22,15 @@ from minik8s_modules.mesh.gateways.certificates import Certificate, certificate_
 from minik8s_modules.mesh.gateways.deciding import Decision, Declared, decide_gateways
 from minik8s_modules.mesh.gateways.parents import is_within
 from minik8s_modules.mesh.gateways.statuses import class_status, gateway_status, route_status
+from minik8s_modules.mesh.identities.peers import PeerCopies
+from minik8s_modules.mesh.identities.securing import Peers, secured
 from minik8s_modules.mesh.mapping import Declared as SpaceDeclared
 from minik8s_modules.mesh.messages import Message, Snapshot, message_of
 from minik8s_modules.mesh.resources import TYPES, Resource
 from minik8s_modules.mesh.retained import Services
 from minik8s_modules.runtime.controller import Context, Loop
 
-_AGAIN_S = 30.0
+_AGAIN_S, _SOON_S = 30.0, 0.1
 _KEY = Key("", "gateways")
 
 
@@ -38,11 +40,14 @@ class Gateways:
     Args:
         context: of the process.
         catalogue: what Envoys are told from.
+        peers: who speaks TLS.
     """
 
-    def __init__(self, context: Context, catalogue: Catalogue) -> None:
+    def __init__(self, context: Context, catalogue: Catalogue, peers: PeerCopies) -> None:
         self._context = context
         self._catalogue = catalogue
+        self._peers = peers
+        peers.follow(self.asked)
         self._lock = threading.Lock()
         self._known: dict[str, Kind] = {}
         self._keeper: _Keeper | None = None
@@ -83,7 +88,7 @@ class Gateways:
             self._end()
             if self._known.keys() == wanted:
                 kinds = GatewayKinds(*(self._known[each.kind] for each in GATEWAY_KINDS))
-                self._keeper = _Keeper(self._context, self._catalogue, kinds)
+                self._keeper = _Keeper(self._context, self._catalogue, self._peers, kinds)
                 self._keeper.lead(leads=self._leads)
                 self._keeper.start()
 
@@ -101,9 +106,10 @@ class _Packed(NamedTuple):
 class _Keeper:
     """The work while the definitions are there."""
 
-    def __init__(self, context: Context, catalogue: Catalogue, kinds: GatewayKinds) -> None:
+    def __init__(self, context: Context, catalogue: Catalogue, peers: PeerCopies, kinds: GatewayKinds) -> None:
         self._context = context
         self._catalogue = catalogue
+        self._peers = peers
         self._kinds = kinds
         self._leads = False
         self._told: set[str] = set()
@@ -141,10 +147,14 @@ class _Keeper:
         Raises:
             StatusError: the API refused; it is tried again.
         """
+        peers = self._peers.get()
+        if peers is None:
+            self._loop.add_after(_KEY, _SOON_S)
+            return
         declared = self._declared()
         decision = decide_gateways(declared)
         parts = SpaceDeclared(declared.services, declared.slices, rolling_updates=declared.updates)
-        self._tell(decision, Services([parts]))
+        self._tell(decision, Services([parts]), peers)
         if self._leads:
             self._write(declared, decision)
         if declared.certificates:
@@ -178,12 +188,12 @@ class _Keeper:
             # an API server that has not heard of the Gateway yet, or no more of the grant
             return f"Secret {key} may not be read for it (yet)"
 
-    def _tell(self, decision: Decision, services: Services) -> None:
+    def _tell(self, decision: Decision, services: Services, peers: Peers) -> None:
         scopes = {f"{key.namespace}/{name_of_parts(key.name)}": (key, told) for key, told in decision.told.items()}
         packed: dict[tuple[str, str], _Packed] = {}
         for scope, (key, told) in scopes.items():
-            snapshot = self._snapshot(scope, told, packed)
-            self._catalogue.put(scope, Configuration(snapshot, {str(key): key.name}, services=services))
+            snapshot = self._snapshot(scope, secured(told, peers), packed)
+            self._catalogue.put(scope, Configuration(snapshot, {str(key): key.name}, services=services, peers=peers))
         for scope in self._told - scopes.keys():
             self._catalogue.put(scope, Configuration({kind: {} for kind in TYPES}, {}))
         self._told, self._packed = set(scopes), packed

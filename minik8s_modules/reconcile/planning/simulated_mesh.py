@@ -22,6 +22,7 @@ from minik8s_modules.mesh.gateways.parents import service_of
 from minik8s_modules.mesh.mapping import Branch, Declared, Mapped, Port, Verdict, decide_mapping
 from minik8s_modules.reconcile.feeds.plan_subjects import MESH_KINDS, About, Note, of
 from minik8s_modules.reconcile.planning.questions import Question
+from minik8s_modules.reconcile.planning.simulated_modes import mode_notes
 from minik8s_modules.reconcile.planning.simulated_routes import (
     Routing,
     Secrets,
@@ -48,6 +49,7 @@ def mesh_notes(
     spaces = asked | {key.partition("/")[0] for key in seen.services}
     found = [note for space in sorted(spaces | _led(spaces, question, sides, cluster))
              for note in namespace_notes(space, sides, cluster)]  # fmt: skip
+    found += mode_notes(question, before.namespaces, after.namespaces, cluster.pods)
     return [*found, *route_notes(question, before, after)]
 
 

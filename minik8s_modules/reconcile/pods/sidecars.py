@@ -8,6 +8,7 @@ from typing import cast
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.interception import excluded
+from minik8s_modules.api.pods.mutual_tls import can_speak
 from minik8s_modules.api.pods.sidecars import sidecar_of
 from minik8s_modules.module_utils.minik8s.entries.sidecars import SidecarEntry
 from minik8s_modules.reconcile.pods.pod_context import SANDBOX_MISSING
@@ -25,8 +26,10 @@ def sidecar_entry(pod: JsonObject, attempt: int, inputs: PodInputs) -> SidecarEn
         "exclude_inbound_ports": list(left_out.inbound_ports),
         "exclude_outbound_ports": list(left_out.outbound_ports),
         "exclude_outbound_ranges": list(left_out.outbound_ranges),
+        "mutual_tls": can_speak(objects.spec(pod)),
     }
-    return cast("SidecarEntry", {name: value for name, value in fields.items() if value != []})
+    # what is not said takes no room in the document, and is as it was before it could be said
+    return cast("SidecarEntry", {name: value for name, value in fields.items() if value != [] and value is not False})
 
 
 def _addresses(inputs: PodInputs) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.pods.mutual_tls import MTLS, can_speak
 from minik8s_modules.api.pods.sidecars import INJECT, SIDECAR
 from minik8s_modules.cli.main import main
 from tests.integration.apiserver.conftest import Namespace, pod
@@ -154,3 +155,25 @@ def test_inject_makes_the_same(shop: Namespace, tmp_path: Path, capsys: pytest.C
     for each in both:
         del each["volumeMounts"]  # the volume's name is random
     assert both[0] == both[1]
+
+
+def test_a_namespace_with_mutual_tls_gets_sidecars_that_can_and_who_has_none_hears_of_it(shop: Namespace):
+    headers = {"Content-Type": "application/merge-patch+json"}
+
+    def label(**labels: str | None) -> int:
+        body = {"metadata": {"labels": {MTLS: labels["mode"]}}}
+        return shop.server.request("PATCH", f"/api/v1/namespaces/{shop.name}", body, headers=headers).code
+
+    in_vain = create(shop, "early", {MTLS: "strict"})
+    assert "Namespace does not have it" in in_vain.headers["warning"]
+    assert label(mode="odd") == 422
+    assert label(mode="disabled") == 422
+    assert label(mode="strict") == 200
+    made = create(shop, "can")
+    assert can_speak(made.json["spec"])
+    assert "warning" not in made.headers
+    for name, labels in (("disabled", {MTLS: "disabled"}), ("stranger", DISABLED)):
+        assert not can_speak(create(shop, name, labels).json["spec"])
+    by_hand = create(shop, "by-hand", initContainers=[SIDECAR])
+    assert "takes connections of anybody" in by_hand.headers["warning"]
+    assert create(shop, "odd", {MTLS: "odd"}).code == 422

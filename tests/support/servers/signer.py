@@ -11,13 +11,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.support.apiserver import ApiServerProcess
-from tests.support.pki import write_kubeconfig
+from tests.support.pki import Authority, write_kubeconfig
 
 
 class Signer:
-    """The daemon; ``kill`` it and ``start`` it again."""
+    """The daemon; ``kill`` it and ``start`` it again. It signs for the mesh if it is given an authority of it."""
 
-    def __init__(self, server: ApiServerProcess, folder: Path) -> None:
+    def __init__(self, server: ApiServerProcess, folder: Path, mesh: Authority | None = None) -> None:
         authority = server.authority
         key = folder / "ca.key"
         key.write_bytes(pem_of(authority._key))
@@ -25,7 +25,12 @@ class Signer:
         kubeconfig = write_kubeconfig(folder / "c.kubeconfig", server.url, authority.ca, identity)
         self._config = folder / "certificates.yml"
         files = {"cert": str(authority.ca), "key": str(key)}
-        self._config.write_text(yaml.safe_dump({"kubeconfig": str(kubeconfig), "authority": files}))
+        configuration: dict[str, object] = {"kubeconfig": str(kubeconfig), "authority": files}
+        if mesh is not None:
+            own = folder / "mesh-ca.key"
+            own.write_bytes(mesh.key_pem)
+            configuration["mesh_authority"] = {"cert": str(mesh.ca), "key": str(own)}
+        self._config.write_text(yaml.safe_dump(configuration))
         self.log = folder / "log"
         self.process: subprocess.Popen[bytes] | None = None
 

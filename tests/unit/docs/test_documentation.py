@@ -79,7 +79,8 @@ def test_every_role_variable_that_a_page_names_exists() -> None:
         "minik8s_nodes",
         "minik8s_sidecar",
     }
-    figures = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.glob("virtual/**/figures.py"))
+    counting = (*PACKAGE.glob("virtual/**/figures.py"), PACKAGE / "mesh/figures.py")
+    figures = "".join(path.read_text(encoding="utf-8") for path in counting)
     others |= set(re.findall(r'"(minik8s_[a-z_]+)"', figures))
     named = {word for page in PAGES for word in words(page) if prefix.match(word)} - others
     assert len(named) > 20

@@ -19,6 +19,8 @@ from minik8s_modules.mesh import xds
 from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.crowds import CROWD
 from minik8s_modules.mesh.figures import Figures
+from minik8s_modules.mesh.identities.issuing import Issuer
+from minik8s_modules.mesh.identities.securing import NOBODY
 from minik8s_modules.mesh.identity import Sidecar
 from minik8s_modules.mesh.mapping import Withholding, decide_mapping
 from minik8s_modules.mesh.messages import Packer
@@ -58,6 +60,9 @@ class Pilot:
         self.settled: list[frozenset[Withholding]] = []
         self.catalogue = Catalogue(self.asked.append)
         self.packer = Packer("shop")
+        self.peers = NOBODY
+        self.issuer: Issuer | None = None
+        self.sidecar = Sidecar("shop", "client")
 
     def declare(self, *virtual: dict[str, Any], withheld: Sequence[str] = ()) -> None:
         """Put what a namespace comes to into the catalogue."""
@@ -68,7 +73,8 @@ class Pilot:
         """Put what becomes of a case into the catalogue."""
         found = declared(case)
         mapped = decide_mapping(found)
-        configuration = Configuration(self.packer.pack(mapped), mapped.split_by, mapped.withholdings, Services([found]))
+        packed, services = self.packer.pack(mapped, (), self.peers), Services([found])
+        configuration = Configuration(packed, mapped.split_by, mapped.withholdings, services, self.peers)
         self.catalogue.put("shop", configuration)
 
     @asynccontextmanager
@@ -76,7 +82,7 @@ class Pilot:
         """Serve, and yield a way to it."""
 
         def identify(header: str) -> Sidecar | None:
-            return Sidecar("shop", "client") if header == "Bearer of-a-pod" else None
+            return self.sidecar if header == "Bearer of-a-pod" else None
 
         server = grpc.aio.server()
         self.discovery = Discovery(
@@ -85,6 +91,7 @@ class Pilot:
             self.figures,
             lambda *refusal: self.refusals.append(refusal),
             lambda _sidecar, withholdings: self.settled.append(withholdings),
+            self.issuer,
         )
         ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(self.discovery, server)
         port = server.add_insecure_port("127.0.0.1:0")

@@ -22,3 +22,5 @@ class SidecarEntry(_RequiredSidecar, total=False):
     """Ports to which the pod's connections are not led to the sidecar."""
     exclude_outbound_ranges: Annotated[list[str], Default(())]
     """Ranges of addresses (CIDR) to which the pod's connections are not led to the sidecar."""
+    mutual_tls: Annotated[bool, Default(False)]
+    """Whether what comes in is led to the port that the sidecar opens when a pilot has told it how to take TLS."""

@@ -44,6 +44,9 @@ _TCP = "meta l4proto tcp"
 _TRACKED_LATE = Rule(
     "-p tcp -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN -j ACCEPT", "tcp flags & (fin|syn|rst|ack) != syn accept"
 )
+MUTUAL_TLS_PORT = 15008
+"""Where a sidecar takes TLS, once a pilot has told it how; nothing listens there before, and nothing gets in."""
+_MUTUAL_TLS = Rule(f"-p tcp -j REDIRECT --to-ports {MUTUAL_TLS_PORT}", f"{_TCP} redirect to :{MUTUAL_TLS_PORT}")
 STATISTICS_PORT = 15090
 """Where a sidecar itself serves its statistics, on the pod's address (roles/envoy/files/bootstrap.yaml)."""
 _MISTIO: Mapping[str, tuple[Rule, ...]] = {
@@ -103,9 +106,10 @@ def rules_of(entry: Mapping[str, Any]) -> dict[str, tuple[Rule, ...]]:
     whole = with_defaults(entry, SCHEMA)
     here = (Rule(f"-s {one}/32 -j ACCEPT", f"ip saddr {one} accept") for one in whole["node_addresses"])
     there = (Rule(f"-d {one} -j ACCEPT", f"ip daddr {one} accept") for one in whole["exclude_outbound_ranges"])
+    left_out = _ports([STATISTICS_PORT, *whole["exclude_inbound_ports"]])
     return {
         **_JUMPS,
-        INBOUND: (_TRACKED_LATE, *here, *_ports([STATISTICS_PORT, *whole["exclude_inbound_ports"]])),
+        INBOUND: (_TRACKED_LATE, *here, *left_out, *([_MUTUAL_TLS] if whole["mutual_tls"] else ())),
         OUTBOUND: (_TRACKED_LATE, *there, *_ports(whole["exclude_outbound_ports"])),
         **_MISTIO,
     }

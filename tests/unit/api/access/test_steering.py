@@ -20,6 +20,7 @@ NO_METADATA = {
     "minik8s.io/v1": "an API version",
     "minik8s.io/ingress": "the name of a controller in IngressClasses",
     "minik8s.io/gateway-controller": "the name of a controller in GatewayClasses",
+    "minik8s.io/mesh": "the name of a signer of certificates",
     "minik8s.io/nodes": "a class of load balancers",
     "minik8s.io/pool": "a class of load balancers",
     "minik8s.io/content": "a label of images",

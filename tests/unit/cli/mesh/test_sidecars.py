@@ -121,7 +121,7 @@ def test_what_a_pod_says_does_not_steer_the_terminal():
         return 7
 
     ((namespace, row),) = rows(ask, [POD], {"shop": Expected({}, {})}, datetime.now(UTC))
-    assert (namespace, row) == ("shop", ("client", "", "unknown", "", "?]0;x"))
+    assert (namespace, row) == ("shop", ("client", "", "unknown", "", "", "", "?]0;x"))
 
 
 def test_the_sidecar_is_the_container_that_lasts():

@@ -1,0 +1,62 @@
+"""The certificate of one sidecar's stream: asked for when the sidecar asks for it, renewed at half of its life.
+
+A signer that gives none is asked again and again; the sidecar keeps what it has, which is good for the other half.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from datetime import UTC, datetime
+
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.base.backoff import Backoff
+from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.mesh.identities.issuing import Issued
+
+log = logging.getLogger(__name__)
+_AGAIN = Backoff(initial_s=1.0, maximum_s=60.0)
+
+
+class Holder:
+    """See the top of this file; belongs to the event loop.
+
+    Args:
+        issue: returns a new certificate; blocks.
+        pool: where it does.
+        told: called with each new certificate.
+        whose: in the log.
+    """
+
+    def __init__(self, issue: Callable[[], Issued], pool: Executor, told: Callable[[Issued], None], whose: str) -> None:
+        self._issue = issue
+        self._pool = pool
+        self._told = told
+        self._whose = whose
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Ask for one, if that has not begun."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    def end(self) -> None:
+        """Renew it no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            try:
+                issued = await asyncio.get_running_loop().run_in_executor(self._pool, self._issue)
+            except (StatusError, TemporaryError, ValueError) as error:
+                failures += 1
+                log.warning("the sidecar of Pod %s gets no certificate (yet): %s", self._whose, error)
+                await asyncio.sleep(_AGAIN.delay_s(failures))
+                continue
+            failures = 0
+            self._told(issued)
+            await asyncio.sleep(max(1.0, (issued.renewal - datetime.now(UTC)).total_seconds()))

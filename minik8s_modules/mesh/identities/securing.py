@@ -1,0 +1,208 @@
+"""What sidecars are told of mutual TLS, in Envoy's YAML. Pure.
+
+    caller ─▶ cluster of a Namespace that has it ─ endpoint of a Pod that can ─▶ TLS, ALPN minik8s, own certificate
+                                                 └ any other endpoint ────────▶ as it is
+    callee: 15008 ─ TLS with a certificate of the mesh ─▶ application
+                  └ anything else ─▶ application (permissive), or nowhere (strict)
+
+A caller takes an answer of no other namespace than that of the Service: addresses of Pods that are gone are given to
+others. Which service accounts may call is not asked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mutual_tls import MTLS, PERMISSIVE, STRICT, Peer, namespace_identity, peer
+from minik8s_modules.mesh.resources import (
+    API,
+    CLUSTER,
+    ENDPOINTS,
+    FROM_PILOT,
+    LISTENER,
+    Resource,
+    address_of,
+    tcp_proxy,
+)
+
+SECRET = f"{API}extensions.transport_sockets.tls.v3.Secret"
+INBOUND = "mutual-tls"
+"""The listener that a pilot tells each sidecar that can."""
+PLAIN = "plain"
+"""Its chain of what is no TLS of the mesh, which a strict one lacks."""
+IDENTITY, ROOTS = "identity", "roots"
+"""Names of secrets: a sidecar's own certificate with its key, and what it trusts. No name says whose."""
+PORT = 15008
+"""Where nodes lead what comes in (module_utils/minik8s/network/interception.py)."""
+_OWN_PORTS = (15001, 15006, PORT)
+_ALPN = "minik8s-mesh"
+"""Told apart by it: programs that speak TLS themselves go on to, and are passed on as they are."""
+_ANY = "0.0.0.0"  # noqa: S104 - of a Pod
+_MATCH = "envoy.transport_socket_match"
+_PEEKED_S = "1s"
+"""How long a caller may be silent before it is taken for one whose server speaks first."""
+
+
+class Peers(NamedTuple):
+    """Who speaks TLS.
+
+    Attributes:
+        namespaces: Namespaces that have it.
+        pods: by namespace and name.
+        addresses: of Pods that others are to speak TLS with.
+    """
+
+    namespaces: Mapping[str, str] = MappingProxyType({})
+    """Their modes."""
+    pods: Mapping[str, Mapping[str, Peer]] = MappingProxyType({})
+    addresses: frozenset[str] = frozenset()
+
+    def mode(self, namespace: str, pod: str) -> str:
+        """Return how a Pod that can is to take connections; one that is not known yet, as its Namespace says."""
+        found = self.pods.get(namespace, {}).get(pod)
+        return found.mode if found is not None else self.namespaces.get(namespace, PERMISSIVE)
+
+    def other_addresses(self, before: Peers) -> frozenset[str] | None:
+        """Return the addresses that are called otherwise than before; None where any may be, as Namespaces changed."""
+        return self.addresses ^ before.addresses if self.namespaces.keys() == before.namespaces.keys() else None
+
+
+NOBODY = Peers()
+_ENDED = {"Succeeded", "Failed"}
+
+
+def peers_of(spaces: Mapping[str, Mapping[str, str]], pods: Iterable[JsonObject]) -> Peers:
+    """Return who speaks TLS, by the labels of Namespaces and the Pods in them."""
+    by_space: dict[str, dict[str, Peer]] = {}
+    addresses: set[str] = set()
+    for pod in pods:
+        space = objects.namespace(pod)
+        found = peer(pod, spaces.get(space, {}))
+        if found is None or objects.status(pod).get("phase") in _ENDED:
+            continue
+        by_space.setdefault(space, {})[objects.name(pod)] = found
+        if found.is_called_by_tls:
+            addresses |= {str(each["ip"]) for each in objects.status(pod).get("podIPs") or []}
+    return Peers({name: labels[MTLS] for name, labels in spaces.items()}, by_space, frozenset(addresses))
+
+
+def secured(resources: Iterable[Resource], peers: Peers) -> list[Resource]:
+    """Return resources as they are told where some Namespaces have mutual TLS."""
+    if not peers.namespaces:
+        return [*resources]
+    return [each._replace(body=_secured(each, peers)) for each in resources]
+
+
+def _secured(resource: Resource, peers: Peers) -> JsonObject:
+    body = resource.body
+    if resource.type_url == CLUSTER and (namespace := _namespace_of(body)) in peers.namespaces:
+        return {**body, "transport_socket_matches": _sockets(namespace)}
+    if resource.type_url == ENDPOINTS and body["endpoints"]:
+        return {**body, "endpoints": [{"lb_endpoints": [_marked(each, peers) for each in _endpoints(body)]}]}
+    return body
+
+
+def _namespace_of(cluster: JsonObject) -> str:
+    # SERVICE.NAMESPACE:PORT, perhaps with a Subset behind it; in a crowd it is the name in statistics
+    name = str(cluster.get("alt_stat_name") or cluster["name"])
+    return name.partition(":")[0].rpartition(".")[2]
+
+
+def _endpoints(assignment: JsonObject) -> Iterator[JsonObject]:
+    return (one for group in assignment["endpoints"] for one in group["lb_endpoints"])
+
+
+def _address(endpoint: JsonObject) -> str:
+    return str(endpoint["endpoint"]["address"]["socket_address"]["address"])
+
+
+def _marked(endpoint: JsonObject, peers: Peers) -> JsonObject:
+    if _address(endpoint) not in peers.addresses:
+        return endpoint
+    return {**endpoint, "metadata": {"filter_metadata": {_MATCH: {"mtls": "yes"}}}}
+
+
+def _sockets(namespace: str) -> list[JsonObject]:
+    wanted = {"san_type": "URI", "matcher": {"prefix": namespace_identity(namespace)}}
+    context = {
+        "@type": f"{API}extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+        "common_tls_context": _common({"match_typed_subject_alt_names": [wanted]}),
+    }
+    plain = {"@type": f"{API}extensions.transport_sockets.raw_buffer.v3.RawBuffer"}
+    return [
+        {"name": "mtls", "match": {"mtls": "yes"}, "transport_socket": {"name": "tls", "typed_config": context}},
+        {"name": "plain", "match": {}, "transport_socket": {"name": "raw_buffer", "typed_config": plain}},
+    ]
+
+
+def _common(validation: JsonObject) -> JsonObject:
+    return {
+        "alpn_protocols": [_ALPN],
+        "tls_params": {"tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3"},
+        "tls_certificate_sds_secret_configs": [_told(IDENTITY)],
+        "combined_validation_context": {
+            "default_validation_context": validation,
+            "validation_context_sds_secret_config": _told(ROOTS),
+        },
+    }
+
+
+def _told(name: str) -> JsonObject:
+    # for ever: what waits for a certificate is not there before, instead of there without one
+    return {"name": name, "sds_config": {**FROM_PILOT, "initial_fetch_timeout": "0s"}}
+
+
+def inbound(mode: str) -> Resource:
+    """Return the listener of what comes in to a Pod.
+
+    Listener filters are those of both modes: a change of the mode is one of chains, which ends no connection that stays
+    allowed.
+    """
+    own = [
+        {"name": f"own-{port}", "filter_chain_match": {"destination_port": port}, "filters": [_to("nowhere")]}
+        for port in _OWN_PORTS
+    ]
+    context = {
+        "@type": f"{API}extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+        "require_client_certificate": True,
+        "common_tls_context": _common({}),
+    }
+    spoken = {"transport_protocol": "tls", "application_protocols": [_ALPN]}
+    guarded = {
+        "name": "tls",
+        "filter_chain_match": spoken,
+        "filters": [_to("application")],
+        "transport_socket": {"name": "tls", "typed_config": context},
+    }
+    plain = [] if mode == STRICT else [{"name": PLAIN, "filters": [_to("application")]}]
+    filters = f"{API}extensions.filters.listener."
+    body = {
+        "name": INBOUND,
+        "traffic_direction": "INBOUND",
+        "address": address_of(_ANY, PORT),
+        "listener_filters": [
+            {"name": "original_dst", "typed_config": {"@type": f"{filters}original_dst.v3.OriginalDst"}},
+            {"name": "tls_inspector", "typed_config": {"@type": f"{filters}tls_inspector.v3.TlsInspector"}},
+        ],
+        "listener_filters_timeout": _PEEKED_S,
+        "continue_on_listener_filters_timeout": True,
+        "filter_chains": [*own, guarded, *plain],
+    }
+    return Resource(LISTENER, INBOUND, body, "")
+
+
+def _to(cluster: str) -> JsonObject:
+    return {"name": "tcp", "typed_config": tcp_proxy("inbound", cluster)}
+
+
+def secrets(chain: str, key: str, roots: str) -> list[Resource]:
+    """Return a sidecar's secrets: its certificate and private key, and what it trusts, all PEM."""
+    own = {"certificate_chain": {"inline_string": chain}, "private_key": {"inline_string": key}}
+    return [
+        Resource(SECRET, IDENTITY, {"name": IDENTITY, "tls_certificate": own}, ""),
+        Resource(SECRET, ROOTS, {"name": ROOTS, "validation_context": {"trusted_ca": {"inline_string": roots}}}, ""),
+    ]

@@ -1,0 +1,85 @@
+"""``mesh status`` and ``trace`` tell who speaks TLS, whom a strict Pod refuses, and how old a certificate is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from minik8s_modules.api.kinds import NAMESPACE, POD, SERVICE
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mutual_tls import MTLS, PERMISSIVE, STRICT
+from minik8s_modules.api.pods.sidecars import with_sidecar
+from minik8s_modules.cli.mesh.expecting import expected, peers_in
+from minik8s_modules.cli.mesh.looking import rows, table
+from minik8s_modules.cli.mesh.sidecars import DUMP
+from minik8s_modules.cli.mesh.tracing import guarded
+from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.mesh.identities.securing import IDENTITY, inbound
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+WEB: JsonObject = {
+    "metadata": {"name": "web", "namespace": "shop"},
+    "spec": {"clusterIP": "None", "selector": {"app": "web"}, "ports": []},
+}
+
+
+def cluster(mode: str) -> FakeApi:
+    api = FakeApi()
+    api.create(NAMESPACE, {"metadata": {"name": "shop", "labels": {MTLS: mode} if mode else {}}})
+    api.create(SERVICE, WEB)
+    app: JsonObject = {"containers": [{"name": "app", "image": "i"}]}
+    for name, mutual in (("new", True), ("old", False)):
+        meta = {"name": name, "namespace": "shop", "labels": {"app": "web"}}
+        status = {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]}
+        api.create(POD, {"metadata": meta, "spec": with_sidecar(app, mutual=mutual), "status": status})
+    return api
+
+
+def said(api: FakeApi, obstacle: str = "") -> list[tuple[str, bool]]:
+    return [(line.text, line.broken) for line in guarded(cast("ApiClient", api), WEB, obstacle)]
+
+
+def test_a_strict_pod_refuses_who_speaks_no_tls_and_says_why():
+    assert said(cluster(STRICT), "Pod x has no sidecar") == [("refused by new: STRICT, Pod x has no sidecar", True)]
+    ((text, broken),) = said(cluster(STRICT))
+    assert (text, broken) == ("with new; certificates of spiffe://cluster.local/ns/shop/sa/… are wanted", False)
+    assert said(cluster(PERMISSIVE), "Pod x has no sidecar") == []
+    assert said(cluster(""), "Pod x has no sidecar") == said(cluster("")) == []
+
+
+def dump(mode: str) -> Any:
+    kinds = ("Clusters", "Routes", "Endpoints")
+    listeners = {
+        "@type": "x.ListenersConfigDump",
+        "dynamic_listeners": [{"active_state": {"listener": inbound(mode).body}}],
+    }
+    secret = {"name": IDENTITY, "last_updated": "2026-01-01T07:00:00.000Z"}
+    secrets = {"@type": "x.SecretsConfigDump", "dynamic_active_secrets": [secret]}
+    return {"configs": [*({"@type": f"x.{kind}ConfigDump"} for kind in kinds), listeners, secrets]}
+
+
+def test_status_has_the_mode_and_the_age_of_the_certificate_where_somebody_has_them():
+    api = cluster(STRICT)
+    pods = [each for each in api.list(POD).items if each["metadata"]["name"] == "new"]
+    wanted = {"shop": expected(api, "shop")}
+
+    def shown(mode: str) -> tuple[str, ...]:
+        def ask(_pod: JsonObject, path: str) -> Any:
+            return dump(mode) if path == DUMP else {"stats": [{"name": "control_plane.connected_state", "value": 1}]}
+
+        header, (row,) = table(list(rows(ask, pods, wanted, NOW)), with_namespaces=True)
+        assert header[-3:] == ("MTLS", "CERTIFICATE", "MESSAGE")
+        return row[3], *row[-3:]
+
+    assert shown(STRICT) == ("synced", STRICT, "5h", "")
+    assert shown(PERMISSIVE) == ("behind", PERMISSIVE, "5h", "mutual TLS is to be strict")
+    assert table([("shop", ("a", "1", "synced", "1s", "", "", ""))], with_namespaces=False) == (
+        ("POD", "VERSION", "STATUS", "UPDATED", "MESSAGE"),
+        [("a", "1", "synced", "1s", "")],
+    )
+
+
+def test_peers_are_those_of_the_pilot():
+    peers = peers_in(cluster(STRICT), "shop")
+    assert peers.pods["shop"].keys() == {"new"}

@@ -1,0 +1,163 @@
+"""Who speaks TLS, what is told of it, and that nothing is where nobody has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.mutual_tls import (
+    DISABLED,
+    MTLS,
+    PERMISSIVE,
+    STRICT,
+    Peer,
+    asked_mode,
+    can_speak,
+    peer,
+    unguarded,
+)
+from minik8s_modules.api.pods.sidecars import ENABLED, INJECT, causes, injection, with_sidecar
+from minik8s_modules.mesh.endpoints import Endpoint
+from minik8s_modules.mesh.identities.securing import NOBODY, PLAIN, inbound, peers_of, secured
+from minik8s_modules.mesh.mapping import Branch, Mapped, Port
+from minik8s_modules.mesh.messages import Packer
+from minik8s_modules.mesh.resources import AS_ASKED, CLUSTER, ENDPOINTS, Resource, assignment, cluster
+from minik8s_modules.module_utils.minik8s.network.interception import rules_of
+
+APP: JsonObject = {"containers": [{"name": "app", "image": "i"}]}
+CAN, CANNOT = with_sidecar(APP, mutual=True), with_sidecar(APP)
+ENDS = (Endpoint("a", "10.0.0.1", 80), Endpoint("b", "10.0.0.2", 80))
+
+
+def pod(name: str = "a", spec: JsonObject = CAN, ip: str = "10.0.0.1", phase: str = "Running", mode: str = "") -> Any:
+    meta = {"name": name, "namespace": "shop", "labels": {MTLS: mode} if mode else {}}
+    return {"metadata": meta, "spec": spec, "status": {"podIPs": [{"ip": ip}], "phase": phase}}
+
+
+@pytest.mark.parametrize(
+    ("own", "space", "mode"),
+    [
+        (None, None, ""),
+        (None, STRICT, STRICT),
+        (PERMISSIVE, STRICT, PERMISSIVE),
+        (STRICT, PERMISSIVE, STRICT),
+        (DISABLED, STRICT, ""),
+        (STRICT, None, ""),
+        ("odd", STRICT, ""),
+    ],
+)
+def test_a_pods_own_label_goes_before_where_its_namespace_has_it(own: str | None, space: str | None, mode: str):
+    labels = [{MTLS: value} if value else {} for value in (own, space)]
+    assert asked_mode(*labels) == mode
+    wanted = injection({"metadata": {"labels": {INJECT: ENABLED, **labels[0]}}, "spec": APP}, labels[1]).spec
+    assert wanted is not None
+    assert can_speak(wanted) is bool(mode)
+
+
+def test_who_can_takes_tls_always_and_who_cannot_never():
+    assert peer(pod(), {}) == Peer(PERMISSIVE, is_called_by_tls=False)
+    assert peer(pod(), {MTLS: STRICT}) == Peer(STRICT, is_called_by_tls=True)
+    assert peer(pod(mode=DISABLED), {MTLS: STRICT}) == Peer(PERMISSIVE, is_called_by_tls=False)
+    assert peer(pod(spec=CANNOT), {MTLS: STRICT}) is None
+
+
+def test_what_asks_in_vain_is_said():
+    assert unguarded(pod(), {MTLS: STRICT}) == ""
+    assert unguarded(pod(spec=CANNOT), {}) == ""
+    assert "takes connections of anybody" in unguarded(pod(spec=CANNOT), {MTLS: STRICT})
+    assert "Namespace does not have it" in unguarded(pod(mode=STRICT), {})
+
+
+def test_labels_have_few_values():
+    kinds = {("", "Namespace"): [STRICT, PERMISSIVE], ("", "Pod"): [STRICT, PERMISSIVE, DISABLED]}
+    for kind, good in kinds.items():
+        for value in (STRICT, PERMISSIVE, DISABLED, "STRICT", ""):
+            found = [*causes(kind, {"metadata": {"labels": {MTLS: value}}})]
+            assert bool(found) is (value not in good), (kind, value)
+
+
+def made(ends: tuple[Endpoint, ...] = ENDS) -> list[Resource]:
+    name = "web.shop:80"
+    return [
+        Resource(CLUSTER, name, cluster(name, AS_ASKED), "100.0.0.1:80"),
+        Resource(ENDPOINTS, name, assignment(name, Branch("", None, ends)), "100.0.0.1:80"),
+    ]
+
+
+def test_only_pods_that_can_are_called_by_tls():
+    peers = peers_of(
+        {"shop": {MTLS: STRICT}}, [pod(), pod("b", CANNOT, "10.0.0.2"), pod("c", ip="10.0.0.3", phase="Failed")]
+    )
+    assert peers.addresses == {"10.0.0.1"}
+    assert peers.pods == {"shop": {"a": Peer(STRICT, is_called_by_tls=True)}}
+    told, ends = (each.body for each in secured(made(), peers))
+    (mutual, plain) = told["transport_socket_matches"]
+    context = mutual["transport_socket"]["typed_config"]["common_tls_context"]
+    (wanted,) = context["combined_validation_context"]["default_validation_context"]["match_typed_subject_alt_names"]
+    assert wanted["matcher"] == {"prefix": "spiffe://cluster.local/ns/shop/sa/"}
+    assert plain["match"] == {}
+    marks = [each.get("metadata") is not None for each in ends["endpoints"][0]["lb_endpoints"]]
+    assert marks == [True, False]
+
+
+def test_nothing_is_told_of_it_where_nobody_has_it_or_another_namespace():
+    assert secured(made(), NOBODY) == made()
+    elsewhere = peers_of({"bank": {MTLS: STRICT}}, [])
+    assert secured(made(), elsewhere) == made()
+    assert NOBODY.mode("shop", "a") == PERMISSIVE
+    assert elsewhere.mode("bank", "unknown yet") == STRICT
+
+
+def test_a_strict_listener_has_no_way_for_what_is_no_tls_of_the_mesh():
+    for mode in (STRICT, PERMISSIVE):
+        listener = inbound(mode).body
+        chains = {each["name"]: each for each in listener["filter_chains"]}
+        assert (PLAIN in chains) is (mode == PERMISSIVE)
+        assert chains["tls"]["transport_socket"]["typed_config"]["require_client_certificate"] is True
+        rest = [each for each in chains.values() if "transport_socket" not in each and each["name"] != PLAIN]
+        assert all(each["filters"][0]["typed_config"]["cluster"] == "nowhere" for each in rest)
+    assert inbound(STRICT).body["listener_filters"] == inbound(PERMISSIVE).body["listener_filters"]
+
+
+def test_a_port_is_packed_again_when_its_pods_speak_otherwise():
+    packer = Packer("shop")
+    mapped = Mapped({"100.0.0.1:80": Port("web", "100.0.0.1", 80, (Branch("", None, ENDS),))}, {}, {})
+    told = [
+        packer.pack(mapped, (), peers)[kind]["web.shop:80"].version
+        for peers in (
+            NOBODY,
+            peers_of({"shop": {MTLS: PERMISSIVE}}, []),
+            peers_of({"shop": {MTLS: PERMISSIVE}}, [pod()]),
+            peers_of({"shop": {MTLS: STRICT}}, [pod()]),
+            NOBODY,
+        )
+        for kind in (CLUSTER, ENDPOINTS)
+    ]
+    clusters, ends = told[::2], told[1::2]
+    assert clusters[0] == clusters[4] != clusters[1] == clusters[2] == clusters[3]
+    assert ends[0] == ends[1] == ends[4] != ends[2] == ends[3]
+
+
+def test_services_that_share_a_listener_are_called_by_tls_too():
+    addresses = [f"100.0.0.{each}" for each in range(60)]
+    ports = {f"{each}:80": Port(f"web-{each[8:]}", each, 80, (Branch("", None, ENDS),)) for each in addresses}
+    told = Packer("shop").pack(Mapped(ports, {}, {}), (), peers_of({"shop": {MTLS: STRICT}}, [pod()]))
+    plain = Packer("shop").pack(Mapped(ports, {}, {}))
+    for kind in (CLUSTER, ENDPOINTS):
+        assert told[kind].keys() == plain[kind].keys()
+        assert all(told[kind][name].version != plain[kind][name].version for name in ports)
+
+
+def test_the_rules_of_a_pod_that_can_lead_what_is_left_to_a_port_of_its_own():
+    entry = {"attempt": 0, "exclude_inbound_ports": [22]}
+    plain, mutual = (rules_of({**entry, **more})["MINIK8S_INBOUND"] for more in ({}, {"mutual_tls": True}))
+    assert mutual[: len(plain)] == plain
+    (own,) = mutual[len(plain) :]
+    assert own == ("-p tcp -j REDIRECT --to-ports 15008", "meta l4proto tcp redirect to :15008")
+
+
+def test_peers_are_compared_by_what_they_say():
+    one, other = (peers_of({"shop": {MTLS: STRICT}}, [pod()]) for _ in range(2))
+    assert one == other
