@@ -55,6 +55,14 @@ options:
     description: Whether tunnels to other nodes begin here. They leave by the IPv4 address of the default route.
     type: bool
     default: false
+  service_cidr_ipv6:
+    description: Range of the services' IPv6 addresses; empty where they have none.
+    type: str
+    default: ""
+  proxy_mode:
+    description: How nodes realize services, by V(auto), V(nftables) or V(ipvs).
+    type: str
+    default: auto
   nodes:
     description: How many nodes share C(cluster_cidr).
     type: int
@@ -125,8 +133,17 @@ from ansible.module_utils.minik8s.pods.devices import problems as device_problem
 
 PYTHON = (3, 11)
 SYSTEMS = [{"ids": ["debian"], "version": 12, "tried": True}]
-RANGES = ("cluster_cidr", "service_cidr", "nodes", "node_name", "foreign_pods", "cluster_cidr_ipv6")
 PLACE = ("address", "tunnels")
+RANGES = (
+    "cluster_cidr",
+    "service_cidr",
+    "nodes",
+    "node_name",
+    "foreign_pods",
+    "cluster_cidr_ipv6",
+    "service_cidr_ipv6",
+    "proxy_mode",
+)
 
 
 def main() -> None:
@@ -143,6 +160,8 @@ def main() -> None:
             "cluster_cidr_ipv6": {"type": "str", "default": ""},
             "address": {"type": "str", "default": ""},
             "tunnels": {"type": "bool", "default": False},
+            "service_cidr_ipv6": {"type": "str", "default": ""},
+            "proxy_mode": {"type": "str", "default": "auto"},
             "nodes": {"type": "int", "default": 0},
             "node_name": {"type": "str", "default": ""},
             "foreign_pods": {"type": "bool", "default": False},

@@ -163,6 +163,17 @@ def ipv4(value: str) -> list[str]:
     return [] if _IPV4.fullmatch(value) else [IPV4_MESSAGE]
 
 
+def ip(value: str) -> list[str]:
+    """Return what keeps ``value`` from being an address of either family."""
+    if ":" not in value:
+        return ipv4(value)
+    try:
+        mapped = ipaddress.IPv6Address(value).ipv4_mapped is not None
+    except ValueError:
+        mapped = True
+    return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"] if mapped or "%" in value else []
+
+
 def non_special_ipv4(value: str) -> list[str]:
     """Return what keeps ``value`` from being an IPv4 address of one other machine or pod (``ValidateNonSpecialIP``)."""
     if found := ipv4(value):

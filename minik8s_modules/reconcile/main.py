@@ -18,7 +18,7 @@ from typing import NamedTuple
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import LEASE
 from minik8s_modules.api.network.balancing import read_balancing
-from minik8s_modules.api.network.dual_stack import read_dual_stack
+from minik8s_modules.api.network.dual_stack import read_dual_stack, read_services_ipv6
 from minik8s_modules.api.nodes.standalone import PREFIX, served_alone
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
@@ -98,8 +98,11 @@ def read_options(configuration: Configuration) -> Options:
     if mode not in PROXY_MODES:
         raise ConfigurationError(f"proxy_mode must be one of {', '.join(PROXY_MODES)}, not {mode!r}")
     service_cidr = configuration.network("service_cidr", Settings().service_cidr)
+    if mode == "ipvs" and configuration.text("service_cidr_ipv6", ""):
+        raise ConfigurationError("service_cidr_ipv6 needs proxy_mode nftables: ipvs has Services of IPv4 alone")
     cluster_cidr = configuration.network("cluster_cidr", Settings().cluster_cidr, may_be_empty=True)
     project_dir = Path(configuration.text("project_dir"))
+    dual = read_dual_stack(configuration, cluster_cidr)
     dns, ingress = _dns_settings(configuration), _ingress_settings(configuration, project_dir)
     settings = Settings(
         cluster_cidr=cluster_cidr,
@@ -119,7 +122,8 @@ def read_options(configuration: Configuration) -> Options:
         mesh=configuration.flag("mesh", default=False),
         own_node=configuration.text("shard", DEFAULT_SHARD).startswith(OWN_SHARD),
         declared=declared_of(configuration.mapping("nodes"), "reconciler.yml") if configuration.has("nodes") else {},
-        dual_stack=read_dual_stack(configuration, cluster_cidr),
+        dual_stack=dual,
+        service_cidr_ipv6=str(read_services_ipv6(configuration, dual_stack=bool(dual)) or ""),
     )
     return Options(
         kubeconfig=Path(configuration.text("kubeconfig")),

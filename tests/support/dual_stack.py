@@ -9,7 +9,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api.network.dual_stack import DualStack
 from minik8s_modules.module_utils.minik8s.core.docker import Docker
@@ -30,6 +30,65 @@ check, section = given.pop("check"), given.pop("section")
 request = Request(given.pop("node"), **given)
 print(json.dumps(run_pass(SECTION_OBJECTS[section], request, context_for(request, budget_s=60.0), check=check)))
 """
+# answers with its name and the client's address, over TCP and UDP
+SERVER = """
+import socket, sys, threading
+name, port = sys.argv[1], int(sys.argv[2])
+tcp, udp = (socket.socket(socket.AF_INET6, kind) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM))
+tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+for each in (tcp, udp):
+    each.bind(("::", port))
+tcp.listen(64)
+def told(client): return f"{name} {client[0].removeprefix('::ffff:')}".encode()
+def datagrams():
+    while True:
+        client = udp.recvfrom(64)[1]
+        udp.sendto(told(client), client)
+threading.Thread(target=datagrams, daemon=True).start()
+print("ready", flush=True)
+while True:
+    one, client = tcp.accept()
+    one.sendall(told(client))
+    one.close()
+"""
+CLIENT = """
+import socket, sys
+address, port, protocol = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+kind = socket.SOCK_DGRAM if protocol == "UDP" else socket.SOCK_STREAM
+with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind) as asking:
+    asking.settimeout(20)
+    try:
+        asking.connect((address, port))
+        if protocol == "UDP":
+            asking.send(b"who")
+        print(asking.recv(200).decode())
+    except ConnectionRefusedError:
+        print("refused -")
+    except TimeoutError:
+        print("silent -")
+"""
+
+
+class Answer(NamedTuple):
+    """Who answered ("refused", "silent"), and whom it saw."""
+
+    name: str
+    client: str
+
+
+class Ask(Protocol):
+    """Asks an address and a port once."""
+
+    def __call__(self, address: str, port: int, protocol: str = "TCP") -> Answer:
+        """Return who answered."""
+
+
+def _asking(*place: str) -> Ask:
+    def ask(address: str, port: int, protocol: str = "TCP") -> Answer:
+        line = [*place, sys.executable, "-c", CLIENT, address, str(port), protocol]
+        return Answer(*subprocess.run(line, capture_output=True, text=True, check=True).stdout.split())
+
+    return ask
 
 
 class Machine:
@@ -40,9 +99,12 @@ class Machine:
         self.address, self.cidr, self.gateway = f"192.0.2.{number}", f"10.77.{number}.0/24", f"10.77.{number}.1"
         self._folder, self.docker = folder / self.node, Docker(SOCKET)
         self.pids: dict[int, int] = {}
+        self._switch = ""
+        self._servers: list[subprocess.Popen[str]] = []
 
     def make(self, switch: str) -> None:
         """Make the namespace, and plug the machine into the ``switch``'s."""
+        self._switch = switch
         command("ip", "netns", "add", self.netns)
         plug = f"plug{self.number}"
         command("ip", "-n", self.netns, "link", "add", "eth0", "type", "veth", "peer", plug, "netns", switch)
@@ -54,6 +116,9 @@ class Machine:
 
     def remove(self) -> None:
         """Remove containers and namespace."""
+        for server in self._servers:
+            server.kill()
+            server.communicate()
         for each in self.docker.containers({"minik8s.io/node": self.node}):
             self.docker.remove(each["Id"])
         self.docker.close()
@@ -125,6 +190,27 @@ class Machine:
         """Run a command in a pod's network."""
         line = ["nsenter", "-t", str(self.pids[number]), "-n", *argv]
         return subprocess.run(line, capture_output=True, text=True, check=False)
+
+    def serve(self, number: int, port: int) -> None:
+        """Let a pod answer at a port with its name, ``<node>-<number>``, and the client's address."""
+        inside = ["nsenter", "-t", str(self.pids[number]), "-n", sys.executable, "-c", SERVER]
+        line = [*inside, f"{self.node}-{number}", str(port)]
+        server = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+        self._servers.append(server)
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+
+    def ask(self, address: str, port: int, protocol: str = "TCP") -> Answer:
+        """Ask from the machine."""
+        return _asking("ip", "netns", "exec", self.netns)(address, port, protocol)
+
+    def asking(self, number: int) -> Ask:
+        """Return what asks from a pod."""
+        return _asking("nsenter", "-t", str(self.pids[number]), "-n")
+
+    def asking_outside(self) -> Ask:
+        """Return what asks from outside the cluster, on the same switch."""
+        return _asking("ip", "netns", "exec", self._switch)
 
     def reaches(self, number: int, target: str, *, source: str = "", wait_s: int = 10) -> bool:
         """Ping from a pod; with all of the MTU, so that a path that carries less is seen."""

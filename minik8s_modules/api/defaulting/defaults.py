@@ -55,11 +55,7 @@ def _service(service: JsonObject) -> None:
         if port.get("targetPort") in {None, 0, ""}:
             port["targetPort"] = port.get("port")
     if spec["type"] != "ExternalName":
-        both = len(spec.get("ipFamilies") or []) > 1
-        set_nonempty(
-            spec, internalTrafficPolicy="Cluster", ipFamilyPolicy="RequireDualStack" if both else "SingleStack"
-        )
-        set_missing(spec, ipFamilies=["IPv4"])
+        set_nonempty(spec, internalTrafficPolicy="Cluster")
     if spec["type"] in {"NodePort", "LoadBalancer"}:
         set_nonempty(spec, externalTrafficPolicy="Cluster")
     if spec["type"] == "LoadBalancer":

@@ -32,6 +32,7 @@ def prepare_service_update(new: JsonObject, old: JsonObject) -> None:
     prepare_service(before)  # headless services were once stored without clusterIPs
     _keep_allocated(new, before)
     _align(new, before)
+    _keep_policy(new, before)
     _release_family(new, before)
     _drop_of_former_type(new, before)
 
@@ -61,11 +62,19 @@ def _align(new: JsonObject, old: JsonObject) -> None:
         prepare_service(new)
 
 
+def _keep_policy(new: JsonObject, old: JsonObject) -> None:
+    """Take over the policy where an update names none (``initIPFamilyFields``)."""
+    if new.get("type") != "ExternalName" and not new.get("ipFamilyPolicy") and old.get("ipFamilyPolicy"):
+        new["ipFamilyPolicy"] = old["ipFamilyPolicy"]
+
+
 def _release_family(new: JsonObject, old: JsonObject) -> None:
-    """Let go of the second family where an update changed only the policy (``trimFieldsForDualStackDowngrade``)."""
-    single = new.get("ipFamilyPolicy") == "SingleStack" and old.get("ipFamilyPolicy") != "SingleStack"
-    if single and _same(new, old, "ipFamilies") and new.get("ipFamilies"):
-        new["ipFamilies"] = new["ipFamilies"][:1]
+    """Let go of the second family where an update changed only the policy (``initIPFamilyFields``)."""
+    if new.get("ipFamilyPolicy") != "SingleStack":
+        return
+    for field in ("clusterIPs", "ipFamilies"):
+        if _same(new, old, field) and len(new.get(field) or []) > 1:
+            new[field] = new[field][:1]
 
 
 def _same(new: JsonObject, old: JsonObject, field: str) -> bool:

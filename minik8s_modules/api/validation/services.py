@@ -1,4 +1,4 @@
-"""Validation of Service, Endpoints and EndpointSlice. Addresses of IPv6 are Pods' alone, in EndpointSlices.
+"""Validation of Service, Endpoints and EndpointSlice.
 
 Source: kubernetes ``pkg/apis/core/validation/validation.go`` (``ValidateService``) and
 ``pkg/apis/discovery/validation``.
@@ -51,7 +51,7 @@ def _addresses(declared: JsonObject) -> list[Cause]:
     if _is_headless(declared) and declared.get("type") != "ClusterIP":
         detail = f"may not be set to 'None' for {declared.get('type')} services"
         causes.append(cause.invalid("spec.clusterIPs[0]", "None", detail))
-    return causes + _several_addresses(addresses)
+    return causes + _several_addresses(addresses) + _of_their_families(declared, addresses)
 
 
 _FAMILIES = check.if_given(check.every(check.each(check.one_of("IPv4", "IPv6")), cause.duplicates))
@@ -59,9 +59,7 @@ _FAMILIES = check.if_given(check.every(check.each(check.one_of("IPv4", "IPv6")),
 
 def _families(declared: JsonObject) -> list[Cause]:
     families, field = declared.get("ipFamilies") or [], "spec.ipFamilies"
-    if families[:1] == ["IPv6"]:
-        return [cause.not_supported(f"{field}[0]", "IPv6", ("IPv4",))]  # cluster IPs are of IPv4
-    if len(families) > 1 and (declared.get("ipFamilyPolicy") or "SingleStack") == "SingleStack":
+    if len(families) > 1 and declared.get("ipFamilyPolicy") == "SingleStack":
         detail = "must be RequireDualStack or PreferDualStack when multiple IP families are specified"
         return [cause.invalid("spec.ipFamilyPolicy", declared.get("ipFamilyPolicy"), detail)]
     return _FAMILIES(field, families)
@@ -74,12 +72,24 @@ def _several_addresses(addresses: list[str]) -> list[Cause]:
             causes.append(cause.invalid(field, addresses, "'None' must be the first and only value"))
         return causes
     for index, each in enumerate(addresses):
-        causes += cause.all_invalid(f"{field}[{index}]", each, syntax.ipv4(each))
+        causes += cause.all_invalid(f"{field}[{index}]", each, syntax.ip(each))
     if len(addresses) > _MOST_ADDRESSES:
         causes.append(cause.invalid(field, addresses, "may only hold up to 2 values"))
-    if len(addresses) > 1 and not causes:
+    if len(addresses) > 1 and not causes and len({":" in each for each in addresses}) < _MOST_ADDRESSES:
         causes.append(cause.invalid(field, addresses, "may specify no more than one IP for each IP family"))
     return causes
+
+
+def _of_their_families(declared: JsonObject, addresses: list[str]) -> list[Cause]:
+    """Return which addresses are not of the family that stands at their place."""
+    pairs = enumerate(zip(addresses, declared.get("ipFamilies") or [], strict=False))
+    return [
+        cause.invalid(
+            f"spec.clusterIPs[{index}]", each, f"expected an {family} value as indicated by `ipFamilies[{index}]`"
+        )
+        for index, (each, family) in pairs
+        if each != "None" and family in {"IPv4", "IPv6"} and (":" in each) != (family == "IPv6")
+    ]
 
 
 def _is_headless(declared: JsonObject) -> bool:
@@ -190,7 +200,7 @@ validate_service = check.of_spec(
 def validate_service_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old service may not become the new one: its address stays while it has one."""
     after, before = spec(new), spec(old)
-    return _class_stays(after, before) + _address_stays(after, before)
+    return _class_stays(after, before) + _address_stays(after, before) + _families_stay(after, before)
 
 
 def _class_stays(after: JsonObject, before: JsonObject) -> list[Cause]:
@@ -201,12 +211,37 @@ def _class_stays(after: JsonObject, before: JsonObject) -> list[Cause]:
 
 
 def _address_stays(after: JsonObject, before: JsonObject) -> list[Cause]:
-    has, had = after.get("clusterIPs") or [], before.get("clusterIP") or ""
-    if "ExternalName" in {after.get("type"), before.get("type")} or not had:
+    """``validateUpgradeDowngradeClusterIPs``: the second one comes and goes with the policy."""
+    has, had = after.get("clusterIPs") or [], before.get("clusterIPs") or [before.get("clusterIP") or ""]
+    if "ExternalName" in {after.get("type"), before.get("type")} or not had[0]:
         return []
     if not has:
         return [cause.invalid("spec.clusterIPs[0]", has, "primary clusterIP can not be unset")]
-    return [] if has[0] == had else [cause.invalid("spec.clusterIPs[0]", has, "may not change once set")]
+    causes = [
+        cause.invalid(f"spec.clusterIPs[{index}]", has, "may not change once set")
+        for index, (new, old) in enumerate(zip(has, had, strict=False))
+        if new != old
+    ]
+    return causes + (_released(after, "cluster IP") if len(has) < len(had) else [])
+
+
+def _families_stay(after: JsonObject, before: JsonObject) -> list[Cause]:
+    """``validateUpgradeDowngradeIPFamilies``: of a Service with an address; that without one may change them."""
+    has, had = after.get("ipFamilies") or [], before.get("ipFamilies") or []
+    if "ExternalName" in {after.get("type"), before.get("type")} or _is_headless(after) or _is_headless(before):
+        return []
+    if not has or not had:
+        return []
+    changed = any(new != old for new, old in zip(has, had, strict=False))
+    causes = [cause.invalid("spec.ipFamilies[0]", has, "may not change once set")] if changed else []
+    return causes + (_released(after, "IP family") if len(has) < len(had) else [])
+
+
+def _released(after: JsonObject, what: str) -> list[Cause]:
+    policy = after.get("ipFamilyPolicy")
+    if policy == "SingleStack":
+        return []
+    return [cause.invalid("spec.ipFamilyPolicy", policy, f"must be 'SingleStack' to release the secondary {what}")]
 
 
 def validate_endpoints(endpoints: JsonObject) -> list[Cause]:

@@ -18,9 +18,9 @@ from minik8s_modules.api.errors import Cause, InternalError, Invalid
 from minik8s_modules.api.kinds import SERVICE
 from minik8s_modules.api.lifecycle.service_strategy import needs_node_ports
 from minik8s_modules.api.network.load_balancers import NODE_PORTS
-from minik8s_modules.api.network.service_ranges import candidates, port_candidates
+from minik8s_modules.api.network.service_ranges import Network, addresses_of, candidates, port_candidates
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec, uid
-from minik8s_modules.apiserver.admission.service_families import settle_families
+from minik8s_modules.apiserver.admission.service_families import IPV4, IPV6, settle_families
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.store.errors import KeyExists, KeyMissing, StaleWrite
 
@@ -30,6 +30,7 @@ ADDRESSES = "/minik8s/service-addresses/"
 PORTS = "/minik8s/service-node-ports/"
 ORPHAN_S = 60
 HEADLESS = "None"
+_PORT_SPAN = f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
 # the latter may name ports of its own, and ask for no others
 _WITH_PORTS = frozenset({"NodePort", "LoadBalancer"})
 
@@ -39,13 +40,18 @@ def needs_address(service: JsonObject) -> bool:
     return spec(service).get("type") != "ExternalName" and spec(service).get("clusterIP") != HEADLESS
 
 
+def address_key(address: str) -> str:
+    """Return the key that claims an address, however it is written."""
+    return ADDRESSES + str(ipaddress.ip_address(address))
+
+
 def held(service: JsonObject | None) -> set[str]:
     """Return the keys that the Service as it stands has to have claimed."""
     if service is None:
         return set()
     keys = set()
-    if needs_address(service) and spec(service).get("clusterIP"):
-        keys.add(ADDRESSES + spec(service)["clusterIP"])
+    if needs_address(service):
+        keys |= {address_key(address) for address in addresses_of(spec(service))}
     if spec(service).get("type") in _WITH_PORTS:
         keys |= {f"{PORTS}{port['nodePort']}" for port in spec(service).get("ports") or [] if port.get("nodePort")}
     return keys
@@ -66,9 +72,9 @@ class Claims:
             Invalid: what it names is out of range, or another Service's; it requires families that it cannot have.
             InternalError: a range is used up.
         """
-        settle_families(self._service, dual_stack=self._backend.dual_stack)
+        settle_families(self._service, self._old, configured=self._families())
         if needs_address(self._service):
-            self._address()
+            self._addresses()
         if spec(self._service).get("type") in _WITH_PORTS:
             self._node_ports()
 
@@ -81,20 +87,36 @@ class Claims:
         if not self._dry_run:
             release(self._backend, self._had - held(self._service), uid(self._service))
 
-    def _address(self) -> None:
+    def _families(self) -> list[str]:
+        headless = spec(self._service).get("clusterIP") == HEADLESS
+        second = self._backend.dual_stack if headless else self._backend.service_cidr_ipv6 is not None
+        return [IPV4, IPV6] if second else [IPV4]
+
+    def _addresses(self) -> None:
         declared = self._service.setdefault("spec", {})
-        asked = declared.get("clusterIP")
-        if asked:
-            cidr = self._backend.service_cidr
-            if ipaddress.ip_address(asked) not in cidr:
-                text = f"the provided IP is not in the valid range {cidr}"
-                raise self._refused("spec.clusterIP", asked, f"failed to allocate IP {asked}: {text}")
-            self._named(ADDRESSES + asked, "spec.clusterIP", asked, f"failed to allocate IP {asked}: provided IP")
-            address = asked
-        else:
-            address = self._free(ADDRESSES, candidates(self._backend.service_cidr), "serviceIP")
-        declared["clusterIP"] = address
-        declared["clusterIPs"] = [address]  # where it was given, validation has seen that it is the same
+        asked, given = addresses_of(declared), list[str]()
+        for index, family in enumerate(declared["ipFamilies"]):
+            field = "spec.clusterIP" if index == 0 else f"spec.clusterIPs[{index}]"
+            wanted = asked[index] if index < len(asked) else ""
+            given.append(self._asked(field, wanted, family) if wanted else self._any_of(family))
+        declared["clusterIP"] = given[0]  # where it was given, validation has seen that it is the same
+        declared["clusterIPs"] = given
+
+    def _range_of(self, family: str) -> Network:
+        second = self._backend.service_cidr_ipv6
+        return second if family == IPV6 and second is not None else self._backend.service_cidr
+
+    def _asked(self, field: str, address: str, family: str) -> str:
+        cidr, key = self._range_of(family), address_key(address)
+        if key not in self._had and ipaddress.ip_address(address) not in cidr:
+            text = f"the provided IP is not in the valid range {cidr}"
+            raise self._refused(field, address, f"failed to allocate IP {address}: {text}")
+        self._named(key, field, address, f"failed to allocate IP {address}: provided IP")
+        return address
+
+    def _any_of(self, family: str) -> str:
+        cidr = self._range_of(family)
+        return self._free(ADDRESSES, candidates(cidr), "serviceIP", str(cidr))
 
     def _node_ports(self) -> None:
         ports = spec(self._service).get("ports") or []
@@ -117,7 +139,7 @@ class Claims:
             same = other.get("port") == port.get("port") and other.get("protocol") != port.get("protocol")
             if same and other.get("nodePort"):
                 return int(other["nodePort"])
-        return int(self._free(PORTS, map(str, port_candidates()), "node port"))
+        return int(self._free(PORTS, map(str, port_candidates()), "node port", _PORT_SPAN))
 
     def _named(self, key: str, field: str, value: object, what: str) -> None:
         if key in self._had or key in self.made:
@@ -131,12 +153,11 @@ class Claims:
             SERVICE, name(self._service), [Cause("FieldValueInvalid", f"Invalid value: {shown}: {why}", field)]
         )
 
-    def _free(self, prefix: str, every: Iterable[str], what: str) -> str:
+    def _free(self, prefix: str, every: Iterable[str], what: str, span: str) -> str:
         taken = {entry.key.removeprefix(prefix) for entry in self._backend.store.range(prefix).entries}
         for one in every:
             if one not in taken and prefix + one not in self.made and self._claim(prefix + one):
                 return one
-        span = self._backend.service_cidr if prefix == ADDRESSES else f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
         raise InternalError(
             f"failed to allocate a {what}: range {span} is full; delete Services or use"
             + (" clusterIP: None" if prefix == ADDRESSES else " type: ClusterIP")

@@ -1,40 +1,91 @@
 """The IP families of a Service: what it asks for, as far as the cluster has them.
 
-Pods may have IPv6 addresses, Services have none: so a Service without a cluster IP, whose name stands for its Pods'
-addresses, can be of both families, and every other is of IPv4. Source: kubernetes ``pkg/registry/core/service/storage``
-(``defaultOnWriteService``, ``initIPFamilyFields``).
+Services have addresses of IPv6 where the cluster has a range for them. A Service without a cluster IP, whose name
+stands for its Pods' addresses, needs only Pods that have some. Source: kubernetes
+``pkg/registry/core/service/storage/alloc.go`` (``initIPFamilyFields``), texts included.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from minik8s_modules.api import cause
 from minik8s_modules.api.errors import Cause, Invalid
 from minik8s_modules.api.kinds import SERVICE
 from minik8s_modules.api.objects import JsonObject, name, spec
 
 IPV4, IPV6 = "IPv4", "IPv6"
 HEADLESS = "None"
+SINGLE, PREFER, REQUIRE = "SingleStack", "PreferDualStack", "RequireDualStack"
 _FIELD = "spec.ipFamilyPolicy"
+_STABLE = ("type", "ipFamilyPolicy", "clusterIPs", "ipFamilies")
 
 
-def settle_families(service: JsonObject, *, dual_stack: bool) -> None:
-    """Write into the Service, in place, which families it has; ``dual_stack``: Pods have addresses of both.
+def family_of(address: str) -> str:
+    """Return the family of an address."""
+    return IPV6 if ":" in address else IPV4
+
+
+def settle_families(service: JsonObject, old: JsonObject | None, *, configured: Sequence[str]) -> None:
+    """Write into the Service, in place, which families it has, of those that the cluster has for it.
 
     Raises:
-        Invalid: it requires both, and cannot have them.
+        Invalid: it asks for what it cannot have.
     """
-    declared = spec(service)
-    if declared.get("type") == "ExternalName":
+    declared, before = spec(service), spec(old) if old is not None else {}
+    if declared.get("type") == "ExternalName" or _prefers_as_before(declared, before):
         return
-    policy = declared.get("ipFamilyPolicy")
-    possible = dual_stack and declared.get("clusterIP") == HEADLESS
-    if policy == "RequireDualStack" and not possible:
-        raise Invalid(SERVICE, name(service), [Cause("FieldValueInvalid", _why_not(dual_stack=dual_stack), _FIELD)])
-    both = possible and policy in {"PreferDualStack", "RequireDualStack"}
-    declared["ipFamilies"] = [IPV4, IPV6] if both else [IPV4]
+    headless = declared.get("clusterIP") == HEADLESS
+    by_hand = headless and not declared.get("selector")
+    if not declared.get("ipFamilyPolicy"):
+        declared["ipFamilyPolicy"] = REQUIRE if by_hand else SINGLE
+    causes = [*_contradictions(declared), *_inferred(declared, configured)]
+    families: list[str] = declared.get("ipFamilies") or []
+    if not by_hand:  # who names the addresses himself may name those of both families
+        causes += _lacking(declared, families, configured)
+    if causes:
+        raise Invalid(SERVICE, name(service), causes)
+    declared["ipFamilies"] = families = families or [IPV4]
+    possible = (IPV4, IPV6) if by_hand else configured
+    if declared["ipFamilyPolicy"] != SINGLE and len(families) == 1:
+        declared["ipFamilies"] = families + [one for one in possible if one not in families]
 
 
-def _why_not(*, dual_stack: bool) -> str:
-    start = 'Invalid value: "RequireDualStack": '
-    if not dual_stack:
-        return start + "this cluster is not configured for dual-stack services"
-    return start + "cluster IPs are of IPv4 in this cluster; a Service with clusterIP None can have both families"
+def _prefers_as_before(after: JsonObject, before: JsonObject) -> bool:
+    """Return whether a Service that prefers both is left as it is, though the cluster has changed meanwhile."""
+    addressed = after.get("type") != "ExternalName" and after.get("clusterIP") not in {None, "", HEADLESS}
+    same = all((after.get(field) or None) == (before.get(field) or None) for field in _STABLE)
+    return addressed and same and after.get("ipFamilyPolicy") == PREFER and bool(after.get("ipFamilies"))
+
+
+def _contradictions(declared: JsonObject) -> list[Cause]:
+    if declared["ipFamilyPolicy"] != SINGLE:
+        return []
+    given = {"cluster IPs": declared.get("clusterIPs"), "IP families": declared.get("ipFamilies")}
+    text = "must be 'RequireDualStack' or 'PreferDualStack' when multiple {} are specified"
+    return [cause.invalid(_FIELD, SINGLE, text.format(what)) for what, found in given.items() if len(found or []) > 1]
+
+
+def _inferred(declared: JsonObject, configured: Sequence[str]) -> list[Cause]:
+    """Complete the families by those of the addresses."""
+    families, causes = [*(declared.get("ipFamilies") or [])], []
+    addresses = declared.get("clusterIPs") or []
+    for index, address in enumerate(addresses if addresses[:1] != [HEADLESS] else []):
+        family = family_of(address)
+        if index < len(families):
+            continue
+        if family not in configured:
+            text = f"{family} is not configured on this cluster"
+            causes.append(cause.invalid(f"spec.clusterIPs[{index}]", addresses, text))
+        families.append(family)
+    declared["ipFamilies"] = families
+    return causes
+
+
+def _lacking(declared: JsonObject, families: Sequence[str], configured: Sequence[str]) -> list[Cause]:
+    causes = []
+    if declared["ipFamilyPolicy"] == REQUIRE and IPV6 not in configured:
+        causes.append(cause.invalid(_FIELD, REQUIRE, "this cluster is not configured for dual-stack services"))
+    text = "not configured on this cluster"
+    wrong = ((index, one) for index, one in enumerate(families) if one not in configured)
+    return causes + [cause.invalid(f"spec.ipFamilies[{index}]", one, text) for index, one in wrong]

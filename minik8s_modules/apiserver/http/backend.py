@@ -56,6 +56,8 @@ class Backend:
     clock: Clock
     metrics: Registry = field(default_factory=Registry)
     service_cidr: ipaddress.IPv4Network = DEFAULT_SERVICE_CIDR
+    service_cidr_ipv6: ipaddress.IPv6Network | None = None
+    """The range of Services' IPv6 addresses; None: they have none."""
     new_uid: Callable[[], str] = random_uid
     new_suffix: Callable[[], str] = random_suffix
     quotas: QuotaLedger = field(default_factory=QuotaLedger)

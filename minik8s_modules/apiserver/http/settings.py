@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from minik8s_modules.api.network.dual_stack import read_services_ipv6
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 
@@ -107,6 +108,7 @@ class Settings:
     limits: Limits = Limits()
     mesh: bool = False
     dual_stack: bool = False
+    service_cidr_ipv6: ipaddress.IPv6Network | None = None
     external_ips: bool = False
     refuse_taken_hosts: bool = False
     front_proxy: TlsFiles | None = None
@@ -152,6 +154,7 @@ def read(configuration: Configuration) -> Settings:
         limits=_limits(configuration),
         mesh=configuration.flag("mesh", default=False),
         dual_stack=configuration.flag("dual_stack", default=False),
+        service_cidr_ipv6=read_services_ipv6(configuration, dual_stack=configuration.flag("dual_stack", default=False)),
         external_ips=configuration.flag("external_ips", default=False),
         refuse_taken_hosts=configuration.flag("refuse_taken_hosts", default=False),
         front_proxy=_files(configuration, "front_proxy", "ca") if configuration.has("front_proxy") else None,

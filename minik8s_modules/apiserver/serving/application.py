@@ -86,6 +86,7 @@ class Application:
             configured.service_cidr,
             mesh=configured.mesh,
             dual_stack=configured.dual_stack,
+            service_cidr_ipv6=configured.service_cidr_ipv6,
             external_ips=configured.external_ips,
             refuse_taken_hosts=configured.refuse_taken_hosts,
             policies=Policies(metrics),

@@ -16,6 +16,7 @@ from minik8s_modules.api.selectors import from_map
 from minik8s_modules.controllers.network.endpoints_of_pods import (
     Offer,
     Ports,
+    families_of,
     has_endpoints,
     hostname_of,
     is_headless,
@@ -105,7 +106,7 @@ class EndpointsController(Looping):
         if not has_endpoints(service):
             return
         pods = selected(self._pods, key.namespace, from_map(objects.spec(service)["selector"]))
-        wanted = decide_endpoints(service, offers(service, pods), present)
+        wanted = decide_endpoints(service, offers(service, pods, family=families_of(service)[0]), present)
         if wanted is not None:
             self._write(wanted, new=present is None)
 

@@ -52,8 +52,8 @@ def _nowhere(_node: str) -> str:
 
 
 def families_of(service: JsonObject) -> list[str]:
-    """Return the families of the addresses that a Service stands for; IPv4 is always one."""
-    return ["IPv4", "IPv6"] if "IPv6" in (objects.spec(service).get("ipFamilies") or ()) else ["IPv4"]
+    """Return the families of the addresses that a Service stands for."""
+    return [str(one) for one in objects.spec(service).get("ipFamilies") or ("IPv4",)]
 
 
 def address_of(pod: JsonObject, family: str) -> str:

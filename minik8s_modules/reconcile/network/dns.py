@@ -17,6 +17,7 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.cluster_names import name_within, short_name
+from minik8s_modules.api.network.service_ranges import addresses_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.dns import DnsEntry, DnsServerEntry
 from minik8s_modules.module_utils.minik8s.names.dns_entries import SERVER
@@ -45,13 +46,14 @@ def service_entry(service: JsonObject, slices: Iterable[JsonObject]) -> DnsEntry
         return {}
     if address == "None":
         return _headless(base, slices)
-    records: list[list[Any]] = [[base, "A", address]]
+    addresses = addresses_of(declared)
+    records: list[list[Any]] = [[base, _type(each), each] for each in addresses]
     records += [
         [f"_{port['name']}._{_protocol(port)}.{base}", "SRV", port["port"], base]
         for port in declared.get("ports") or []
         if port.get("name")
     ]
-    return {"records": records, "pointers": [[address, base]]}
+    return {"records": records, "pointers": [[each, base] for each in addresses]}
 
 
 def _external(base: str, target: str) -> DnsEntry:
@@ -84,8 +86,7 @@ def _headless(base: str, slices: Iterable[JsonObject]) -> DnsEntry:
     records: list[list[Any]] = [[base, _type(address), address] for address, _ in ordered]
     records += [[host, _type(address), address] for address, host in ordered]
     records += [[f"_{name}._{protocol}.{base}", "SRV", port, host] for name, protocol, port, host in sorted(served)]
-    named = [[address, host] for address, host in ordered if _type(address) == "A"]
-    return {"records": records, "pointers": named} if records else {}
+    return {"records": records, "pointers": [[address, host] for address, host in ordered]} if records else {}
 
 
 def _label(address: str) -> str:
@@ -164,7 +165,8 @@ class NameBook:
         if min(holders, key=_precedence, default="") != key:
             return entry
         base = f"{name}.{namespace}.svc"
-        short = [[short_name(name), "A", row[2]] for row in entry["records"] if row[:2] == [base, "A"]]
+        own = (row for row in entry["records"] if row[0] == base and row[1] in {"A", "AAAA"})
+        short = [[short_name(name), row[1], row[2]] for row in own]
         return {**entry, "records": [*entry["records"], *short]}
 
 

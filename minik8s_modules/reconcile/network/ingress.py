@@ -58,13 +58,18 @@ def backend(route: Route, service: JsonObject | None, slices: Iterable[JsonObjec
         return Backend(problem=f"service {route.service} has no such port")
     address = str(declared.get("clusterIP") or "")
     headless = address == "None"
-    one = {**service, "spec": {**declared, "ports": [port], "clusterIP": "0.0.0.0" if headless else address}}  # noqa: S104 - stands for an address
+    own = ("::" if declared.get("ipFamilies") == ["IPv6"] else "0.0.0.0") if headless else address  # noqa: S104 - stands for an address
+    one = {**service, "spec": {**declared, "ports": [port], "clusterIP": own, "clusterIPs": [own]}}
     endpoints = [place for each in service_ports(one, slices).values() for place in each.entry["endpoints"]]
     if not endpoints:
         return Backend(problem=f"service {route.service} has no endpoints")
     if headless:
-        return Backend(tuple(f"{ip}:{number}" for ip, number in endpoints))
-    return Backend((f"{address}:{port['port']}",))
+        return Backend(tuple(_place(ip, number) for ip, number in endpoints))
+    return Backend((_place(address, port["port"]),))
+
+
+def _place(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 class Renderer:

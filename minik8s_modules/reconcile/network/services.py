@@ -23,6 +23,7 @@ from minik8s_modules.api.network.load_balancers import (
     machines_of,
     serving_nodes,
 )
+from minik8s_modules.api.network.service_ranges import addresses_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry, ServiceEntry
 from minik8s_modules.reconcile.values.values import Entries, Settings
@@ -30,6 +31,8 @@ from minik8s_modules.reconcile.values.values import Entries, Settings
 SERVICE_NAME = "kubernetes.io/service-name"
 ZONE = "topology.kubernetes.io/zone"
 DATAPLANE = "dataplane"
+OF_IPV6 = "/IPv6"
+"""What the keys of ports at addresses of IPv6 end with; those of IPv4 are the same with and without them."""
 API_PORT = "default/kubernetes:https"
 """The key of API servers, who also answer for the nodes' kubelets (apiserver/nodes/kubelet_hosts.py)."""
 PROXY_MODES = ("auto", "nftables", "ipvs")
@@ -121,17 +124,20 @@ def service_ports(
         balancers: what addresses from outside are decided by.
     """
     declared = objects.spec(service)
-    address = declared.get("clusterIP") or ""
-    if address in ("", "None") or declared.get("type") == "ExternalName":
+    addresses = addresses_of(declared) if declared.get("type") != "ExternalName" else []
+    if not addresses:
         return {}
     # as the slices will tell: who asks for pods that are not ready gets those that end, too
     found = list(slices) if declared.get("publishNotReadyAddresses") else [_without(one, leaving) for one in slices]
     outside, ports = balancers.outside(service, found), {}
     for port in declared.get("ports") or []:
-        endpoints = _endpoints(port, found)
         key = f"{objects.namespace(service)}/{objects.name(service)}:{port.get('name') or port['port']}"
         away = outside._replace(at_nodes=outside.at_nodes and is_free_port(port["port"], balancers.balancing))
-        ports[key] = _service_port(declared, port, endpoints, away)
+        for address in addresses:
+            second = ":" in address  # from outside a Service has addresses of IPv4
+            told, where = (f"{key}{OF_IPV6}", NOWHERE) if second else (key, away)
+            endpoints = _endpoints(port, found, "IPv6" if second else "IPv4")
+            ports[told] = _service_port(declared, {**port, "address": address}, endpoints, where)
     if kubelet_port and API_PORT in ports:
         ports[API_PORT].entry.setdefault("node_port", kubelet_port)
     return ports
@@ -163,7 +169,7 @@ def _service_port(
 ) -> ServicePort:
     entry: ServiceEntry = {
         "protocol": port.get("protocol") or "TCP",
-        "address": declared["clusterIP"],
+        "address": port["address"],
         "port": port["port"],
         "endpoints": _listed(_usable(endpoints)),
     }
@@ -193,13 +199,13 @@ def _take_outside(entry: ServiceEntry, outside: Outside, declared: JsonObject) -
         entry["sources"] = sorted({str(ipaddress.IPv4Network(one.strip(), strict=False)) for one in sources})
 
 
-def _endpoints(port: JsonObject, slices: Iterable[JsonObject]) -> list[_Endpoint]:
-    """Return the endpoints that the slices tell for one service port, each once."""
+def _endpoints(port: JsonObject, slices: Iterable[JsonObject], family: str) -> list[_Endpoint]:
+    """Return the endpoints that the slices of a family tell for one service port, each once."""
     name, protocol = port.get("name") or "", port.get("protocol") or "TCP"
     found: dict[_Place, _Endpoint] = {}
     for one in slices:
-        if one.get("addressType") == "IPv6":
-            continue  # cluster IPs, and what leads to them, are of IPv4
+        if (one.get("addressType") or "IPv4") != family:
+            continue
         numbers = [
             each.get("port")
             for each in one.get("ports") or []
@@ -270,7 +276,7 @@ def dataplane_entry(node: JsonObject, settings: Settings) -> DataplaneEntry | No
     given = bool(settings.plugin.driver)  # the plugin knows which pods are this node's, and how it reaches them
     if given and not internal:
         return None
-    return {
+    entry: DataplaneEntry = {
         "mode": "ipvs" if settings.proxy_mode == "ipvs" else "nftables",
         "table": DEFAULT_TABLE if settings.bridge == DEFAULT_BRIDGE else f"{DEFAULT_TABLE}_{settings.bridge}",
         "service_cidr": settings.service_cidr,
@@ -280,6 +286,19 @@ def dataplane_entry(node: JsonObject, settings: Settings) -> DataplaneEntry | No
         "gateway": internal if given else f"{head}.{int(last) + 1}",
         "node_ip": internal,
     }
+    if settings.service_cidr_ipv6 and (second := settings.dual_stack.range_of(str(cidr))):
+        entry["ipv6"] = {
+            "service_cidr": settings.service_cidr_ipv6,
+            "cluster_cidr": settings.dual_stack.cluster_cidr,
+            "pod_cidr": second,
+            "gateway": settings.dual_stack.gateway_of(str(cidr)),
+        }
+    return entry
+
+
+def without_ipv6(entries: Entries) -> Entries:
+    """Return a section without the addresses of IPv6: that of a node whose Pods have none."""
+    return {key: entry for key, entry in entries.items() if not key.endswith(OF_IPV6)}
 
 
 def zone_of(node: JsonObject) -> str:
@@ -355,5 +374,7 @@ class ServiceBook:
         known = self._made.get(node)
         if known is None or known[0] != (dataplane, zone):
             differing = {key: port.on(node, zone) for key, port in self._differing.items()}
-            known = self._made[node] = ((dataplane, zone), {DATAPLANE: dataplane, **self._alike, **differing})
+            made: Entries = {DATAPLANE: dataplane, **self._alike, **differing}
+            made = made if "ipv6" in dataplane else without_ipv6(made)
+            known = self._made[node] = ((dataplane, zone), made)
         return known[1]

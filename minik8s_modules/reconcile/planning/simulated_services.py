@@ -39,6 +39,7 @@ from minik8s_modules.reconcile.network.services import (
     SERVICE_NAME,
     Balancers,
     service_ports,
+    without_ipv6,
     zone_of,
 )
 from minik8s_modules.reconcile.planning.simulated_autoscalers import SimulatedScaling
@@ -330,4 +331,4 @@ def with_services(
         if service is not None:
             ports = service_ports(service, seen.slices.get(key, []), (), kubelet_port, balancers)
             imagined |= {name: port.on(node, zone) for name, port in ports.items()}
-    return imagined
+    return imagined if "ipv6" in entries[DATAPLANE] else without_ipv6(imagined)

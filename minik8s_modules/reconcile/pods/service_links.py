@@ -50,7 +50,7 @@ def _of_service(prefix: str, address: str, ports: list[JsonObject]) -> Iterator[
     yield f"{prefix}_SERVICE_HOST", address
     for index, port in enumerate(ports):
         number, protocol = str(port["port"]), str(port.get("protocol") or "TCP")
-        target = f"{protocol.lower()}://{address}:{number}"
+        target = f"{protocol.lower()}://{f'[{address}]' if ':' in address else address}:{number}"
         if index == 0:
             yield f"{prefix}_SERVICE_PORT", number
             yield f"{prefix}_PORT", target

@@ -20,6 +20,7 @@ TEXTS = (
     "cluster_cidr",
     "cluster_cidr_ipv6",
     "service_cidr",
+    "service_cidr_ipv6",
     "proxy_mode",
     "pause_image",
     "bridge",

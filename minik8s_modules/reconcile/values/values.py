@@ -108,6 +108,8 @@ class Settings(NamedTuple):
     """The reconciler is a node's own, with a node's rights: it reads what its pods name one by one."""
     declared: Mapping[str, Declared] = MappingProxyType({})
     """What is declared of nodes beside what their machines tell."""
+    service_cidr_ipv6: str = ""
+    """The range of Services' IPv6 addresses; "" where they have none."""
     dual_stack: DualStack = SINGLE_STACK
     """The IPv6 addresses of pods."""
 

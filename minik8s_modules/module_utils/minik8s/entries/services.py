@@ -5,9 +5,20 @@ from typing import Annotated, Any, Literal, TypedDict
 from ..core.schema import Default
 
 
-class DataplaneEntry(TypedDict):
-    """How the node realizes services."""
+class DataplaneIpv6(TypedDict):
+    """Services with addresses of IPv6."""
 
+    service_cidr: str
+    """Range of service addresses."""
+    cluster_cidr: str
+    """Range of all pods of the cluster."""
+    pod_cidr: str
+    """Range of this node's pods."""
+    gateway: str
+    """Address of the bridge."""
+
+
+class _RequiredDataplane(TypedDict):
     mode: str
     """V(nftables) or V(ipvs)."""
     table: str
@@ -26,11 +37,19 @@ class DataplaneEntry(TypedDict):
     """The node's own address; empty where it is not known."""
 
 
+class DataplaneEntry(_RequiredDataplane, total=False):
+    """How the node realizes services."""
+
+    ipv6: DataplaneIpv6
+    """The same for addresses of IPv6, with V(nftables); left out where services have none."""
+
+
 class _RequiredService(TypedDict):
     protocol: Literal["TCP", "UDP"]
     """Protocol."""
     address: str
-    """Address of the service. Of entries with the same address and port, or node port, the first by key has it."""
+    """Address of the service, of IPv4 or of IPv6; its endpoints are of the same family. Of entries with the same
+    address and port, or node port, the first by key has it."""
     port: int
     """Port at that address."""
     endpoints: list[list[Any]]
@@ -38,7 +57,7 @@ class _RequiredService(TypedDict):
 
 
 class ServiceEntry(_RequiredService, total=False):
-    """One port of a Service; the key ends with the port's name, or with its number if it has none."""
+    """One port of a Service; the key ends with the port's name or number, and C(/IPv6) where the address is of it."""
 
     node_port: Annotated[int, Default(0)]
     """Port of every address of the node that leads there as well; 0 for none."""

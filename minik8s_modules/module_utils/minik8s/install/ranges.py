@@ -16,6 +16,7 @@ from typing import NamedTuple
 OURS = "mk8"
 NODE_PREFIX_LENGTH = 24  # a node's share of the cluster's range (reconcile gives each node a /24)
 NODE_PREFIX_LENGTH_IPV6 = 64
+LONGEST_SERVICES_IPV6 = 126
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 _NAME_LENGTH = 63  # the label kubernetes.io/hostname holds it
 _ROUTE_FIELDS = 8
@@ -37,6 +38,8 @@ class Ranges(NamedTuple):
     node_name: str = ""
     foreign_pods: bool = False
     cluster_cidr_ipv6: str = ""
+    service_cidr_ipv6: str = ""
+    proxy_mode: str = "auto"
     has_ipv6: bool = True
     address: str = ""
     tunnels: bool = False
@@ -69,7 +72,8 @@ def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list
             f"each of {wanted.nodes} nodes gets a /{NODE_PREFIX_LENGTH} of it"
         )
     found += _address_problems(wanted)
-    return [*found, *_ipv6_problems(wanted, pods)] if wanted.cluster_cidr_ipv6 else found
+    found += _ipv6_problems(wanted, pods) if wanted.cluster_cidr_ipv6 else []
+    return [*found, *_services_ipv6_problems(wanted)] if wanted.service_cidr_ipv6 else found
 
 
 def _address_problems(wanted: Ranges) -> list[str]:
@@ -106,11 +110,10 @@ def has_default_route(table: Path = Path("/proc/net/route")) -> bool:
 def _ipv6_problems(wanted: Ranges, pods: ipaddress.IPv4Network | None) -> list[str]:
     name, text = "minik8s_cluster_cidr_ipv6", wanted.cluster_cidr_ipv6
     found = []
-    try:
-        network = ipaddress.IPv6Network(text)
-    except ValueError:
+    network = _network_ipv6(text)
+    if network is None:
         return [f"{name}: {text} is not an IPv6 network: write its address and prefix length, such as fd00:10:244::/48"]
-    if network.is_link_local or network.is_multicast or network.is_loopback or network.is_unspecified:
+    if _is_special(network):
         found.append(f"{name}: {text} is not for Pods: take one of your own, or of fd00::/8")
     if wanted.foreign_pods:
         found.append(f"{name}: with the network drivers cni and weave, their own program gives Pods their addresses")
@@ -122,6 +125,36 @@ def _ipv6_problems(wanted: Ranges, pods: ipaddress.IPv4Network | None) -> list[s
     if pods is not None and network.prefixlen > longest:
         found.append(f"{name}: {text} is too small: a /{longest} has a /64 for each /{NODE_PREFIX_LENGTH} of {pods}")
     return found
+
+
+def _services_ipv6_problems(wanted: Ranges) -> list[str]:
+    name, text = "minik8s_service_cidr_ipv6", wanted.service_cidr_ipv6
+    network = _network_ipv6(text)
+    if network is None:
+        return [f"{name}: {text} is not an IPv6 network: write its address and prefix length, such as fd00:10:96::/112"]
+    found = []
+    if _is_special(network):
+        found.append(f"{name}: {text} is not for Services: take one of your own, or of fd00::/8")
+    if network.prefixlen > LONGEST_SERVICES_IPV6:
+        found.append(f"{name}: {text} is too small: give at least a /{LONGEST_SERVICES_IPV6}")
+    if not wanted.cluster_cidr_ipv6:
+        found.append(f"{name}: Services lead to Pods, which have no IPv6 addresses: set minik8s_cluster_cidr_ipv6, too")
+    elif (pods := _network_ipv6(wanted.cluster_cidr_ipv6)) is not None and pods.overlaps(network):
+        found.append(f"minik8s_cluster_cidr_ipv6 {pods} overlaps {name} {network}: separate them")
+    if wanted.proxy_mode == "ipvs":
+        found.append(f"{name}: minik8s_proxy_mode ipvs has Services of IPv4 alone: take auto or nftables")
+    return found
+
+
+def _network_ipv6(text: str) -> ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.IPv6Network(text) if "/" in text else None
+    except ValueError:
+        return None
+
+
+def _is_special(network: ipaddress.IPv6Network) -> bool:
+    return network.is_link_local or network.is_multicast or network.is_loopback or network.is_unspecified
 
 
 def has_ipv6(switches: Path = Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")) -> bool:

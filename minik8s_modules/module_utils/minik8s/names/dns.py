@@ -19,10 +19,9 @@ from ..pods import dns_host
 from ..pods.pod_files import Resolver, parse_resolver
 from . import dns_entries, dns_files
 from .dns_entries import SERVER
-from .dns_files import COREFILE, HOSTS, REVERSE, UPSTREAMS, ZONE, Lines, Parts
+from .dns_files import COREFILE, HOSTS, REVERSE, REVERSE_IPV6, UPSTREAMS, ZONE, Lines, Parts
 
-FILES = (ZONE, REVERSE, HOSTS, UPSTREAMS, COREFILE)
-REVERSE_ORIGIN = "in-addr.arpa"
+FILES = (ZONE, REVERSE, REVERSE_IPV6, HOSTS, UPSTREAMS, COREFILE)
 
 
 class ObservedNames(NamedTuple):
@@ -68,6 +67,7 @@ class Dns:
             dns_files.read_lines(files[ZONE], ";"),
             dns_files.read_lines(files[REVERSE], ";"),
             dns_files.read_lines(files[HOSTS], "#"),
+            dns_files.read_lines(files[REVERSE_IPV6], ";"),
         )
         config = entries.get(SERVER)
         kept = dns_host.kept_resolver(context.state_dir)
@@ -194,7 +194,8 @@ def _tell_keys(plan: Plan, found: Parts, wanted: Parts) -> None:
 def _files(context: Context, config: Mapping[str, Any], observed: ObservedNames, wanted: Parts) -> dict[str, str]:
     origins: dict[str, tuple[str, Lines]] = {
         ZONE: (config["domain"], wanted.zone),
-        REVERSE: (REVERSE_ORIGIN, wanted.reverse),
+        REVERSE: ("in-addr.arpa", wanted.reverse),
+        REVERSE_IPV6: ("ip6.arpa", wanted.reverse_ipv6),
     }
     servers = observed.upstreams
     return {
@@ -247,6 +248,6 @@ def _plan_removal(plan: Plan, observed: ObservedNames) -> None:
     _plan_address(plan, observed)
     there = [name for name in FILES if observed.files[name] is not None]
     plan.closing += [Step("delete", SERVER, name, name) for name in there]
-    _tell_keys(plan, observed.parts, Parts({}, {}, {}))
+    _tell_keys(plan, observed.parts, Parts({}, {}, {}, {}))
     if there:
         plan.differs(SERVER, {"files": ", ".join(there)}, None)

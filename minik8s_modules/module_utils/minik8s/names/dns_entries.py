@@ -40,7 +40,7 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
     for field in ("pointers", "names"):
         for row in entry.get(field) or []:
             _check_texts(f"{key}.{field}", row, 2)
-            check_address(f"{key}.{field}", row[0])
+            (_check_ipv6 if ":" in row[0] else check_address)(f"{key}.{field}", row[0])
             _check_name(f"{key}.{field}", row[1])
 
 
@@ -82,6 +82,8 @@ def _check_ipv6(where: str, value: str) -> None:
         ipaddress.IPv6Address(value)
     except ValueError as error:
         raise KeyFault("InvalidEntry", f"{where}: {error}") from None
+    if "%" in value:
+        raise KeyFault("InvalidEntry", f"{where}: {value!r:.80} names a device")
 
 
 def _check_name(where: str, value: Any) -> None:
@@ -90,5 +92,5 @@ def _check_name(where: str, value: Any) -> None:
 
 
 def reverse_name(address: str) -> str:
-    """Return the name below ``in-addr.arpa`` that stands for an address."""
-    return ".".join(reversed(str(ipaddress.IPv4Address(address)).split(".")))
+    """Return the name that stands for an address, below ``in-addr.arpa`` or ``ip6.arpa``."""
+    return ipaddress.ip_address(address).reverse_pointer

@@ -14,6 +14,7 @@ from ..pods.pod_files import Resolver
 from .dns_entries import SERVER, reverse_name
 
 ZONE, REVERSE, HOSTS, COREFILE, UPSTREAMS = "cluster.zone", "reverse.zone", "hosts/names", "Corefile", "upstreams"
+REVERSE_IPV6 = "reverse-ipv6.zone"
 TTL_S = 5
 """Kubernetes' CoreDNS lets its answers be kept for 5 s, too (30 s by its plugin, 5 by its clients' defaults)."""
 RELOAD = "100ms"
@@ -25,17 +26,19 @@ Lines = dict[str, list[str]]
 
 
 class Parts(NamedTuple):
-    """The lines of each key in the three files of names."""
+    """The lines of each key in the files of names."""
 
     zone: Lines
     reverse: Lines
     hosts: Lines
+    reverse_ipv6: Lines
 
 
 def parts_of(entries: Mapping[str, Mapping[str, Any]], domain: str) -> Parts:
     """Return the lines of every entry but ``server``."""
     zone: Lines = {}
     reverse: Lines = {}
+    reverse_ipv6: Lines = {}
     hosts: Lines = {}
     for key in sorted(entries):
         if key == SERVER:
@@ -43,13 +46,17 @@ def parts_of(entries: Mapping[str, Mapping[str, Any]], domain: str) -> Parts:
         entry = entries[key]
         records = entry.get("records") or []
         zone[key] = [_record(row, domain) for row in records]
-        reverse[key] = [
-            f"{reverse_name(address)}.in-addr.arpa. {TTL_S} IN PTR {name}.{domain}."
-            for address, name in entry.get("pointers") or []
-        ]
+        pointers = entry.get("pointers") or []
+        for lines, second in ((reverse, False), (reverse_ipv6, True)):
+            lines[key] = [_pointer(row, domain) for row in pointers if (":" in row[0]) == second]
         addresses = [(row[2], f"{row[0]}.{domain}") for row in records if row[1] in {"A", "AAAA"}]
         hosts[key] = [f"{address} {name}" for address, name in (*addresses, *(entry.get("names") or []))]
-    return Parts(*({key: lines for key, lines in each.items() if lines} for each in (zone, reverse, hosts)))
+    every = (zone, reverse, hosts, reverse_ipv6)
+    return Parts(*({key: lines for key, lines in each.items() if lines} for each in every))
+
+
+def _pointer(row: list[str], domain: str) -> str:
+    return f"{reverse_name(row[0])}. {TTL_S} IN PTR {row[1]}.{domain}."
 
 
 def _record(row: list[Any], domain: str) -> str:
@@ -124,7 +131,10 @@ def corefile(config: Mapping[str, Any], upstreams: Iterable[str], folder: str) -
             *_file(f"{folder}/{ZONE}"),
             "}",
         ],
-        [f"in-addr.arpa:{port} {{", *every, *_file(f"{folder}/{REVERSE}", "        fallthrough"), *forward, "}"],
+        *(
+            [f"{origin}:{port} {{", *every, *_file(f"{folder}/{name}", "        fallthrough"), *forward, "}"]
+            for origin, name in (("in-addr.arpa", REVERSE), ("ip6.arpa", REVERSE_IPV6))
+        ),
         [
             f".:{port} {{",
             *every,

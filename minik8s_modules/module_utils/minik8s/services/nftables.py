@@ -1,5 +1,7 @@
 """Services by nf_tables: table ``ip minik8s`` with maps, and shared chains that pick endpoints in turn.
 
+Where Services have addresses of IPv6, ``ip6 minik8s`` has the same of these (families.py, both_families.py).
+
     prerouting, output ─▶ services ─▶ map cluster_ips: address . protocol . port ─▶ count_00002_t017
                                   └▶ map node_ports:            protocol . port ─▶ port_00002_t040
                                   └▶ map near_ports: the same for clients in the cluster, of ports with policy Local
@@ -26,9 +28,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..core.faults import KeyFault
-from . import announcing
+from ..network.sources import REDIRECTED_BIT
+from . import announcing, picks
 from . import nftables_wire as wire_words
 from .announcing import ANNOUNCED, UPLINK, Uplink
+from .conntrack import Lost
+from .families import IPV4, family_of, family_of_table
 from .guards import GUARD, guard_chain, guard_messages
 from .nftables_elements import (
     AFFINITY,
@@ -52,7 +57,7 @@ from .nftables_elements import (
     shown,
     udp_flow,
 )
-from .nftables_table import FixedTable, chains_text, head_of
+from .nftables_table import FixedTable, chains_text, head_of, in_words
 from .nftables_wire import Change
 from .services_plan import FixedPart, Rule, Rules
 from .services_wire import NETFILTER, Wire
@@ -60,6 +65,7 @@ from .services_wire import NETFILTER, Wire
 MASQUERADE_BIT = 0x4000
 AFFINITY_SIZE = 65536  # clients remembered; one more is served without
 LONGEST_LOOP_PREFIX = 20  # a node with more than 4,096 pod addresses gets no list of them
+_BLOCK_PREFIX = 64  # of IPv6, as a /24 of IPv4
 
 
 REJECTED = {
@@ -71,59 +77,84 @@ REJECTED = {
 
 def rejecting(services: str) -> list[str]:
     """Return the rules of the chain ``rejecting`` for a range of services."""
+    ip = family_of(services).word
     return [
-        f"ip daddr {services} meta l4proto tcp reject with tcp reset",
-        f"ip daddr {services} reject with icmp type port-unreachable",
+        f"{ip} daddr {services} meta l4proto tcp reject with tcp reset",
+        f"{ip} daddr {services} reject with {'icmpv6' if ip == 'ip6' else 'icmp'} type port-unreachable",
     ]
 
 
 def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]]:
     """Return the fixed chains with their rules; ``bridged``: packets within the pod bridge pass these chains too."""
-    services, pods = config["service_cidr"], config["pod_cidr"]
-    own = "" if bridged and loops(pods) else f"ct status dnat ip saddr {pods} ip daddr {pods} masquerade fully-random"
+    services, pods, cluster = config["service_cidr"], config["pod_cidr"], config["cluster_cidr"]
+    family = family_of(services)
+    ip, ipv4 = family.word, family is IPV4
+    place = f"{ip} daddr . meta l4proto . th dport"
+    # what pods send by IPv6 is always forwarded, never bridged (network_ipv6.py)
+    seen = (bridged or not ipv4) and loops(pods)
+    own = "" if seen else f"ct status dnat {ip} saddr {pods} {ip} daddr {pods} masquerade fully-random"
     sets_mark = f"meta mark set meta mark | {MASQUERADE_BIT:#x}"
     takes_mark = f"meta mark set meta mark & {~MASQUERADE_BIT & 0xFFFFFFFF:#x}"
     return {
         "services": [
-            f"ip daddr {services} goto to_cluster_ip",
-            f"ip daddr . meta l4proto . th dport vmap @{GUARDED}",
-            f"ip saddr {config['cluster_cidr']} ip daddr . meta l4proto . th dport vmap @{NEAR_IPS}",
-            f"fib saddr type local ip daddr . meta l4proto . th dport vmap @{NEAR_IPS}",
-            f"ip daddr . meta l4proto . th dport vmap @{OUTSIDE_IPS}",
+            f"{ip} daddr {services} goto to_cluster_ip",
+            f"{place} vmap @{GUARDED}",
+            f"{ip} saddr {cluster} {place} vmap @{NEAR_IPS}",
+            f"fib saddr type local {place} vmap @{NEAR_IPS}",
+            f"{place} vmap @{OUTSIDE_IPS}",
             # externalTrafficPolicy Local is for clients from outside: pods and this machine have all endpoints
-            f"fib daddr type local ip saddr {config['cluster_cidr']} meta l4proto . th dport vmap @{NEAR_PORTS}",
+            f"fib daddr type local {ip} saddr {cluster} meta l4proto . th dport vmap @{NEAR_PORTS}",
             f"fib daddr type local fib saddr type local meta l4proto . th dport vmap @{NEAR_PORTS}",
             f"fib daddr type local meta l4proto . th dport vmap @{NODE_PORTS}",
         ],
         "to_cluster_ip": [
-            f"ip saddr != {config['cluster_cidr']} {sets_mark}",
-            f"ip daddr . meta l4proto . th dport vmap @{CLUSTER_IPS}",
+            f"{ip} saddr != {cluster} {sets_mark}",
+            f"{place} vmap @{CLUSTER_IPS}",
         ],
         "rejecting": rejecting(services),
         "prerouting": ["type nat hook prerouting priority dstnat", "jump services"],
         "output": ["type nat hook output priority -100", "jump services"],
         **REJECTED,
-        "receiving": [
-            "type filter hook prerouting priority raw",
-            f'iifname "{config["bridge"]}" ip daddr 127.0.0.0/8 drop',
-        ],
-        "arriving": ["type filter hook input priority filter", *announcing.rejecting_here()],
+        **(_receiving(config["bridge"]) if ipv4 else _redirected(config["bridge"])),
         "postrouting": [
             "type nat hook postrouting priority srcnat",
             # this machine as its own client at an address that it answers for
-            f"ct status dnat ip saddr @{ANNOUNCED} masquerade fully-random",
+            *([f"ct status dnat ip saddr @{ANNOUNCED} masquerade fully-random"] if ipv4 else []),
             f"meta mark & {MASQUERADE_BIT:#x} == {MASQUERADE_BIT:#x} {takes_mark} masquerade fully-random",
             # a client at a loopback address that was sent to a pod
-            "ct status dnat ip saddr 127.0.0.0/8 ip daddr != 127.0.0.0/8 masquerade fully-random",
-            *(["ip saddr . ip daddr @loops masquerade fully-random"] if loops(pods) else []),
+            *(["ct status dnat ip saddr 127.0.0.0/8 ip daddr != 127.0.0.0/8 masquerade fully-random"] if ipv4 else []),
+            *([f"{ip} saddr . {ip} daddr @loops masquerade fully-random"] if loops(pods) else []),
             *([own] if own else []),
         ],
+    }
+
+
+def _receiving(bridge: str) -> dict[str, list[str]]:
+    """Return what only IPv4 has: node ports at 127.0.0.1, and addresses that this node answers for."""
+    return {
+        "receiving": ["type filter hook prerouting priority raw", f'iifname "{bridge}" ip daddr 127.0.0.0/8 drop'],
+        "arriving": ["type filter hook input priority filter", *announcing.rejecting_here()],
+    }
+
+
+def _redirected(bridge: str) -> dict[str, list[str]]:
+    """Return what lets a pod's packets to a service pass to another port of the bridge, by a mark (sources.py)."""
+    bit = f"{REDIRECTED_BIT:#x}"
+    takes_mark = f"meta mark set meta mark & {~REDIRECTED_BIT & 0xFFFFFFFF:#x}"
+    return {
+        "redirected": [
+            "type filter hook prerouting priority -99",
+            f'iifname "{bridge}" ct status dnat meta mark set meta mark | {bit}',
+        ],
+        "leaving": ["type filter hook postrouting priority -150", f"meta mark & {bit} == {bit} {takes_mark}"],
     }
 
 
 @functools.lru_cache(maxsize=8)
 def loops(cidr: str) -> tuple[str, ...]:
     """Return each pod address of the node with itself; none where they are too many to list."""
+    if ":" in cidr:
+        return _loops_ipv6(ipaddress.IPv6Network(cidr))
     network = ipaddress.IPv4Network(cidr)
     if network.prefixlen < LONGEST_LOOP_PREFIX:
         return ()
@@ -132,52 +163,67 @@ def loops(cidr: str) -> tuple[str, ...]:
     return tuple(f"{ip} . {ip}" for ip in found)
 
 
+def _loops_ipv6(network: ipaddress.IPv6Network) -> tuple[str, ...]:
+    """Return the same of IPv6: 256 places in each block of 64 bits, as of a range of IPv4 (api's dual_stack.py)."""
+    blocks = 1 << max(0, _BLOCK_PREFIX - network.prefixlen)
+    if blocks > 1 << (24 - LONGEST_LOOP_PREFIX):
+        return ()
+    places = min(1 << 8, network.num_addresses)
+    first, block = int(network.network_address), 1 << (128 - _BLOCK_PREFIX)
+    found = (ipaddress.IPv6Address(first + at * block + place) for at in range(blocks) for place in range(places))
+    return tuple(f"{ip} . {ip}" for ip in found)
+
+
 def script(table: str, node: str, chains: Mapping[str, list[str]], pods: str) -> str:
     """Return the input of ``nft -f`` that makes the fixed part, or mends it; elements of the maps stay."""
-    key = "ipv4_addr . inet_proto . inet_service"
+    family = family_of_table(table)
+    ip, own = family.word, in_words(table)
+    key = f"{family.type} . inet_proto . inet_service"
     # with typeof: of a pick (a plain number) no other way to say it exists
-    pick = "meta l4proto . th dport . numgen random mod 65536 : ip daddr . th dport"
+    pick = f"meta l4proto . th dport . numgen random mod 65536 : {ip} daddr . th dport"
     maps = {
         CLUSTER_IPS: f"type {key} : verdict;",
-        ENDPOINTS: f"typeof ip daddr . {pick};",
+        ENDPOINTS: f"typeof {ip} daddr . {pick};",
         NODE_PORTS: "type inet_proto . inet_service : verdict;",
         NODE_ENDPOINTS: f"typeof {pick};",
         NEAR_PORTS: "type inet_proto . inet_service : verdict;",
         NEAR_ENDPOINTS: f"typeof {pick};",
         **dict.fromkeys((OUTSIDE_IPS, NEAR_IPS, GUARDED), f"type {key} : verdict;"),
-        NEAR_IP_ENDPOINTS: f"typeof ip daddr . {pick};",
-        **dict.fromkeys(PICKED_BY, f"type ipv4_addr . {key} : mark; size {AFFINITY_SIZE}; flags dynamic,timeout;"),
+        NEAR_IP_ENDPOINTS: f"typeof {ip} daddr . {pick};",
+        **dict.fromkeys(PICKED_BY, f"type {family.type} . {key} : mark; size {AFFINITY_SIZE}; flags dynamic,timeout;"),
     }
-    lines = [head_of(table, node), *(f"add map ip {table} {name} {{ {body} }}" for name, body in maps.items())]
-    lines += [*loops_text(table, pods), f"add set ip {table} {ANNOUNCED} {{ type ipv4_addr; }}"]
+    lines = [head_of(table, node), *(f"add map {own} {name} {{ {body} }}" for name, body in maps.items())]
+    lines += [*loops_text(table, pods), f"add set {own} {ANNOUNCED} {{ type {family.type}; }}"]
     return "\n".join([*lines, *chains_text(table, chains)]) + "\n"
 
 
 def loops_text(table: str, pods: str) -> list[str]:
     """Return the lines that make the set of (address, same address) of the node's pods."""
-    lines = [f"add set ip {table} loops {{ type ipv4_addr . ipv4_addr; }}", f"flush set ip {table} loops"]
+    own, type_ = in_words(table), family_of_table(table).type
+    lines = [f"add set {own} loops {{ type {type_} . {type_}; }}", f"flush set {own} loops"]
     if found := loops(pods):
-        lines.append(f"add element ip {table} loops {{ {', '.join(found)} }}")
+        lines.append(f"add element {own} loops {{ {', '.join(found)} }}")
     return lines
 
 
 _PICKS = {
-    "count": (ENDPOINTS, 9, 0, AFFINITY),
-    "wide": (ENDPOINTS, 9, MASQUERADE_BIT, AFFINITY),
-    "port": (NODE_ENDPOINTS, 10, MASQUERADE_BIT, AFFINITY),
-    "keep": (NODE_ENDPOINTS, 10, 0, AFFINITY),
-    "near": (NEAR_ENDPOINTS, 10, 0, NEAR_AFFINITY),
-    "close": (NEAR_IP_ENDPOINTS, 9, 0, NEAR_AFFINITY),
+    "count": (ENDPOINTS, True, 0, AFFINITY),
+    "wide": (ENDPOINTS, True, MASQUERADE_BIT, AFFINITY),
+    "port": (NODE_ENDPOINTS, False, MASQUERADE_BIT, AFFINITY),
+    "keep": (NODE_ENDPOINTS, False, 0, AFFINITY),
+    "near": (NEAR_ENDPOINTS, False, 0, NEAR_AFFINITY),
+    "close": (NEAR_IP_ENDPOINTS, True, 0, NEAR_AFFINITY),
 }
-"""By the kind of a chain: its map of endpoints, the register its key begins in, the mark it sets, its clients' map."""
+"""By a chain's kind: its map of endpoints, whether its keys have an address, the mark it sets, its clients' map."""
 
 
 def pick_messages(table: str, chain: str) -> list[bytes]:
     """Return what makes a chain that picks."""
     kind, count, sticky_s = _parts(chain)
-    endpoints, register, mark, affinity = _PICKS[kind]
-    pick = wire_words.Pick(endpoints, register, count, mark)
-    return wire_words.chain_messages(table, chain, wire_words.pick_rules(pick, affinity, sticky_s))
+    endpoints, has_address, mark, affinity = _PICKS[kind]
+    pick = picks.Pick(endpoints, has_address, count, mark)
+    rules = picks.pick_rules(pick, affinity, sticky_s, family_of_table(table))
+    return wire_words.chain_messages(table, chain, rules)
 
 
 def _parts(chain: str) -> tuple[str, int, int]:
@@ -193,10 +239,12 @@ class Nftables:
     name = "nftables"
     shown = staticmethod(shown)
     place_of = staticmethod(place_of)
-    udp_flow = staticmethod(udp_flow)
 
     def __init__(self, node: str, config: Mapping[str, Any], known: Mapping[str, str], *, bridged: bool) -> None:
+        self.family = family_of(config["service_cidr"])
         name, chains = config["table"], skeleton(config, bridged=bridged)
+        if self.family is not IPV4:
+            name = f"{self.family.word} {name}"
         self._wire, self._route = Wire(NETFILTER), Wire(0)
         self._uplink = Uplink(self._route, config["node_ip"])
         self._node, self._node_ip = node, config["node_ip"]
@@ -215,6 +263,10 @@ class Nftables:
             self._sources[guard_chain(sources)] = sources
         return rules_of(entry, self._node_ip) + announcing.rules_here(entry, self._node, self._uplink)
 
+    def udp_flow(self, rule: Rule) -> Lost | None:
+        """Return what clients send over UDP that a rule has something to do with; None for TCP."""
+        return udp_flow(rule, self.family)
+
     def known(self) -> dict[str, str]:
         """Return what the next pass needs to recognize the chains."""
         return dict(self._table.known)
@@ -231,7 +283,7 @@ class Nftables:
         """Return the elements of all maps, or those with the keys of ``rules``."""
         if rules is None:
             listed = {name: wire_words.listed(self._wire, self._name, name) for name in (*MAPS, ANNOUNCED)}
-            return {**listed, UPLINK: self._uplink.addresses()}
+            return {**listed, UPLINK: self._uplink.addresses()} if self.family is IPV4 else listed
         keys: dict[str, dict[Any, None]] = {name: {} for name in (*MAPS, ANNOUNCED, UPLINK)}
         for rule in rules:
             keys[rule.table][rule.key] = None
@@ -289,7 +341,8 @@ class Nftables:
         """Return the changes of one map of clients; ``old``: endpoints by service and number, ``new``: the reverse."""
         gone, moved = list[bytes](), list[wire_words.Remembered]()
         for one in wire_words.remembered(self._wire, self._name, affinity):
-            service = one.key[4:] if one.key[4:] in old else one.key[8:]
+            size = self.family.width
+            service = one.key[size:] if one.key[size:] in old else one.key[2 * size :]
             place = old.get(service, {}).get(one.number)
             if place is not None:
                 gone.append(one.key)
@@ -308,5 +361,6 @@ class Nftables:
 
     def remove(self) -> None:
         """Remove the table with everything in it, if it is ours, and the addresses that this node answers for."""
-        self._uplink.leave(announcing.Changes(self._uplink.addresses(), []))
+        if self.family is IPV4:
+            self._uplink.leave(announcing.Changes(self._uplink.addresses(), []))
         self._table.remove()

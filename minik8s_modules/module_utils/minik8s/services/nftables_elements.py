@@ -18,6 +18,7 @@ from . import announcing
 from . import nftables_wire as wire_words
 from .announcing import ANNOUNCED, UPLINK
 from .conntrack import Lost
+from .families import IPV4, IPV6, Family, family_of, family_of_key
 from .guards import guard_chain, jump_to
 from .services_plan import Rule
 
@@ -36,9 +37,7 @@ MAPS = (*VERDICTS, ENDPOINTS, NODE_ENDPOINTS, NEAR_ENDPOINTS, NEAR_IP_ENDPOINTS)
 TURNS = 64
 # chains of a former version have no turn: they are known, so that they are tidied away
 PICK = re.compile(r"(count|port|keep|near|wide|close)_(\d{5})(?:_t(\d{3}))?(?:_(\d+))?")
-_KEY = struct.Struct(">4sB3xH2x")
 _PORT_KEY = struct.Struct(">B3xH2x")
-_PLACE = struct.Struct(">4sH2x")
 _INDEX = [struct.pack("=I", number) for number in range(1 << 10)]
 
 
@@ -48,7 +47,13 @@ def _index(number: int) -> bytes:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _target(address: str, port: int) -> bytes:
-    return _PLACE.pack(socket.inet_aton(address), port)
+    family = family_of(address)
+    return family.place.pack(family.packed(address), port)
+
+
+def _key_of(address: str, protocol: int, port: int) -> bytes:
+    family = family_of(address)
+    return family.key.pack(family.packed(address), protocol, port)
 
 
 def pick_chain(kind: str, count: int, affinity_s: int, key: bytes) -> str:
@@ -67,7 +72,7 @@ def rules_of(entry: Mapping[str, Any], node_ip: str = "") -> list[Rule]:
     endpoints = entry["endpoints"]
     value_of = wire_words.value_of
     if endpoints:
-        key = _KEY.pack(socket.inet_aton(entry["address"]), protocol, entry["port"])
+        key = _key_of(entry["address"], protocol, entry["port"])
         chain = pick_chain("count", len(endpoints), sticky, key)
         found.append(Rule(CLUSTER_IPS, key, wire_words.verdict_of(chain)))
         found += [Rule(ENDPOINTS, key + _index(at), value_of(_target(*each))) for at, each in enumerate(endpoints)]
@@ -95,7 +100,7 @@ def _from_outside(entry: Mapping[str, Any], address: str) -> list[Rule]:
     """Return the elements of one address from outside; who may not come is refused though nobody is there to answer."""
     protocol, sticky, endpoints = PROTOCOLS[entry["protocol"]], entry.get("affinity_s", 0), entry["endpoints"]
     ends, keep = entry.get("node_endpoints", endpoints), bool(entry.get("keep_source"))
-    key = _KEY.pack(socket.inet_aton(address), protocol, entry["port"])
+    key = _key_of(address, protocol, entry["port"])
     found = _at_port(
         (OUTSIDE_IPS, ENDPOINTS), key, pick_chain("count" if keep else "wide", len(ends), sticky, key), ends
     )
@@ -116,31 +121,31 @@ def _at_port(maps: tuple[str, str], key: bytes, chain: str, ends: list[Any]) -> 
 
 
 def place_of(rule: Rule) -> str:
-    """Return where a rule listens, for people: ``100.0.0.7:80/TCP`` or ``*:30080/TCP``."""
+    """Return where a rule listens, for people: ``100.0.0.7:80/TCP``, ``[fd00::7]:80/TCP`` or ``*:30080/TCP``."""
     if rule.table in (UPLINK, ANNOUNCED):
         return announcing.shown(rule)[0]
     names = {number: name for name, number in PROTOCOLS.items()}
     if rule.table in PLACES:
-        ip, protocol, port = _KEY.unpack(rule.key[: _KEY.size])
-        return f"{socket.inet_ntoa(ip)}:{port}/{names.get(protocol, protocol)}"
+        family = family_of_key(rule.key)
+        ip, protocol, port = family.key.unpack(rule.key[: family.key.size])
+        return f"{family.at(family.text(ip), port)}/{names.get(protocol, protocol)}"
     protocol, port = _PORT_KEY.unpack(rule.key[: _PORT_KEY.size])
     return f"*:{port}/{names.get(protocol, protocol)}"
 
 
-def udp_flow(rule: Rule) -> Lost | None:
-    """Return what clients send over UDP that this rule has something to do with; None for TCP."""
+def udp_flow(rule: Rule, family: Family = IPV4) -> Lost | None:
+    """Return what clients send over UDP that this rule of a family has something to do with; None for TCP."""
     if rule.table in (GUARDED, UPLINK, ANNOUNCED):
         return None
     whole = rule.table in PLACES
-    if rule.key[4 if whole else 0] != socket.IPPROTO_UDP:
+    if rule.key[family.width if whole else 0] != socket.IPPROTO_UDP:
         return None
     ip, port = ("", _PORT_KEY.unpack(rule.key[: _PORT_KEY.size])[1])
     if whole:
-        packed, _, port = _KEY.unpack(rule.key[: _KEY.size])
-        ip = socket.inet_ntoa(packed)
-    if rule.table in VERDICTS:
-        return Lost(ip, port, "")
-    return Lost(ip, port, socket.inet_ntoa(wire_words.data_of(rule.value)[:4]))
+        packed, _, port = family.key.unpack(rule.key[: family.key.size])
+        ip = family.text(packed)
+    endpoint = "" if rule.table in VERDICTS else family.text(wire_words.data_of(rule.value)[: family.width])
+    return Lost(ip, port, endpoint, ipv6=family is IPV6)
 
 
 _WHOSE = {
@@ -170,6 +175,8 @@ def shown(rule: Rule) -> tuple[str, str]:
         return f"{place_of(rule)} (near)", picking(wire_words.chain_of(rule.value))
     if rule.table in VERDICTS:
         return place_of(rule), picking(wire_words.chain_of(rule.value))
-    ip, port = _PLACE.unpack(wire_words.data_of(rule.value))
+    data = wire_words.data_of(rule.value)
+    family = IPV6 if len(data) == IPV6.place.size else IPV4
+    ip, port = family.place.unpack(data)
     (at,) = struct.unpack("=I", rule.key[-4:])
-    return f"{place_of(rule)} [{at}]", f"{socket.inet_ntoa(ip)}:{port}"
+    return f"{place_of(rule)} [{at}]", family.at(family.text(ip), port)

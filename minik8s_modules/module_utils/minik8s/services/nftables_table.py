@@ -46,9 +46,9 @@ def chains_text(table: str, chains: Mapping[str, list[str]]) -> list[str]:
     lines = []
     for name, body in chains.items():
         hook = f" {{ {body[0]}; }}" if body[0].startswith("type ") else ""
-        lines += [f"add chain ip {table} {name}{hook}", f"flush chain ip {table} {name}"]
+        lines += [f"add chain {in_words(table)} {name}{hook}", f"flush chain {in_words(table)} {name}"]
     for name, body in chains.items():
-        lines += [f"add rule ip {table} {name} {rule}" for rule in body if not rule.startswith("type ")]
+        lines += [f"add rule {in_words(table)} {name} {rule}" for rule in body if not rule.startswith("type ")]
     return lines
 
 
@@ -70,14 +70,12 @@ class FixedTable:
         Raises:
             KeyFault: the table is somebody else's.
         """
-        wanted = f"ip {self.name}"
+        wanted = in_words(self.name)
         comment = wire_words.comment_of(self._wire, self.name)
         if comment is None:
             return FixedPart({"table": ""}, {"table": wanted})
         if comment != self._mark:
-            raise KeyFault(
-                "NetworkNotReady", f"table ip {self.name} exists and is not ours (comment {comment!r}); remove it"
-            )
+            raise KeyFault("NetworkNotReady", f"table {wanted} exists and is not ours (comment {comment!r}); remove it")
         self.seen = wire_words.fingerprints(self._wire, self.name)
         wrong = [name for name in self._chains if not self.is_right(name)]
         if not wrong and self.known.get("") != wire_words.digest_of(self._text):
@@ -93,7 +91,8 @@ class FixedTable:
         try:
             run_nft(self._text)
         except KeyFault:
-            run_nft(f"add table ip {self.name}\ndelete table ip {self.name}\n{self._text}")
+            own = in_words(self.name)
+            run_nft(f"add table {own}\ndelete table {own}\n{self._text}")
         self.learn(self._chains)
         self.known[""] = wire_words.digest_of(self._text)
 
@@ -105,4 +104,4 @@ class FixedTable:
     def remove(self) -> None:
         """Remove the table with everything in it, if it is ours."""
         if wire_words.comment_of(self._wire, self.name) == self._mark:
-            run_nft(f"delete table ip {self.name}\n")
+            run_nft(f"delete table {in_words(self.name)}\n")

@@ -57,12 +57,14 @@ class Change(NamedTuple):
     add: Elements
 
 
-_PLACE_HEAD = struct.pack("=HH", 12, VALUE)
-
-
 def value_of(data: bytes) -> bytes:
-    """Return the value of a map of data (8 bytes: address, port)."""
-    return _PLACE_HEAD + data
+    """Return the value of a map of data (address, port)."""
+    return _place_head(len(data)) + data
+
+
+@functools.lru_cache(maxsize=8)
+def _place_head(size: int) -> bytes:
+    return struct.pack("=HH", 4 + size, VALUE)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -300,7 +302,7 @@ def _name(raw: bytes) -> str:
     return raw.rstrip(b"\0").decode()
 
 
-# --- the chains that pick, rule by rule: nft 1.0.6 has no words for remembering a pick
+# --- chains, rule by rule; those that pick: picks.py
 
 
 def expression(name: str, *parts: bytes) -> bytes:
@@ -308,76 +310,14 @@ def expression(name: str, *parts: bytes) -> bytes:
     return nested(LIST_ELEMENT, text(1, name), nested(2, *parts))
 
 
-def _number(kind: int, value: int) -> bytes:
+def number(kind: int, value: int) -> bytes:
+    """Return an attribute that is a number."""
     return attribute(kind, struct.pack(">I", value))
 
 
 def loading(register: int, header: int, offset: int, size: int) -> bytes:
     """Return what loads a part of a header into a register."""
-    return expression("payload", _number(1, register), _number(2, header), _number(3, offset), _number(4, size))
-
-
-def _lookup(name: str, source: int, into: int) -> bytes:
-    return expression("lookup", text(1, name), _number(2, source), _number(3, into))
-
-
-def _meta_into(register: int, key: int) -> bytes:
-    return expression("meta", _number(1, register), _number(2, key))
-
-
-_MARK, _PROTOCOL = 3, 16  # NFT_META_MARK, NFT_META_L4PROTO
-_WHERE = (
-    # registers of 32 bits: 8 client, 9 service address, 10 protocol, 11 port
-    loading(8, 1, 12, 4),
-    loading(9, 1, 16, 4),
-    _meta_into(10, _PROTOCOL),
-    loading(11, 2, 2, 2),
-)
-# destination NAT to register 13, port in 14
-_NAT = expression("nat", _number(1, 1), _number(2, socket.AF_INET), _number(3, 13), _number(5, 14))
-
-
-class Pick(NamedTuple):
-    """How a chain picks: from which map, the register its key begins in (9: address, 10: protocol), of how many."""
-
-    endpoints: str
-    register: int
-    choices: int
-    mark: int
-    """Bits to set in the packet's mark; 0 for none."""
-
-
-def pick_rules(pick: Pick, affinity: str, timeout_s: int) -> list[bytes]:
-    """Return the expressions of each rule of a chain that picks; ``timeout_s`` 0 is without affinity.
-
-    With affinity: ``update`` remembers a number for the client, or keeps the one that is remembered and renews its
-    time; the next rule goes where that number says. It passes through the packet's mark, which is put back: nft 1.0.6
-    aborts when it lists a map's result within a key. The last rule picks without, where no more clients fit.
-    """
-    number = expression("numgen", _number(1, 12), _number(2, pick.choices), _number(3, 0))  # dreg, modulus, in turn
-    endpoint = _lookup(pick.endpoints, pick.register, 13)
-    rules = [b"".join((*_WHERE, number, endpoint, _NAT))]
-    if timeout_s:
-        timeout = attribute(6, struct.pack(">Q", timeout_s * 1000))
-        remember = expression("dynset", text(1, affinity), _number(3, 1), _number(4, 8), _number(5, 12), timeout)
-        recall = (_meta_into(15, _MARK), _lookup(affinity, 8, 12), _meta_from(12), _meta_into(12, _MARK))
-        rules.insert(0, b"".join((*_WHERE, number, remember)))
-        rules.insert(1, b"".join((*_WHERE, *recall, _meta_from(15), endpoint, _NAT)))
-    if pick.mark:
-        rules.insert(0, _marking(pick.mark))
-    return rules
-
-
-def _meta_from(register: int) -> bytes:
-    return expression("meta", _number(2, _MARK), _number(3, register))
-
-
-def _marking(bits: int) -> bytes:
-    """Return ``mark = (mark & ~bits) ^ bits``."""
-    mask = attribute(1, struct.pack("=I", ~bits & 0xFFFFFFFF))
-    flip = attribute(1, struct.pack("=I", bits))
-    change = (_number(1, 8), _number(2, 8), _number(3, 4), nested(4, mask), nested(5, flip))
-    return _meta_into(8, _MARK) + expression("bitwise", *change) + _meta_from(8)
+    return expression("payload", number(1, register), number(2, header), number(3, offset), number(4, size))
 
 
 def chain_messages(table: str, chain: str, rules: Iterable[bytes]) -> list[bytes]:

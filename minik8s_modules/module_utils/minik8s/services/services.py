@@ -17,10 +17,12 @@ from ..core.faults import KeyFault, NodeFault
 from ..core.keyed_documents import Entries, Ledger
 from ..core.section import Context, Facets, Request, Step, as_text, differences
 from . import conntrack
+from .both_families import BothFamilies, known_of
+from .families import parts_of
 from .ipvs import Ipvs
 from .nftables import Nftables
-from .services_entries import DATAPLANE, check_entry
-from .services_host import Host, bridge_rules_possible
+from .services_entries import DATAPLANE, check_entry, check_ranges
+from .services_host import ROUTE_IPV6, Host, bridge_rules_possible
 from .services_plan import SHARED, SHOWN, FixedPart, Rule, RulePlan, Rules, Words, leftovers_of, plan_rules, result
 
 TRIES = 3
@@ -174,17 +176,28 @@ class Pass:
 
     def _leave(self, config: Mapping[str, Any] | None) -> None:
         was = self._declared.was
-        same = was is not None and config is not None and _identity(was) == _identity(config)
-        if was is None or same or DATAPLANE in self._errors:
+        if was is None or DATAPLANE in self._errors:
             return
+        kept = [_identity(part) for part in parts_of(config)] if config is not None else []
+        for part in parts_of(was):
+            if _identity(part) not in kept:
+                self._leave_part(part)
+
+    def _leave_part(self, was: Mapping[str, Any]) -> None:
+        """Remove everything of one family."""
         self._steps.append(Step("remove", DATAPLANE, f"{was['mode']}: table {was['table']}, {was['service_cidr']}"))
-        self._before[DATAPLANE] = {"mode": was["mode"], "route": was["service_cidr"]}
+        route = ROUTE_IPV6 if ":" in was["service_cidr"] else "route"
+        self._before[DATAPLANE] = {
+            **(self._before.get(DATAPLANE) or {}),
+            "mode": was["mode"],
+            route: was["service_cidr"],
+        }
         self._after.setdefault(DATAPLANE, None)
         if self._check:
             return
         self._context.checkpoint("remove services")
         with contextlib.ExitStack() as stack:
-            backend, host = _parts(self._context.node, was, {}, stack, bridged=False)
+            backend, host = _part(self._context.node, was, {}, stack, bridged=False)
             backend.remove()
             host.remove()
 
@@ -192,7 +205,7 @@ class Pass:
 
     def _realize(self, config: Mapping[str, Any], known: dict[str, str], stack: contextlib.ExitStack) -> None:
         bridged = bridge_rules_possible()
-        backend, host = _parts(self._context.node, config, known, stack, bridged=bridged)
+        backend, hosts = _parts(self._context.node, config, known, stack, bridged=bridged)
         stack.callback(lambda: known.update(backend.known()))
         fixed = backend.found()
         declared = self._declared
@@ -200,7 +213,8 @@ class Pass:
             entries = {**self._ledger.entries()}
             declared = self._declared = declared._replace(entries=entries, previous={}, whole=True)
         if declared.whole and config["mode"] == "nftables":
-            self._mend(host, host.found(bridged=bridged))
+            for host in hosts:
+                self._mend(host, host.found(bridged=bridged))
         fresh = not any(fixed.seen.values())
         self._mend(backend, fixed)
         usable = self._usable(declared.entries)
@@ -228,6 +242,7 @@ class Pass:
                 continue
             try:
                 check_entry(key, entry)
+                check_ranges(key, entry, self._declared.config or {})
                 usable[key] = entry
             except KeyFault as fault:
                 self._errors[key] = fault
@@ -273,7 +288,8 @@ class Pass:
         for key, entry in previous.items():
             with contextlib.suppress(NodeFault):
                 check_entry(key, entry)
-                rules[key] = backend.rules_of(entry)
+                if ":" not in entry["address"] or isinstance(backend, BothFamilies):
+                    rules[key] = backend.rules_of(entry)
         addresses = {str(entry.get("address")) for entry in previous.values()}
         shared = {
             (rule.table, rule.key)
@@ -320,6 +336,21 @@ def _identity(config: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _parts(
+    node: str, config: Mapping[str, Any], known: Mapping[str, str], stack: contextlib.ExitStack, *, bridged: bool
+) -> tuple[Backend, list[Host]]:
+    """Return what realizes all families of a dataplane."""
+    made = [
+        _part(node, part, known_of(known, second=at > 0), stack, bridged=bridged)
+        for at, part in enumerate(parts_of(config))
+    ]
+    backends, hosts = [backend for backend, _ in made], [host for _, host in made]
+    first, *others = backends
+    if isinstance(first, Nftables) and others and isinstance(others[0], Nftables):
+        return BothFamilies(first, others[0]), hosts
+    return first, hosts
+
+
+def _part(
     node: str, config: Mapping[str, Any], known: Mapping[str, str], stack: contextlib.ExitStack, *, bridged: bool
 ) -> tuple[Backend, Host]:
     host = Host(config)

@@ -8,12 +8,15 @@ from typing import Any
 
 from ..core.faults import KeyFault
 from ..core.schema import check_address, check_fields, require_object, schema_of
-from ..entries.services import DataplaneEntry, ServiceEntry
+from ..entries.services import DataplaneEntry, DataplaneIpv6, ServiceEntry
+from .families import IPV4, IPV6, Family, family_of
 
 DATAPLANE = "dataplane"
 CONFIG = schema_of(DataplaneEntry)
 ENTRY = schema_of(ServiceEntry)
+IPV6_CONFIG = schema_of(DataplaneIpv6)
 LAST_PORT, DAY_S = 65535, 86400
+_IPV4_ONLY = ("outside", "announced", "at_nodes", "sources")
 MODES = ("nftables", "ipvs")
 
 
@@ -24,15 +27,24 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
         _check_config(entry)
         return
     check_fields(key, entry, ENTRY)
-    check_address(f"{key}.address", entry["address"])
+    family = family_of(str(entry["address"]))
+    _check_ip(f"{key}.address", entry["address"], family)
     _check_port(f"{key}.port", entry["port"])
     if entry.get("node_port"):
         _check_port(f"{key}.node_port", entry["node_port"])
     if not 0 <= entry.get("affinity_s", 0) <= DAY_S:
         raise KeyFault("InvalidEntry", f"{key}.affinity_s is {entry['affinity_s']}; 0 (none) to {DAY_S} are possible")
     for name in ("endpoints", "node_endpoints"):
-        _check_endpoints(f"{key}.{name}", entry.get(name) or [])
+        _check_endpoints(f"{key}.{name}", entry.get(name) or [], family)
+    if family is IPV6 and (given := [name for name in _IPV4_ONLY if entry.get(name)]):
+        raise KeyFault("InvalidEntry", f"{key}.{given[0]} is for services with addresses of IPv4")
     _check_outside(key, entry)
+
+
+def check_ranges(key: str, entry: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Raise KeyFault (InvalidEntry) for an entry of a family that the dataplane has no ranges of."""
+    if family_of(entry["address"]) is IPV6 and not config.get("ipv6"):
+        raise KeyFault("InvalidEntry", f"{key}.address is of IPv6, of which {DATAPLANE} has no ranges")
 
 
 def _check_outside(key: str, entry: Mapping[str, Any]) -> None:
@@ -59,9 +71,37 @@ def _check_config(entry: Mapping[str, Any]) -> None:
         except ValueError as error:
             raise KeyFault("InvalidEntry", f"{DATAPLANE}.{name}: {error}") from None
     check_address(f"{DATAPLANE}.gateway", entry["gateway"])
+    if "ipv6" in entry:
+        _check_ipv6(f"{DATAPLANE}.ipv6", entry)
     for name in ("table", "bridge"):
         if not entry[name].replace("-", "").replace("_", "").isalnum() or not entry[name].isascii():
             raise KeyFault("InvalidEntry", f"{DATAPLANE}.{name} {entry[name]!r} may have letters, digits, - and _ only")
+
+
+def _check_ipv6(where: str, entry: Mapping[str, Any]) -> None:
+    given = entry["ipv6"]
+    if entry["mode"] != "nftables":
+        raise KeyFault("InvalidEntry", f"{where}: the mode {entry['mode']} has services of IPv4 alone")
+    require_object(where, given)
+    check_fields(where, given, IPV6_CONFIG)
+    for name in ("service_cidr", "cluster_cidr", "pod_cidr"):
+        try:
+            ipaddress.IPv6Network(given[name])
+        except ValueError as error:
+            raise KeyFault("InvalidEntry", f"{where}.{name}: {error}") from None
+    _check_ip(f"{where}.gateway", given["gateway"], IPV6)
+
+
+def _check_ip(where: str, value: Any, family: Family) -> None:
+    if family is IPV4:
+        check_address(where, value)
+        return
+    try:
+        ipaddress.IPv6Address(value)
+    except ValueError as error:
+        raise KeyFault("InvalidEntry", f"{where}: {error}") from None
+    if "%" in value:
+        raise KeyFault("InvalidEntry", f"{where} {value!r:.80} names a device")
 
 
 def _check_port(where: str, value: Any) -> None:
@@ -69,9 +109,9 @@ def _check_port(where: str, value: Any) -> None:
         raise KeyFault("InvalidEntry", f"{where} {value!r} is not a port (1 to {LAST_PORT})")
 
 
-def _check_endpoints(where: str, endpoints: Any) -> None:
+def _check_endpoints(where: str, endpoints: Any, family: Family) -> None:
     for each in endpoints:
         if not isinstance(each, (list, tuple)) or len(each) != 2:  # noqa: PLR2004 - address, port
             raise KeyFault("InvalidEntry", f"{where} must hold [address, port] pairs; found {each!r:.80}")
-        check_address(where, each[0])
+        _check_ip(where, each[0], family)
         _check_port(where, each[1])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import struct
 import subprocess
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ..core.faults import KeyFault
 from ..network.switches import SYSCTL, read_switch, set_switch
+from .families import IPV6, family_of
 from .services_plan import FixedPart
 from .services_wire import (
     ACK,
@@ -41,6 +41,7 @@ ROUTE = struct.Struct("=BBBBBBBBI")
 NAME, LINK_INFO, INFO_KIND, INFO_DATA, NF_CALL_IPTABLES = 3, 18, 1, 2, 36
 ROUTE_TO, ROUTE_DEVICE, ROUTE_SOURCE = 1, 4, 7
 MAIN, OURS, LINK_SCOPE, UNICAST = 254, 77, 253, 1
+ROUTE_IPV6 = "ipv6 route"
 BRIDGED = "bridge/bridge-nf-call-iptables"
 
 
@@ -79,6 +80,7 @@ class Host:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config
+        self._family = family_of(config["service_cidr"])
         self._wire = Wire(ROUTE_PROTOCOL)
 
     def close(self) -> None:
@@ -92,6 +94,8 @@ class Host:
 
     def found(self, *, bridged: bool) -> FixedPart:
         """Return route and switches as they are and as they should be."""
+        if self._family is IPV6:  # whose packets are never bridged, and which has no node ports at loopback
+            return FixedPart({ROUTE_IPV6: self._route()}, {ROUTE_IPV6: self._wanted_route()})
         config = self.config
         bridge = device(self._wire, config["bridge"])
         seen = {"route": self._route(), "localnet": read_switch(self._localnet())}
@@ -118,13 +122,14 @@ class Host:
 
     def _routes(self) -> list[tuple[str, int, str, int]]:
         found = []
-        for answer in self._wire.dump(GET_ROUTE, ROUTE.pack(socket.AF_INET, 0, 0, 0, 0, 0, 0, 0, 0)):
+        family = self._family
+        for answer in self._wire.dump(GET_ROUTE, ROUTE.pack(family.number, 0, 0, 0, 0, 0, 0, 0, 0)):
             _, length, _, _, table, protocol, _, kind, _ = ROUTE.unpack_from(answer.body)
             parts = dict(attributes(answer.body[ROUTE.size :]))
             if (table, kind) == (MAIN, UNICAST) and ROUTE_TO in parts:
                 index = struct.unpack("=i", parts.get(ROUTE_DEVICE, b"\0\0\0\0"))[0]
-                source = socket.inet_ntoa(parts[ROUTE_SOURCE]) if ROUTE_SOURCE in parts else ""
-                found.append((f"{socket.inet_ntoa(parts[ROUTE_TO])}/{length}", index, source, protocol))
+                source = family.text(parts[ROUTE_SOURCE]) if ROUTE_SOURCE in parts else ""
+                found.append((f"{family.text(parts[ROUTE_TO])}/{length}", index, source, protocol))
         return found
 
     def mend(self, aspect: str) -> None:
@@ -135,7 +140,7 @@ class Host:
         """
         if aspect == "localnet":
             set_switch(self._localnet(), "1")
-        elif aspect == "route":
+        elif aspect in {"route", ROUTE_IPV6}:
             self._mend_route()
         else:
             index = self._bridge().number
@@ -154,10 +159,13 @@ class Host:
     def _mend_route(self) -> None:
         self.remove()
         index = self._bridge().number
-        body = self._route_body(index) + attribute(ROUTE_SOURCE, socket.inet_aton(self.config["gateway"]))
+        body = self._route_body(index) + attribute(ROUTE_SOURCE, self._family.packed(self.config["gateway"]))
         try:
             self.do(f"route {self._wanted_route()}", NEW_ROUTE, CREATE | EXCLUSIVE, body)
         except OSError as error:
+            if error.errno == errno.EINVAL and self._family is IPV6:
+                why = f"{self.config['bridge']} does not have {self.config['gateway']}; section network gives it"
+                raise KeyFault("NetworkNotReady", why) from error
             if error.errno == errno.EEXIST:
                 raise KeyFault(
                     "NetworkNotReady",
@@ -167,8 +175,8 @@ class Host:
 
     def _route_body(self, index: int) -> bytes:
         to, _, length = self.config["service_cidr"].partition("/")
-        head = ROUTE.pack(socket.AF_INET, int(length), 0, 0, MAIN, OURS, LINK_SCOPE, UNICAST, 0)
-        return head + attribute(ROUTE_TO, socket.inet_aton(to)) + attribute(ROUTE_DEVICE, struct.pack("=i", index))
+        head = ROUTE.pack(self._family.number, int(length), 0, 0, MAIN, OURS, LINK_SCOPE, UNICAST, 0)
+        return head + attribute(ROUTE_TO, self._family.packed(to)) + attribute(ROUTE_DEVICE, struct.pack("=i", index))
 
     def remove(self) -> None:
         """Remove our route; the bridge's switches go with the bridge."""

@@ -1,0 +1,109 @@
+"""Services with addresses of IPv6 on two nodes, with real connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.dual_stack import DUAL, OUTSIDE, Machine, two_machines
+
+PORT = 8080
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
+    with two_machines(tmp_path) as (one, two):
+        for machine, peer in ((one, two), (two, one)):
+            machine.run("network", machine.network(peer))
+            machine.start(7, 8)
+            for number in (7, 8):
+                machine.serve(number, PORT)
+        yield one, two
+
+
+def plane(machine: Machine, *, ipv6: bool = True) -> dict[str, Any]:
+    """Return how the machine realizes services."""
+    entry: dict[str, Any] = {
+        "mode": "nftables",
+        "table": "minik8s",
+        "service_cidr": "100.0.0.0/24",
+        "cluster_cidr": DUAL.ipv4,
+        "pod_cidr": machine.cidr,
+        "bridge": "mk8t-br",
+        "gateway": machine.gateway,
+        "node_ip": machine.address,
+    }
+    if ipv6:
+        entry["ipv6"] = {
+            "service_cidr": "fd00:100::/112",
+            "cluster_cidr": DUAL.cluster_cidr,
+            "pod_cidr": DUAL.range_of(machine.cidr),
+            "gateway": DUAL.gateway_of(machine.cidr),
+        }
+    return {"dataplane": entry}
+
+
+def port(address: str, *ends: str, **more: Any) -> dict[str, Any]:
+    """Return the entry of a port 80 of a Service."""
+    return {"protocol": "TCP", "address": address, "port": 80, "endpoints": [[end, PORT] for end in ends], **more}
+
+
+def test_a_service_is_reached_at_its_ipv6_address(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    before = one.traces()
+    ends = [one.ip_of(7), two.ip_of(7)]
+    both = {f"{machine.node}-7" for machine in machines}
+    entries = {
+        "default/web:80": port("100.0.0.2", one.ip_of(7, 4), two.ip_of(7, 4)),
+        "default/web:80/IPv6": port("fd00:100::2", *ends, node_port=30080),
+        "default/udp:80/IPv6": port("fd00:100::3", two.ip_of(8), protocol="UDP"),
+        "default/idle:80/IPv6": port("fd00:100::4"),
+        "default/sticky:80/IPv6": port("fd00:100::5", *ends, affinity_s=60),
+        "default/own:80/IPv6": port("fd00:100::6", one.ip_of(7)),
+        "default/kept:80/IPv6": port(
+            "fd00:100::7", *ends, node_port=30081, node_endpoints=[[one.ip_of(7), PORT]], keep_source=True
+        ),
+    }
+    declared = {**plane(one), **entries}
+    foreseen = one.run("services", declared, check=True)
+    done = one.run("services", declared)
+    assert (foreseen["changed"], foreseen["diff"]) == (True, done["diff"])
+    two.run("services", {**plane(two), **entries})
+    assert not one.run("services", declared)["changed"]
+    # from the machine, a pod of it, and a pod of another
+    for ask in (one.ask, one.asking(8), two.asking(8), one.asking(7)):
+        assert {ask("fd00:100::2", 80).name for _ in range(8)} == both
+        assert {ask("100.0.0.2", 80).name for _ in range(8)} == both
+        assert ask("fd00:100::4", 80).name == "refused"
+        assert ask("fd00:100::2", 81).name == "refused"
+        assert len({ask("fd00:100::5", 80).name for _ in range(8)}) == 1
+        assert ask("fd00:100::3", 80, "UDP").name == f"{two.node}-8"
+    # a pod is seen with its own address, and reaches itself
+    assert two.asking(8)("fd00:100::6", 80).client == two.ip_of(8)
+    assert one.asking(8)("fd00:100::6", 80).client == one.ip_of(8)
+    assert one.asking(7)("fd00:100::6", 80) == (f"{one.node}-7", DUAL.gateway_of(one.cidr))
+    # from outside, at the node's address; with policy Local the client keeps its own
+    outside = one.asking_outside()
+    assert {outside("2001:db8::1", 30080).name for _ in range(8)} == both
+    assert outside("2001:db8::1", 30081) == (f"{one.node}-7", OUTSIDE)
+    # what somebody changes by hand is put right
+    for damage in (
+        "nft delete table ip6 minik8s",
+        "nft flush map ip6 minik8s cluster_ips",
+        "nft flush chain ip6 minik8s services",
+        "ip -6 route del fd00:100::/112",
+    ):
+        one.inside(*damage.split())
+        assert one.run("services", declared, check=True)["changed"], damage
+        one.run("services", declared)
+        assert one.ask("fd00:100::2", 80).name in both, damage
+        assert not one.run("services", declared, check=True)["changed"], damage
+    # what goes leaves nothing, and IPv4 does not notice
+    one.run("services", {**plane(one, ipv6=False), "default/web:80": entries["default/web:80"]})
+    assert one.ask("100.0.0.2", 80).name in both
+    assert "ip6 minik8s" not in one.inside("nft", "list", "tables").replace("ip6 minik8s_", "")
+    one.run("services", {})
+    assert one.traces() == before
