@@ -1,7 +1,8 @@
 """In which order Services are given what nobody asked for: cluster addresses and node ports. Pure.
 
 ``.1`` is default/kubernetes' and is given to nobody else; ``.0`` is given last, ``.255`` never. Of IPv6 the first is no
-machine's (RFC 4291: the routers of a subnet), and the next is left alone as of IPv4. Ports come from the upper part of the range first, so that the lower one stays for people (KEP-3668: min(max(16, size / 32), 128)).
+machine's (RFC 4291: the routers of a subnet), and the next is left alone as of IPv4. Ports come from the upper part of
+the range first, so that the lower one stays for people (KEP-3668: min(max(16, size / 32), 128)).
 """
 
 from __future__ import annotations

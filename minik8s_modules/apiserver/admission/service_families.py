@@ -32,7 +32,7 @@ def settle_families(service: JsonObject, old: JsonObject | None, *, configured: 
     Raises:
         Invalid: it asks for what it cannot have.
     """
-    declared, before = spec(service), spec(old) if old is not None else {}
+    declared, before = service.setdefault("spec", {}), spec(old) if old is not None else {}
     if declared.get("type") == "ExternalName" or _prefers_as_before(declared, before):
         return
     headless = declared.get("clusterIP") == HEADLESS

@@ -126,8 +126,6 @@ def test_a_service_gets_its_defaults():
         "sessionAffinity": "None",
         "type": "ClusterIP",
         "internalTrafficPolicy": "Cluster",
-        "ipFamilyPolicy": "SingleStack",
-        "ipFamilies": ["IPv4"],
     }
 
 

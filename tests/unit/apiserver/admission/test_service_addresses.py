@@ -181,7 +181,7 @@ def test_the_address_of_a_service_stays_until_its_type_needs_none(backend: Backe
 
 
 def test_a_headless_service_says_so_in_both_fields_and_claims_nothing(backend: Backend, options: Options):
-    _create(backend, options, "a", clusterIP="None")
+    _create(backend, options, "a", clusterIP="None", selector={"app": "db"})
     assert _change(backend, options, "a", selector={"app": "web"})["clusterIPs"] == ["None"]
     assert "clusterIPs" not in _change(backend, options, "a", type="ExternalName", externalName="example.org")
     assert _change(backend, options, "a", type="ClusterIP", externalName=None)["clusterIPs"] == _claims(backend)
