@@ -56,7 +56,7 @@ import socket, sys
 address, port, protocol = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 kind = socket.SOCK_DGRAM if protocol == "UDP" else socket.SOCK_STREAM
 with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind) as asking:
-    asking.settimeout(20)
+    asking.settimeout(float(sys.argv[4]))
     try:
         asking.connect((address, port))
         if protocol == "UDP":
@@ -79,13 +79,13 @@ class Answer(NamedTuple):
 class Ask(Protocol):
     """Asks an address and a port once."""
 
-    def __call__(self, address: str, port: int, protocol: str = "TCP") -> Answer:
+    def __call__(self, address: str, port: int, protocol: str = "TCP", *, wait_s: int = 20) -> Answer:
         """Return who answered."""
 
 
 def _asking(*place: str) -> Ask:
-    def ask(address: str, port: int, protocol: str = "TCP") -> Answer:
-        line = [*place, sys.executable, "-c", CLIENT, address, str(port), protocol]
+    def ask(address: str, port: int, protocol: str = "TCP", *, wait_s: int = 20) -> Answer:
+        line = [*place, sys.executable, "-c", CLIENT, address, str(port), protocol, str(wait_s)]
         return Answer(*subprocess.run(line, capture_output=True, text=True, check=True).stdout.split())
 
     return ask

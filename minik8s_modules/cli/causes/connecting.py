@@ -24,6 +24,7 @@ from minik8s_modules.api.network.network_policies import (
     parse_policy,
     pod_of,
 )
+from minik8s_modules.api.network.service_ranges import addresses_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import from_map
 from minik8s_modules.cli import output
@@ -171,7 +172,11 @@ def _targets(client: ApiClient, word: str, namespace: str) -> list[tuple[End, tu
     if not place or not number or protocol not in PROTOCOLS:
         raise UsageError(f"{word!r} is not a target: {USAGE}")
     if place.startswith(("svc/", "service/")):
-        return list(_behind(client, place.partition("/")[2], namespace, (protocol, number)))
+        name, _, space = place.partition("/")[2].partition(".")
+        service = client.get(SERVICE, name, space or namespace)
+        return list(_behind(client, service, "", (protocol, number)))
+    if _is_address(place) and (found := _service_at(client, place)) is not None:
+        return list(_behind(client, found, place, (protocol, number)))
     end = _address_end(client, place) if _is_address(place) else _pod_end(client, place, namespace)
     return [(end, (protocol, _number(number, end, protocol)))]
 
@@ -204,10 +209,26 @@ def _number(port: str, end: End, protocol: str) -> int:
     return named[protocol, port]
 
 
-def _behind(client: ApiClient, name: str, namespace: str, at: tuple[str, str]) -> Iterator[tuple[End, tuple[str, int]]]:
-    """Yield the Pods behind a Service's port: policies see them, not its address."""
-    service = client.get(SERVICE, name.partition(".")[0], name.partition(".")[2] or namespace)
+def _service_at(client: ApiClient, address: str) -> JsonObject | None:
+    """Return the Service that has an address, of either family and however it is written."""
+    wanted = ipaddress.ip_address(address)
+    return next(
+        (
+            one
+            for one in client.list(SERVICE).items
+            if wanted in map(ipaddress.ip_address, addresses_of(objects.spec(one)))
+        ),
+        None,
+    )
+
+
+def _behind(
+    client: ApiClient, service: JsonObject, address: str, at: tuple[str, str]
+) -> Iterator[tuple[End, tuple[str, int]]]:
+    """Yield the Pods behind a Service's port: policies see them, not its address ("": its first)."""
     protocol, asked = at
+    first = address or next(iter(addresses_of(objects.spec(service))), "")
+    ipv6 = ":" in first if first else objects.spec(service).get("ipFamilies") == ["IPv6"]
     ports = [
         one
         for one in objects.spec(service).get("ports") or []
@@ -218,9 +239,10 @@ def _behind(client: ApiClient, name: str, namespace: str, at: tuple[str, str]) -
     selector = from_map(objects.spec(service).get("selector"))
     found = [pod for pod in client.list(POD, objects.namespace(service)).items if selector.matches(objects.labels(pod))]
     if not found:
-        raise UsageError(f"Service {objects.key(service)} selects no Pod: see `minik8s trace {name}`")
+        raise UsageError(f"Service {objects.key(service)} selects no Pod: see `minik8s trace {objects.name(service)}`")
     for pod in found:
-        end = _end_of(pod)
+        own = next((each for each in _addresses(pod) if each and (":" in each) == ipv6), "")
+        end = _end_of(pod, own)
         target = str(ports[0].get("targetPort") or ports[0]["port"])
         yield end, (protocol, _number(target, end, protocol))
 

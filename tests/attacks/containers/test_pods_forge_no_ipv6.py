@@ -47,6 +47,19 @@ while "the end" not in words:
     words.append(heard.recv(100).decode().strip())
 print("; ".join(sorted(words)))
 """
+# what comes back from a port where nobody listens, sent with a mark of the sender's choice
+CALL = """
+import socket, sys
+with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as calling:
+    calling.setsockopt(socket.SOL_SOCKET, 36, int(sys.argv[2]))
+    calling.settimeout(3)
+    try:
+        calling.connect((sys.argv[1], 9))
+    except ConnectionRefusedError:
+        print("refused")
+    except TimeoutError:
+        print("nothing")
+"""
 
 
 def test_a_pod_passes_as_nobody_else(tmp_path: Path) -> None:
@@ -64,10 +77,20 @@ def _take_an_address(one: Machine) -> None:
     one.inside("ip", "neigh", "replace", stolen, "dev", BRIDGE, "lladdr", "0a:58:0a:4d:01:07")
     assert one.reaches(7, one.ip_of(8), source=one.ip_of(7))
     assert one.is_cut_off(7, one.ip_of(8), source=stolen)
+    assert _called(one) == "refused"
     # past the node, from port to port of its bridge
     one.pod(7, "ip", "-6", "route", "add", one.ip_of(8), "dev", "eth0")
     one.pod(7, "ip", "neigh", "add", one.ip_of(8), "dev", "eth0", "lladdr", FRIEND_MAC)
     assert one.is_cut_off(7, one.ip_of(8), source=one.ip_of(7))
+    # with the mark by which the node lets through what a Service's address was exchanged in
+    assert _called(one) == "nothing"
+
+
+def _called(one: Machine) -> str:
+    """Return what pod 7 hears of pod 8 when it calls it with the node's mark."""
+    done = one.pod(7, sys.executable, "-c", CALL, one.ip_of(8), str(sources.REDIRECTED_BIT))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def _send_tagged_frames(one: Machine) -> None:

@@ -86,8 +86,10 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
 
 def _servers(folder: Path, endpoints: list[str]) -> list[ApiServerProcess]:
     """Return two servers of one cluster: the second asks another member first."""
-    first = ApiServerProcess(folder / "a", endpoints[0], advertise_address=ADDRESSES[0], etcd={"endpoints": endpoints})
-    return [first, beside(first, folder / "b", [*endpoints[1:], endpoints[0]], ADDRESSES[1])]
+    dual: dict[str, Any] = {"dual_stack": True, "service_cidr_ipv6": "fd00:96::/112"}
+    settings: dict[str, Any] = {"advertise_address": ADDRESSES[0], "etcd": {"endpoints": endpoints}, **dual}
+    first = ApiServerProcess(folder / "a", endpoints[0], **settings)
+    return [first, beside(first, folder / "b", [*endpoints[1:], endpoints[0]], ADDRESSES[1], **dual)]
 
 
 class Seen:
@@ -225,7 +227,8 @@ def test_a_watch_goes_on_at_the_other_server_when_its_own_is_killed(several: Sev
 
 
 def node_port_service(name: str) -> dict[str, Any]:
-    spec = {"type": "NodePort", "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}]}
+    ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
+    spec = {"type": "NodePort", "ports": ports, "ipFamilyPolicy": "RequireDualStack"}
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
@@ -244,9 +247,9 @@ def test_servers_that_allocate_at_the_same_time_give_nothing_twice(several: Seve
             each.result(180)
     for client in clients:
         specs = given(client, len(clients) * SERVICES)
-        cluster_ips = [spec["clusterIP"] for spec in specs]
+        cluster_ips = [address for spec in specs for address in spec["clusterIPs"]]
         node_ports = [port["nodePort"] for spec in specs for port in spec["ports"]]
-        assert len(set(cluster_ips)) == len(specs)
+        assert len(set(cluster_ips)) == len(cluster_ips) == 2 * len(specs)
         assert len(set(node_ports)) == len(node_ports) == 2 * len(specs)
 
 

@@ -80,7 +80,7 @@ class Host:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config
-        self._family = family_of(config["service_cidr"])
+        self._family = family_of(config.get("service_cidr", ""))  # policies ask for other things
         self._wire = Wire(ROUTE_PROTOCOL)
 
     def close(self) -> None:

@@ -107,3 +107,29 @@ def test_a_service_is_reached_at_its_ipv6_address(machines: tuple[Machine, Machi
     assert "ip6 minik8s" not in one.inside("nft", "list", "tables").replace("ip6 minik8s_", "")
     one.run("services", {})
     assert one.traces() == before
+
+
+def test_policies_hold_for_what_reaches_a_pod_through_a_service(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    allowed: dict[str, Any] = {"peers": {"groups": [], "blocks": [[f"{two.ip_of(8)}/128", []]]}, "ports": None}
+    nobody: dict[str, Any] = {"groups": [], "ports": [], "ingress": None, "egress": None}
+    rules = {
+        "filter": {"table": "minik8s_policies", "bridge": "mk8t-br", "driver": "vxlan", "ipv6": True},
+        "policy/default/web": {"ingress": [allowed], "egress": None},
+        "pod/default/db": {
+            **nobody,
+            "address": one.ip_of(7, 4),
+            "address_ipv6": one.ip_of(7),
+            "ingress": ["policy/default/web"],
+        },
+    }
+    service = {"default/db:80/IPv6": port("fd00:100::6", one.ip_of(7))}
+    for machine in machines:
+        machine.run("services", {**plane(machine), **service})
+    one.run("policies", rules)
+    assert two.asking(8)("fd00:100::6", 80).name == f"{one.node}-7"
+    # from another node, and from the same one, where the kernel sends the packet on within the bridge
+    for ask in (two.asking(7), one.asking(8)):
+        assert ask("fd00:100::6", 80, wait_s=2).name == "silent"
+    one.run("policies", {})
+    assert one.asking(8)("fd00:100::6", 80).name == f"{one.node}-7"

@@ -90,6 +90,24 @@ def test_a_node_reaches_its_own_pods_and_others_by_its_address(api: FakeApi, cap
     assert code == 1
 
 
+@pytest.mark.parametrize(("target", "address"), [("[FD00:96::7]:5432", "fd00::2"), ("100.0.0.7:5432", "10.244.0.2")])
+def test_the_address_of_a_service_leads_to_its_pods_of_that_family(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], target: str, address: str
+):
+    wall(api, {"from": [{"ipBlock": {"cidr": "fd00::/64"}}]})
+    service = api.get(SERVICE, "db", "shop")
+    addresses = {"clusterIP": "100.0.0.7", "clusterIPs": ["100.0.0.7", "fd00:96::7"]}
+    api.update(SERVICE, {**service, "spec": {**service["spec"], **addresses}})
+    for name, own, second in (("db", "10.244.0.2", "fd00::2"), ("web", "10.244.1.2", "fd00::1:2")):
+        found = api.get(POD, name, "shop")
+        ips = [{"ip": own}, {"ip": second}]
+        api.update(POD, {**found, "status": {**found["status"], "podIPs": ips}}, subresource="status")
+    code, lines, _ = asked_why(api, capsys, "web", target)
+    ipv6 = ":" in address
+    assert lines[-1] == ("allowed" if ipv6 else "held back")
+    assert code == int(not ipv6)
+
+
 def test_a_node_that_enforces_nothing_is_told(api: FakeApi, capsys: pytest.CaptureFixture[str]):
     wall(api)
     for reason, at in (("PolicyEnforced", "00"), ("PolicyNotEnforced", "01")):

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from minik8s_modules.api.network.balancing import Balancing, Span
+from minik8s_modules.api.network.dual_stack import DualStack
 from minik8s_modules.api.network.load_balancers import Machine, World
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry
@@ -62,7 +63,8 @@ def endpoint_slice(told: JsonObject) -> JsonObject:
     ]
     protocol = told.get("protocol", "TCP")
     ports = [{"name": name, "port": number, "protocol": protocol} for name, number in told["ports"].items()]
-    return {"ports": ports, "endpoints": endpoints}
+    family = {"addressType": told["family"]} if "family" in told else {}
+    return {**family, "ports": ports, "endpoints": endpoints}
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -155,10 +157,35 @@ def test_the_dataplane_of_a_node() -> None:
     assert entry is not None
     assert (entry["mode"], entry["table"], entry["gateway"]) == ("nftables", "minik8s", "10.244.3.1")
     assert entry["node_ip"] == "192.0.2.4"
+    assert "ipv6" not in entry
+    dual = Settings(service_cidr_ipv6="fd00:96::/112", dual_stack=DualStack("10.244.0.0/16", "fd00:10:244::/48"))
+    both = dataplane_entry(node, dual)
+    assert both is not None
+    assert both["ipv6"] == {
+        "service_cidr": "fd00:96::/112",
+        "cluster_cidr": "fd00:10:244::/48",
+        "pod_cidr": "fd00:10:244:3::/64",
+        "gateway": "fd00:10:244:3::1",
+    }
     asked = dataplane_entry(node, Settings(proxy_mode="ipvs"))
     assert asked is not None
     assert asked["mode"] == "ipvs"
     assert dataplane_entry({"metadata": {"name": "n1"}, "spec": {}}, Settings()) is None
+
+
+def test_a_node_whose_pods_have_no_ipv6_addresses_gets_no_services_of_it() -> None:
+    slices = [
+        endpoint_slice({"ports": {"": 8080}, "endpoints": [["10.0.1.2", "n1", "ready"]]}),
+        endpoint_slice({"family": "IPv6", "ports": {"": 8080}, "endpoints": [["fd00::1", "n1", "ready"]]}),
+    ]
+    book = ServiceBook()
+    service = declared({"ports": [{"port": 80}], "clusterIPs": ["100.0.0.9", "fd00:96::9"]})
+    book.put("default/web", service_ports(service, slices))
+    plane = dataplane_entry({"spec": {"podCIDR": "10.1.0.0/24"}, "metadata": {"name": "n1"}}, Settings())
+    assert plane is not None
+    assert set(book.entries("n1", plane)) == {"dataplane", "default/web:80"}
+    plane = {**plane, "ipv6": {"service_cidr": "fd00:96::/112", "cluster_cidr": "", "pod_cidr": "", "gateway": ""}}
+    assert set(book.entries("n1", plane)) == {"dataplane", "default/web:80", "default/web:80/IPv6"}
 
 
 def test_the_address_of_the_api_server_is_the_first_of_the_range() -> None:

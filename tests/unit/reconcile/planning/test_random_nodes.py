@@ -113,6 +113,7 @@ SETTINGS = Settings(
     dns=DnsSettings(listen="10.96.0.10"),
     ingress=IngressSettings(80, 443, str(ROOT / "templates")),
     dual_stack=DualStack("10.244.0.0/16", "fd00:10:244::/48"),
+    service_cidr_ipv6="fd00:10:96::/112",
     balancing=read_balancing(
         Configuration({"load_balancer": {"default": "pool", "addresses": ["203.0.113.50-203.0.113.51"]}}, "test"), ()
     ),
@@ -134,6 +135,7 @@ class Dice:
         self._of_policies = random.Random(seed)
         """A row of numbers of its own: what else a seed makes is as it was before there were policies."""
         self._of_balancers = random.Random(seed)
+        self._of_both = random.Random(seed)
         self._of_makers = random.Random(seed)
         self._of_resources = random.Random(seed)
 
@@ -189,8 +191,14 @@ class Dice:
             )
         spec |= pick([{}, {"sessionAffinity": "ClientIP"}])
         if "clusterIP" in spec and spec["clusterIP"] != "None":
-            spec |= self._balanced()
+            spec |= self._balanced() | self._of_families(spec["clusterIP"])
         return {"spec": spec}
+
+    def _of_families(self, address: str) -> JsonObject:
+        second = f"fd00:10:96::{address.rpartition('.')[2]}"
+        both = {"ipFamilies": ["IPv4", "IPv6"], "clusterIPs": [address, second]}
+        alone = {"ipFamilies": ["IPv6"], "clusterIP": second, "clusterIPs": [second], "type": "ClusterIP"}
+        return self._of_both.choice([{}, both, both, alone])
 
     def _balanced(self) -> JsonObject:
         pick = self._of_balancers.choice
