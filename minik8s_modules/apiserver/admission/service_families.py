@@ -49,6 +49,17 @@ def settle_families(service: JsonObject, old: JsonObject | None, *, configured: 
     possible = (IPV4, IPV6) if by_hand else configured
     if declared["ipFamilyPolicy"] != SINGLE and len(families) == 1:
         declared["ipFamilies"] = families + [one for one in possible if one not in families]
+    if causes := _from_outside(declared):
+        raise Invalid(SERVICE, name(service), causes)
+
+
+def _from_outside(declared: JsonObject) -> list[Cause]:
+    """Return why a Service cannot be reached from outside: load balancers and external addresses are of IPv4."""
+    asked = declared.get("type") == "LoadBalancer" or declared.get("externalIPs")
+    if not asked or IPV4 in declared["ipFamilies"]:
+        return []
+    text = "load balancers and externalIPs have IPv4 addresses in minik8s; add IPv4 (ipFamilyPolicy: RequireDualStack)"
+    return [cause.invalid("spec.ipFamilies", declared["ipFamilies"], text)]
 
 
 def _prefers_as_before(after: JsonObject, before: JsonObject) -> bool:
