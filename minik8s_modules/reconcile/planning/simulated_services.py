@@ -19,7 +19,7 @@ from minik8s_modules.api.lifecycle.service_strategy import needs_node_ports
 from minik8s_modules.api.network.dual_stack import SINGLE_STACK, DualStack
 from minik8s_modules.api.network.load_balancers import Given, decide_addresses, serving_nodes
 from minik8s_modules.api.network.load_balancers import by_age as services_by_age
-from minik8s_modules.api.network.service_ranges import candidates, port_candidates
+from minik8s_modules.api.network.service_ranges import addresses_of, candidates, port_candidates
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.controllers.network.endpoints_of_pods import has_endpoints
 from minik8s_modules.controllers.network.endpointslices import (
@@ -138,7 +138,7 @@ def allocated(found: PlannedState, services: Iterable[JsonObject], cidr: str) ->
     if not made:
         return found
     specs = [objects.spec(one) for one in (*services, *filter(None, found.services.values()))]
-    used = {str(spec.get("clusterIP")) for spec in specs}
+    used = {address for spec in specs for address in addresses_of(spec)}
     ports = {port.get("nodePort") for spec in specs for port in spec.get("ports") or []}
     free = (each for each in candidates(ipaddress.IPv4Network(cidr)) if each not in used)
     free_ports = (each for each in port_candidates() if each not in ports)

@@ -23,7 +23,7 @@ WEB = {
         ["_http._tcp.web.default.svc", "SRV", 80, "web.default.svc"],
         ["db-0.web.default.svc", "AAAA", "fd00::7"],
     ],
-    "pointers": [["100.0.0.7", "web.default.svc"]],
+    "pointers": [["100.0.0.7", "web.default.svc"], ["fd00::7", "db-0.web.default.svc"]],
     "names": [["100.0.0.7", "web"]],
 }
 EXTERNAL = {"records": [["out.default.svc", "CNAME", "example.com"]]}
@@ -76,6 +76,8 @@ def test_names_services_addresses_and_pods_are_answered(served: Machine):
     srv = served.ask("_http._tcp.web.default.svc.cluster.local", "SRV")
     assert srv == ("NOERROR", ["80 web.default.svc.cluster.local"])
     assert served.ask("7.0.0.100.in-addr.arpa", "PTR") == ("NOERROR", ["web.default.svc.cluster.local"])
+    second = f"7.{'0.' * 27}0.0.d.f.ip6.arpa"
+    assert served.ask(second, "PTR") == ("NOERROR", ["db-0.web.default.svc.cluster.local"])
     assert served.ask("out.default.svc.cluster.local", "CNAME") == ("NOERROR", ["example.com"])
     assert served.ask("10-244-0-9.default.pod.cluster.local") == ("NOERROR", ["10.244.0.9"])
     assert served.ask("nobody.default.svc.cluster.local")[0] == "NXDOMAIN"
