@@ -142,3 +142,28 @@ def read_mapping(path: Path, what: str) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{what} {path} must hold a mapping at its top level")
     return data
+
+
+_LONGEST_OF_SERVICES = 126
+
+
+def read_services_ipv6(configuration: Configuration, *, dual_stack: bool) -> ipaddress.IPv6Network | None:
+    """Return the range of Services' IPv6 addresses, None for none.
+
+    Raises:
+        ConfigurationError: it is no range, is too small, or Pods have no such addresses.
+    """
+    text = configuration.text("service_cidr_ipv6", "")
+    if not text:
+        return None
+    if not dual_stack:
+        raise ConfigurationError(f"service_cidr_ipv6 is {text}: Services lead to Pods; give them addresses, too")
+    try:
+        network = ipaddress.IPv6Network(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"service_cidr_ipv6 must be an IPv6 network such as fd00:10:96::/112: {error}"
+        ) from error
+    if network.prefixlen > _LONGEST_OF_SERVICES:
+        raise ConfigurationError(f"service_cidr_ipv6 {network} is too small; give at least a /{_LONGEST_OF_SERVICES}")
+    return network

@@ -18,11 +18,11 @@ from typing import NamedTuple
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import LEASE
 from minik8s_modules.api.network.balancing import read_balancing
-from minik8s_modules.api.network.dual_stack import read_dual_stack, read_services_ipv6
+from minik8s_modules.api.network.dual_stack import read_dual_stack
 from minik8s_modules.api.nodes.standalone import PREFIX, served_alone
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
-from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.config import Configuration, read_services_ipv6
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.base.inventory import DEFAULT_SHARD, Hosts, Inventory
 from minik8s_modules.base.process import run_daemon

@@ -7,8 +7,7 @@ import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from minik8s_modules.api.network.dual_stack import read_services_ipv6
-from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.config import Configuration, read_services_ipv6
 from minik8s_modules.base.errors import ConfigurationError
 
 # a request has a thread only when all of it is there, so threads wait for etcd, nodes and seats, never for clients;

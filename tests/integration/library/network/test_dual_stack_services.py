@@ -75,11 +75,11 @@ def test_a_service_is_reached_at_its_ipv6_address(machines: tuple[Machine, Machi
     assert not one.run("services", declared)["changed"]
     # from the machine, a pod of it, and a pod of another
     for ask in (one.ask, one.asking(8), two.asking(8), one.asking(7)):
-        assert {ask("fd00:100::2", 80).name for _ in range(8)} == both
-        assert {ask("100.0.0.2", 80).name for _ in range(8)} == both
+        assert {ask("fd00:100::2", 80).name for _ in range(4)} == both
+        assert {ask("100.0.0.2", 80).name for _ in range(4)} == both
         assert ask("fd00:100::4", 80).name == "refused"
         assert ask("fd00:100::2", 81).name == "refused"
-        assert len({ask("fd00:100::5", 80).name for _ in range(8)}) == 1
+        assert len({ask("fd00:100::5", 80).name for _ in range(4)}) == 1
         assert ask("fd00:100::3", 80, "UDP").name == f"{two.node}-8"
     # a pod is seen with its own address, and reaches itself
     assert two.asking(8)("fd00:100::6", 80).client == two.ip_of(8)
@@ -87,7 +87,7 @@ def test_a_service_is_reached_at_its_ipv6_address(machines: tuple[Machine, Machi
     assert one.asking(7)("fd00:100::6", 80) == (f"{one.node}-7", DUAL.gateway_of(one.cidr))
     # from outside, at the node's address; with policy Local the client keeps its own
     outside = one.asking_outside()
-    assert {outside("2001:db8::1", 30080).name for _ in range(8)} == both
+    assert {outside("2001:db8::1", 30080).name for _ in range(4)} == both
     assert outside("2001:db8::1", 30081) == (f"{one.node}-7", OUTSIDE)
     # what somebody changes by hand is put right
     for damage in (
