@@ -52,6 +52,7 @@ CALL = """
 import socket, sys
 with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as calling:
     calling.setsockopt(socket.SOL_SOCKET, 36, int(sys.argv[2]))
+    calling.bind((sys.argv[3], 0))
     calling.settimeout(3)
     try:
         calling.connect((sys.argv[1], 9))
@@ -88,7 +89,7 @@ def _take_an_address(one: Machine) -> None:
 
 def _called(one: Machine) -> str:
     """Return what pod 7 hears of pod 8 when it calls it with the node's mark."""
-    done = one.pod(7, sys.executable, "-c", CALL, one.ip_of(8), str(sources.REDIRECTED_BIT))
+    done = one.pod(7, sys.executable, "-c", CALL, one.ip_of(8), str(sources.REDIRECTED_BIT), one.ip_of(7))
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

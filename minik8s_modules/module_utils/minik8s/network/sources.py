@@ -11,9 +11,9 @@ What pods send of IPv6 goes to the node alone, which forwards it (network_ipv6.p
 but what was sent to an address of the node or of a Service, and leads to a pod. Where bridged packets are shown to the
 rules of IPv6 (br_netfilter), the kernel puts the pod's address in while the frame is in the bridge, and then sends it
 to its new port itself; the rules for forwarding see it all the same. Such a packet has a mark, which the node alone can
-set (pods/host_ports.py, services/nftables.py). Nothing of neighbour discovery is taken from a pod, neither an advertisement of a router nor
-of a neighbour. A pod without an IPv6 address sends nothing of it: policies that know no IPv6 would not see it, and its
-node may forward.
+set (pods/host_ports.py, services/nftables.py). Nothing of neighbour discovery is taken from a pod, neither an
+advertisement of a router nor of a neighbour. A pod without an IPv6 address sends nothing of it: policies that know no
+IPv6 would not see it, and its node may forward.
 """
 
 from __future__ import annotations
