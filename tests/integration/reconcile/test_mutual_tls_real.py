@@ -40,7 +40,7 @@ if cert:
 context.set_alpn_protocols([protocol])
 with context.wrap_socket(socket.create_connection((address, int(port)), 10)) as stream:
     stream.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
-    print(stream.recv(4096).decode())
+    print(b"".join(iter(lambda: stream.recv(4096), b"")).decode())
 """
 
 

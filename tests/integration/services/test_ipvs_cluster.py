@@ -187,7 +187,7 @@ def test_profiles_of_apparmor_confine_containers_where_the_kernel_has_it(ipvs: L
         "own": {"type": "Localhost", "localhostProfile": "team"},
         "missing": {"type": "Localhost", "localhostProfile": "nobody-loaded-it"},
     }
-    text = "cat /proc/1/attr/current; touch /tmp/x && echo wrote"
+    text = "exec 2>&1; cat /proc/1/attr/current; touch /tmp/x && echo wrote"
     containers = [
         {
             "name": name,
