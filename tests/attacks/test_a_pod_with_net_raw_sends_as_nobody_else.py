@@ -94,7 +94,8 @@ def test_what_a_pod_forges_is_dropped_where_it_comes_from(machine: Machine) -> N
     machine.shell(["nft", "-f", "-"], sources.script("n1", BRIDGE, sources.Pair(DEVICE, ATTACKER)))
     assert heard(machine) == str([("arp", ATTACKER), ("ip", ATTACKER)])
     listing = machine.shell(["nft", "list", "table", "bridge", sources.table_of(BRIDGE)])
-    guard = sources.Guard(frozenset({sources.Pair(DEVICE, ATTACKER)}), len(sources.RULES))
+    rules_ipv6 = len(sources.RULES_IPV6) + len(sources.PASSING)
+    guard = sources.Guard(frozenset({sources.Pair(DEVICE, ATTACKER)}), len(sources.RULES), rules_ipv6)
     assert sources.parse(listing) == guard
     # whoever sends as itself is answered as before, through a Service too
     assert machine.ask(SERVER, 8080, pod="pod2") == {"pod4": 1}

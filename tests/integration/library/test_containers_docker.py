@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.core.section import PASS_BUDGET_S
 from minik8s_modules.module_utils.minik8s.pods.cgroups import parse_membership
 from tests.support.node import TestNode, as_json, command
 from tests.support.waiting import until
@@ -302,7 +303,8 @@ def test_a_pass_ends_after_two_seconds_and_the_next_ones_do_the_rest(node: TestN
     sandboxes, _ = node.start_pod(7)
     pod = only(sandboxes)
     entries = {f"{pod['pod']['uid']}/c{number}": node.container(pod, f"c{number}") for number in range(4)}
-    results = [node.run("containers", entries, context={"clock": Ticking(), "threads": 1}) for _ in range(3)]
+    two_seconds = {"clock": Ticking(), "threads": 1, "budget_s": PASS_BUDGET_S}
+    results = [node.run("containers", entries, context=two_seconds) for _ in range(3)]
     assert [bool(result["due"]) for result in results] == [True, True, False]  # nine effects, three in two seconds
     assert not any(result["errors"] for result in results)
     assert {each["state"] for each in results[-1]["status"].values()} == {"running"}
