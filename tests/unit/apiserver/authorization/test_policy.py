@@ -160,10 +160,14 @@ def test_the_pilot_reads_what_a_mesh_is_made_of_and_writes_what_it_decided(backe
     # certificates are read by what Gateways name, not by the role (access/gateway_secrets.py)
     assert access.allowed(pilot, Attributes("serve", "gateway.networking.k8s.io", "gateways"))
     assert not access.allowed(pilot, Attributes("get", "", "secrets", "default", "web"))
-    for group, resource in (("", "secrets"), ("", "pods"), ("", "pods/exec"), ("", "serviceaccounts/token")):
+    # which Pods speak TLS is read off Pods and Namespaces; both are written by others
+    for resource in ("pods", "namespaces"):
+        assert access.allowed(pilot, Attributes("watch", "", resource))
+        assert not access.allowed(pilot, Attributes("update", "", resource, "default", "web"))
+    for group, resource in (("", "secrets"), ("", "pods/exec"), ("", "serviceaccounts/token")):
         for verb in ("list", "watch", "create", "update"):
             assert not access.allowed(pilot, Attributes(verb, group, resource, "default", "web")), resource
-    for resource in ("pods", "pods/exec", "serviceaccounts/token"):
+    for resource in ("pods/exec", "serviceaccounts/token"):
         assert not access.allowed(pilot, Attributes("get", "", resource, "default", "web")), resource
 
 
