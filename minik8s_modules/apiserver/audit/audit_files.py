@@ -55,7 +55,7 @@ class LogFile:
                 return False
             if os.write(self._file, data) == len(data):
                 return True
-            os.ftruncate(self._file, size)
+            self._cut_off(size)
             return False
 
     @contextmanager
@@ -87,11 +87,16 @@ class LogFile:
         written = os.write(self._file, b"\n" + line if self._torn else line)
         self._torn = written < len(line) + self._torn
         if self._torn and self._turn is not None:  # others would not know that it ends within a line
-            os.ftruncate(self._file, size)
-            self._torn = False
+            self._cut_off(size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         if self._torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+
+    def _cut_off(self, size: int) -> None:
+        """Take back what did not fit. Raises OSError where that is refused (``chattr +a``): the line stays torn."""
+        self._torn = True
+        os.ftruncate(self._file, size)
+        self._torn = False
 
     def tidy(self) -> None:
         """Rotate a file whose first event is too old, and remove former files that are. Raises OSError."""
@@ -114,6 +119,7 @@ class LogFile:
         A number that is closed already may soon be that of a client's connection, to which the log would be written.
         """
         former, self._file = self._file, self._open()
+        self._torn = False
         os.close(former)
 
     def _rotate(self) -> None:

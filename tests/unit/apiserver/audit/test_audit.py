@@ -251,6 +251,45 @@ def test_events_of_which_a_disk_takes_half_are_written_one_by_one(
     assert "apiserver_audit_event_total 3" in metrics.text()
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_line_that_may_not_be_taken_back_is_ended_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shared: bool
+):
+    """On a full disk, of a file that may only grow (``chattr +a``)."""
+    once, cuts = os.write, [300]
+    monkeypatch.setattr(os, "write", lambda file, data: once(file, data[: cuts.pop()] if cuts else data))
+    monkeypatch.setattr(os, "ftruncate", _not_permitted)
+    path = tmp_path / "audit.log"
+    log = AuditLog(lambda: LogFile(path, 100_000, 1, 0, SystemClock(), shared=shared), Registry(), SystemClock())
+    for number in range(3):
+        log.record(entry(audit_id=str(number)))
+    log.start()
+    log.stop()
+    torn, *lines = path.read_bytes().splitlines()
+    assert len(torn) == 300
+    assert [json.loads(line)["auditID"] for line in lines] == ["0", "1", "2"]
+
+
+def _not_permitted(_file: int, _size: int) -> None:
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def test_a_file_that_begins_after_a_torn_line_begins_with_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "audit.log"
+    file = LogFile(path, 20, 1, 0, SystemClock())
+    file.write(b"first\n")
+    with monkeypatch.context() as full:
+        write = os.write
+        full.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:3]))
+        with pytest.raises(OSError, match="No space left"):
+            file.write(b"second\n")
+    file.write(b"a third line\n")
+    assert path.read_bytes() == b"a third line\n"
+    file.close()
+
+
 def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path):
     with pytest.raises(ConfigurationError, match=r"audit\.path: cannot open .*nothing"):
         opened(tmp_path / "nothing" / "audit.log", Registry())
