@@ -6,7 +6,8 @@ lets go later, and the last one to do so removes them (``writing.change``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -15,7 +16,7 @@ from minik8s_modules.api.defaulting.conversion import stored_kind
 from minik8s_modules.api.errors import BadRequest, Conflict, NotFound, RequestEntityTooLarge, Timeout
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.lifecycle import strategy
-from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.objects import JsonObject, uid
 from minik8s_modules.apiserver.admission import admission, chain
 from minik8s_modules.apiserver.http import incoming, presenting
 from minik8s_modules.apiserver.http.backend import Backend
@@ -82,8 +83,21 @@ def asks_dry_run(wanted: JsonObject) -> bool:
     return bool(wanted.get("dryRun"))
 
 
-def delete(backend: Backend, target: Target, wanted: JsonObject, options: Options) -> Deleted:
+def delete(
+    backend: Backend,
+    target: Target,
+    wanted: JsonObject,
+    options: Options,
+    is_meant: Callable[[CachedObject], bool] | None = None,
+) -> Deleted:
     """Delete one object as the DeleteOptions ``wanted`` say.
+
+    Args:
+        backend: what it is read from and deleted in.
+        target: the object.
+        wanted: the DeleteOptions.
+        options: those of every write.
+        is_meant: asked about the very version that goes; one that is not meant is not found.
 
     Raises:
         NotFound: there is no such object.
@@ -98,6 +112,8 @@ def delete(backend: Backend, target: Target, wanted: JsonObject, options: Option
     if options.requester is not None:
         presenting.prepare(target.kind, [item])  # what could not be shown to him afterwards is not deleted
     for attempt in range(CHANGE_ATTEMPTS):
+        if is_meant is not None and not is_meant(item):
+            raise NotFound(target.kind, target.name)
         obj = orjson.loads(item.data)
         try:
             strategy.check_preconditions(kind, obj, wanted)
@@ -139,7 +155,9 @@ def delete_collection(
 ) -> Listing:
     """Delete what a list with the same ``arguments`` has, a page of it with a limit; return that list.
 
-    One that goes meanwhile is no error. What was deleted before the time is over stays deleted, as in kube-apiserver.
+    The list may be of any revision that the client names. So an object that was made anew since, or is no longer
+    selected, stays: by its name alone, who may delete some objects could delete others. One that goes meanwhile is no
+    error. What was deleted before the time is over stays deleted, as in kube-apiserver.
 
     Raises:
         Timeout: there was more than could be deleted in ``COLLECTION_S``.
@@ -156,10 +174,17 @@ def delete_collection(
             )
         target = _target_of(selection.kind, item.key)
         try:
-            deleted.append(delete(backend, target, wanted, options).item)
+            deleted.append(delete(backend, target, wanted, options, partial(_is_still, selection, item)).item)
         except NotFound:
             continue
     return listing._replace(items=deleted)
+
+
+def _is_still(selection: Selection, listed: CachedObject, item: CachedObject) -> bool:
+    """Return whether ``item`` is the object that was listed, and still selected."""
+    if item.revision == listed.revision:
+        return True
+    return uid(item.peek()) == uid(listed.peek()) and selection.matches(item, keep=False)
 
 
 def _target_of(kind: Kind, key: str) -> Target:

@@ -181,6 +181,20 @@ def test_deletecollection_deletes_what_the_selector_names(namespace: Namespace):
     assert [item["metadata"]["name"] for item in left] == ["c"]
 
 
+def test_deletecollection_at_a_former_revision_deletes_what_is_still_selected(namespace: Namespace):
+    for name in ("a", "b", "c"):
+        last = namespace.create(name, metadata={"labels": {"app": "x"}})
+    revision = last.json["metadata"]["resourceVersion"]
+    server, path = namespace.server, namespace.path("configmaps")
+    assert server.request("PATCH", f"{path}/b", {"metadata": {"labels": {"app": "y"}}}, headers=MERGE).code == 200
+    assert server.request("DELETE", f"{path}/c").code == 200
+    assert namespace.create("c", metadata={"labels": {"app": "x"}}).code == 201
+    query = f"labelSelector=app%3Dx&resourceVersion={revision}&resourceVersionMatch=Exact"
+    answer = server.request("DELETE", f"{path}?{query}")
+    assert [item["metadata"]["name"] for item in answer.json["items"]] == ["a"]
+    assert [namespace.get(name).code for name in ("a", "b", "c")] == [404, 200, 200]
+
+
 @pytest.mark.parametrize(("policy", "finalizer"), [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")])
 def test_a_policy_for_dependents_holds_the_owner_until_another_is_asked_for(
     namespace: Namespace, policy: str, finalizer: str
