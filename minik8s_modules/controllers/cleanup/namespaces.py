@@ -12,7 +12,6 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -257,9 +256,11 @@ class NamespaceController(Shell[Key]):
                 unknown[kind.api_version] = f"{kind.plural} cannot be listed: {error}"
         return content, unknown
 
+    def _list(self, kind: Kind, namespace: str) -> list[JsonObject]:
+        return self._client.list(kind, namespace, limit=PAGE, keep=only_identity).items
+
     def _content(self, namespace: str) -> dict[Kind, list[JsonObject]]:
-        list_ = partial(self._client.list, namespace=namespace, limit=PAGE, keep=only_identity)
-        found = {kind: list_(kind).items for kind in namespaced_kinds()}
+        found = {kind: self._list(kind, namespace) for kind in namespaced_kinds()}
         return found | {kind: self._custom_content(kind, namespace) for kind in self._custom_kinds() if kind.namespaced}
 
     def _await(self, key: Key, content: Content) -> None:
@@ -281,7 +282,7 @@ class NamespaceController(Shell[Key]):
 
     def _custom_content(self, kind: Kind, namespace: str) -> list[JsonObject]:
         try:
-            return self._client.list(kind, namespace).items
+            return self._list(kind, namespace)
         except NotFound:  # its definition has just gone, and all its objects with it
             return []
 
@@ -314,7 +315,7 @@ class NamespaceController(Shell[Key]):
         if "deletecollection" in kind.verbs:
             self._client.delete_collection(kind, namespace)
             return
-        for each in self._client.list(kind, namespace).items:
+        for each in self._list(kind, namespace):
             self._client.delete(kind, objects.name(each), namespace)
 
     def _patch_conditions(self, key: Key, namespace: JsonObject, conditions: Sequence[JsonObject]) -> None:

@@ -274,9 +274,7 @@ def _not_permitted(_file: int, _size: int) -> None:
     raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
 
-def test_a_file_that_begins_after_a_torn_line_begins_with_a_whole_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_file_that_begins_after_a_torn_line_begins_with_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "audit.log"
     file = LogFile(path, 20, 1, 0, SystemClock())
     file.write(b"first\n")

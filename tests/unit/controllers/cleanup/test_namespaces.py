@@ -16,7 +16,7 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONFIG_MAP, KINDS, NAMESPACE, POD, SECRET, Kind
 from minik8s_modules.api.objects import Key
 from minik8s_modules.client.fake import FakeApi, passing_error
-from minik8s_modules.client.informer import Informer
+from minik8s_modules.client.informer import PAGE, Informer
 from minik8s_modules.client.interface import ObjectList
 from minik8s_modules.controllers.cleanup.extensions import Extended, extended, kinds_in
 from minik8s_modules.controllers.cleanup.namespaces import (
@@ -252,6 +252,33 @@ def test_what_extensions_keep_goes_with_a_namespace_one_by_one_where_it_must(api
     assert not exists(api, NAMESPACE, "shop")
     assert not api.list(FLUNDER).items
     assert len(api.list(fischer).items) == 1
+
+
+def test_of_everything_in_a_namespace_pages_are_asked_for_and_only_who_it_is_is_kept(api: FakeApi):
+    widget = Kind("example.com", "v1", "Widget", "widgets", "")
+    kinds = SimpleNamespace(
+        informer=SimpleNamespace(wait_synced=lambda _timeout_s: True),
+        all=lambda: (widget,),
+        follow=lambda _follower: None,
+    )
+    for kind in (widget, FLUNDER):
+        api.create(kind, {"metadata": {"name": "one", "namespace": "shop"}, "spec": {"large": "x" * 100}})
+    a_namespace_with_content(api)
+    real, asked = api.list, list[tuple[Kind, int]]()
+
+    def listed(kind: Kind, *arguments: Any, **options: Any) -> ObjectList:
+        found = real(kind, *arguments, **options)
+        asked.append((kind, options.get("limit", 0)))
+        assert not any("spec" in each for each in found.items)
+        return found
+
+    api.list = listed  # type: ignore[method-assign]
+    informers = SimpleNamespace(custom=kinds)
+    controller = NamespaceController(api, informers=informers, extensions=lambda: Extended((FLUNDER,), {}))  # type: ignore[arg-type]
+    controller.sync(Key("", "shop"))
+    assert not exists(api, NAMESPACE, "shop")
+    assert {widget, FLUNDER, POD, SECRET} <= {kind for kind, _ in asked}
+    assert {limit for _, limit in asked} == {PAGE}
 
 
 def test_a_namespace_waits_for_an_extension_that_is_away(api: FakeApi):
