@@ -121,8 +121,10 @@ SECOND_TRY = [
     "molecule",
     # real machines, packets and servers: with all cores taken, one lost packet or late answer is no finding, two are
     "integration",
-    "attacks/containers",
-    "attacks/requests",
+    # no other attack: a race that shows in half of the runs is a finding. These send single packets between machines,
+    # and what must arrive beside the attack is lost at times
+    "attacks/containers/test_pods_forge_no_ipv6.py",
+    "attacks/containers/test_pods_keep_no_ipv6.py",
 ]
 
 
