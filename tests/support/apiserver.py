@@ -47,8 +47,11 @@ class Answer(NamedTuple):
 class ApiServerProcess:
     """One API server with files below ``directory``; ``admin`` is its system:masters certificate.
 
-    Its certificate is good for ``addresses``, too; ``overrides`` are keys of its configuration.
+    Its certificate is good for ``addresses``, too; ``overrides`` are keys of its configuration. ``program`` is what
+    Python is told to run.
     """
+
+    program: tuple[str, ...] = ("-m", "minik8s_modules.apiserver.main")
 
     def __init__(
         self, directory: Path, etcd_endpoint: str, *, addresses: tuple[str, ...] = (), **overrides: Any
@@ -91,7 +94,7 @@ class ApiServerProcess:
         """Start the process; with ``ready`` wait until /readyz says ok."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "minik8s_modules.apiserver.main", "--config", str(self._config)],
+                [sys.executable, *self.program, "--config", str(self._config)],
                 cwd=ROOT,
                 stdout=log,
                 stderr=log,

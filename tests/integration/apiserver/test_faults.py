@@ -43,9 +43,8 @@ def test_without_etcd_writes_are_told_to_come_back_and_go_on_when_it_returns(api
     assert api.request("POST", CONFIG_MAPS, {"metadata": {"name": "before"}}).code == 201
     watch = ApiWatch(api, f"{CONFIG_MAPS}?fieldSelector=metadata.name%3Dafter")
     etcd.kill9()
-    began = time.monotonic()
+    # the client waits 20 s for an answer: three times as long as the server for etcd, for a busy machine
     answer = api.request("POST", CONFIG_MAPS, {"metadata": {"name": "during"}})
-    assert time.monotonic() - began < 30
     assert (answer.code, answer.json["reason"]) == (503, "ServiceUnavailable")
     assert int(answer.headers["retry-after"]) >= 1
     ready = api.request("GET", "/readyz")
@@ -108,14 +107,28 @@ def test_a_watch_resumes_after_a_restart(api: ApiServerProcess):
     watch.close()
 
 
-def test_it_stops_soon_and_ends_watches_cleanly(api: ApiServerProcess):
+PATIENT = """
+import sys
+from minik8s_modules.apiserver import main
+from minik8s_modules.apiserver.serving import server
+server.GRACE_S = 600
+sys.exit(main.main())
+"""
+
+
+def test_it_stops_at_once_and_ends_watches_cleanly(tmp_path, etcd: EtcdServer):
+    """Neither an idle connection nor a watch uses up the time for requests that are being answered.
+
+    That time is 10 minutes here, of which `stop` waits one: a bound below the usual 5 s fails on a busy machine.
+    """
+    api = ApiServerProcess(tmp_path / "api", etcd.endpoint)
+    api.program = ("-c", PATIENT)
+    api.start()
     watch = ApiWatch(api, CONFIG_MAPS)
     idle = api.connection()
     idle.request("GET", "/version")
     idle.getresponse().read()
-    began = time.monotonic()
     assert api.stop() == 0
-    assert time.monotonic() - began < 15
     idle.close()
     while not watch.ended():
         continue
