@@ -182,9 +182,8 @@ def test_deletecollection_deletes_what_the_selector_names(namespace: Namespace):
 
 
 def test_deletecollection_at_a_former_revision_deletes_what_is_still_selected(namespace: Namespace):
-    for name in ("a", "b", "c"):
-        last = namespace.create(name, metadata={"labels": {"app": "x"}})
-    revision = last.json["metadata"]["resourceVersion"]
+    made = [namespace.create(name, metadata={"labels": {"app": "x"}}).json for name in ("a", "b", "c")]
+    revision = made[-1]["metadata"]["resourceVersion"]
     server, path = namespace.server, namespace.path("configmaps")
     assert server.request("PATCH", f"{path}/b", {"metadata": {"labels": {"app": "y"}}}, headers=MERGE).code == 200
     assert server.request("DELETE", f"{path}/c").code == 200
