@@ -155,9 +155,9 @@ def delete_collection(
 ) -> Listing:
     """Delete what a list with the same ``arguments`` has, a page of it with a limit; return that list.
 
-    The list may be of any revision that the client names. So an object that was made anew since, or is no longer
-    selected, stays: by its name alone, who may delete some objects could delete others. One that goes meanwhile is no
-    error. What was deleted before the time is over stays deleted, as in kube-apiserver.
+    The list may be of any revision that the client names. So an object that was made later by the same name, or is no
+    longer selected, stays: by its name alone, who may delete some objects could delete others. One that goes meanwhile
+    is no error. What was deleted before the time is over stays deleted, as in kube-apiserver.
 
     Raises:
         Timeout: there was more than could be deleted in ``COLLECTION_S``.
