@@ -6,7 +6,7 @@ that waits or has died, what a probe said, conditions, Warning events.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import PurePosixPath
 
@@ -22,10 +22,12 @@ from minik8s_modules.api.kinds import (
     SECRET,
     SERVICE_ACCOUNT,
 )
+from minik8s_modules.api.network.gateway_api import GATEWAY_NAME
 from minik8s_modules.api.nodes.node_affinity import matches_node
 from minik8s_modules.api.nodes.taints import untolerated
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods import mutual_tls, sidecars
 from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.api.pods.mutual_tls import unguarded
 from minik8s_modules.api.pods.pod_references import references
@@ -216,10 +218,23 @@ def _without_sidecar(pod: JsonObject, around: Around) -> Iterator[Fault]:
 
 
 def _without_mutual_tls(pod: JsonObject, around: Around) -> Iterator[Fault]:
-    """Yield that a pod takes connections of anybody although labels ask for mutual TLS."""
-    space = objects.namespace(pod)
-    if not is_mirror(pod) and (why := unguarded(pod, objects.labels(around.get(NAMESPACE, space) or {}))):
-        yield Fault(why, kubectl(space, "delete", "pod", objects.name(pod)))
+    """Yield that a pod takes connections of anybody although labels ask for mutual TLS; a Gateway's is there for it."""
+    space = around.get(NAMESPACE, objects.namespace(pod))
+    if space is None or is_mirror(pod) or GATEWAY_NAME in objects.labels(pod):
+        return
+    if cause := unguarded(pod, objects.labels(space)):
+        yield Fault(cause, _mutual_tls_lead(pod, objects.labels(space)))
+
+
+def _mutual_tls_lead(pod: JsonObject, labels: Mapping[str, str]) -> str:
+    """Return what gives a pod mutual TLS; where one made again would not have it either, what says that it has none."""
+    space, called, spec = objects.namespace(pod), objects.name(pod), objects.spec(pod)
+    if labels.get(mutual_tls.MTLS) not in mutual_tls.MODES:
+        return kubectl("", "label", "namespace", space, f"{mutual_tls.MTLS}={mutual_tls.PERMISSIVE}")
+    is_asked = (objects.labels(pod).get(INJECT) or labels.get(INJECT)) == sidecars.ENABLED
+    if is_asked and (sidecar_of(spec) or not sidecars.sidecar_obstacle(spec)):
+        return kubectl(space, "delete", "pod", called)
+    return kubectl(space, "label", "pod", called, "--overwrite", f"{mutual_tls.MTLS}={mutual_tls.DISABLED}")
 
 
 def _waiting(pod: JsonObject, entry: JsonObject, around: Around | None) -> Fault:

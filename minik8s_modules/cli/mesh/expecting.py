@@ -54,15 +54,17 @@ def expected(client: Lister, namespace: str) -> Expected:
 
 
 def peers_in(client: Lister, namespace: str) -> Peers:
-    """Return who speaks TLS, as far as it may be seen: Pods of a namespace, and of others that have it."""
+    """Return who speaks TLS, as far as it may be seen: Pods of a namespace, and of others that have it.
+
+    Those of the namespace also where none has it (any more): what their sidecars were told before is to be taken back.
+    """
     try:
         labels = {objects.name(each): objects.labels(each) for each in client.list(NAMESPACE).items}
     except Forbidden:
         output.warn("you may not list Namespaces: whether they have mutual TLS is not known")
         return NOBODY
     having = {name: of for name, of in labels.items() if of.get(MTLS) in MODES}
-    spaces: dict[str, dict[str, str]] = {**having, namespace: labels.get(namespace, {})} if having else {}
-    return peers_of(having, (pod for each in spaces for pod in _of(client, POD, each)))
+    return peers_of(having, (pod for each in {*having, namespace} for pod in _of(client, POD, each)))
 
 
 def _expected(resources: Iterable[Resource]) -> Expected:

@@ -1,7 +1,7 @@
 """Whose connections sidecars would take, and by TLS or not, if labels of Namespaces and Pods changed. Pure.
 
-Told of Pods that are there and can speak TLS. One that would be made has a sidecar that can, or has not, by the same
-labels: that is shown with the Pod.
+Told of Pods that are there, stay, and can speak TLS. One that would be made has a sidecar that can, or has not, by the
+same labels: that is shown with the Pod.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from minik8s_modules.api.kinds import NAMESPACE, POD
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import STRICT, Peer, can_speak, peer
 from minik8s_modules.reconcile.feeds.plan_subjects import Note, of
-from minik8s_modules.reconcile.planning.questions import Question
+from minik8s_modules.reconcile.planning.questions import Operation, Question
 from minik8s_modules.reconcile.planning.simulation import is_gone
 
 _Labels = Mapping[str, Mapping[str, str]]
@@ -21,17 +21,19 @@ _Labels = Mapping[str, Mapping[str, str]]
 
 def mode_notes(question: Question, before: _Labels, after: _Labels, pods: Iterable[JsonObject]) -> Iterator[Note]:
     """Yield what changes, by namespace; ``before`` and ``after`` are labels of Namespaces."""
-    labelled = {
-        objects.key(each.object): each.object
-        for each in question.operations
-        if each.object.get("kind") == POD.kind and not is_gone(each)
-    }
+    asked = {objects.key(each.object): each for each in question.operations if each.object.get("kind") == POD.kind}
+    gone = {objects.name(each.object) for each in question.operations if _is_namespace(each) and is_gone(each)}
     found: dict[str, dict[str, list[str]]] = {}
     for pod in pods:
-        space = objects.namespace(pod)
-        if not can_speak(objects.spec(pod)) or not (space in before or space in after):
+        space, own = objects.namespace(pod), asked.get(objects.key(pod))
+        if (
+            space not in after
+            or space in gone
+            or (own is not None and is_gone(own))
+            or not can_speak(objects.spec(pod))
+        ):
             continue
-        then = {**pod, "metadata": objects.metadata(labelled.get(objects.key(pod), pod))}
+        then = {**pod, "metadata": objects.metadata(own.object if own is not None else pod)}
         change = _change(peer(pod, before.get(space, {})), peer(then, after.get(space, {})))
         if change:
             found.setdefault(space, {}).setdefault(change, []).append(objects.name(pod))
@@ -39,6 +41,10 @@ def mode_notes(question: Question, before: _Labels, after: _Labels, pods: Iterab
         for change, names in sorted(changes.items()):
             whose = f"{len(names)} sidecar{'s' if len(names) != 1 else ''} of namespace {space}"
             yield Note(f"{whose} would {change}: {', '.join(sorted(names))}", (of(NAMESPACE, space), of(POD, space)))
+
+
+def _is_namespace(operation: Operation) -> bool:
+    return operation.object.get("kind") == NAMESPACE.kind
 
 
 def _change(old: Peer | None, new: Peer | None) -> str:

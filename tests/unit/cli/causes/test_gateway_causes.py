@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import DEPLOYMENT, SERVICE
 from minik8s_modules.api.network.gateway_api import CONTROLLER, GATEWAY_KINDS, name_of_parts
 from minik8s_modules.api.objects import JsonObject
@@ -55,17 +56,36 @@ def test_a_gateway_names_the_listener_that_is_not_served_and_is_well_without():
     assert (verdict.faults, verdict.otherwise, verdict.certain) == ((), FINE, True)
 
 
-def test_a_gateway_names_what_of_its_objects_is_changed_by_hand_and_not_reverted_yet():
+def parts(one: JsonObject) -> tuple[JsonObject, dict[Kind, JsonObject]]:
+    """Return the class of a Gateway of ours, and the objects that the controllers make for it."""
     ours = {
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "GatewayClass",
         "metadata": {"name": "ours"},
         "spec": {"controllerName": CONTROLLER},
     }
-    one = gateway()
     one["metadata"]["uid"] = "u"
     one["spec"]["listeners"] = [{"name": "http", "port": 80, "protocol": "HTTP"}]
-    made = {step.kind: step.obj for step in decide_gateway(one, ours, {}) if isinstance(step, Apply)}
+    return ours, {step.kind: step.obj for step in decide_gateway(one, ours, {}) if isinstance(step, Apply)}
+
+
+def test_the_pod_of_a_gateway_is_well_without_mutual_tls():
+    _ours, made = parts(gateway())
+    template = made[DEPLOYMENT]["spec"]["template"]
+    meta = {**template["metadata"], "name": "edge-1", "namespace": "shop"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
+    labels = {"minik8s.io/inject": "enabled", "minik8s.io/mtls": "strict"}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": labels}}
+    running = {**pod, "status": {"phase": "Running"}}
+    assert verdict_on(running, space).faults == ()
+    other = {**running, "metadata": {"name": "web", "namespace": "shop", "labels": {"minik8s.io/inject": "disabled"}}}
+    (fault,) = verdict_on(other, space).faults
+    assert "takes connections of anybody" in fault.cause
+
+
+def test_a_gateway_names_what_of_its_objects_is_changed_by_hand_and_not_reverted_yet():
+    one = gateway()
+    ours, made = parts(one)
     made[DEPLOYMENT]["spec"]["template"]["spec"]["containers"][0]["image"] = "evil:1"
     api = LoggedApi()
     put(api, *made.values())

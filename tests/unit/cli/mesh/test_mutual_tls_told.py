@@ -5,6 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, cast
 
+import pytest
+
+from minik8s_modules.api.errors import Forbidden
+from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import NAMESPACE, POD, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import MTLS, PERMISSIVE, STRICT
@@ -15,6 +19,7 @@ from minik8s_modules.cli.mesh.sidecars import DUMP
 from minik8s_modules.cli.mesh.tracing import guarded
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.client.interface import ObjectList
 from minik8s_modules.mesh.identities.securing import IDENTITY, inbound
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -24,8 +29,8 @@ WEB: JsonObject = {
 }
 
 
-def cluster(mode: str) -> FakeApi:
-    api = FakeApi()
+def cluster(mode: str, api: FakeApi | None = None) -> FakeApi:
+    api = api or FakeApi()
     api.create(NAMESPACE, {"metadata": {"name": "shop", "labels": {MTLS: mode} if mode else {}}})
     api.create(SERVICE, WEB)
     app: JsonObject = {"containers": [{"name": "app", "image": "i"}]}
@@ -59,25 +64,48 @@ def dump(mode: str) -> Any:
     return {"configs": [*({"@type": f"x.{kind}ConfigDump"} for kind in kinds), listeners, secrets]}
 
 
+def shown(api: FakeApi, mode: str) -> tuple[str, ...]:
+    """Return status, mode, age and message of a sidecar that takes connections so."""
+    pods = [each for each in api.list(POD).items if each["metadata"]["name"] == "new"]
+
+    def ask(_pod: JsonObject, path: str) -> Any:
+        return dump(mode) if path == DUMP else {"stats": [{"name": "control_plane.connected_state", "value": 1}]}
+
+    header, (row,) = table(list(rows(ask, pods, {"shop": expected(api, "shop")}, NOW)), with_namespaces=True)
+    assert header[-3:] == ("MTLS", "CERTIFICATE", "MESSAGE")
+    return row[3], *row[-3:]
+
+
 def test_status_has_the_mode_and_the_age_of_the_certificate_where_somebody_has_them():
     api = cluster(STRICT)
-    pods = [each for each in api.list(POD).items if each["metadata"]["name"] == "new"]
-    wanted = {"shop": expected(api, "shop")}
-
-    def shown(mode: str) -> tuple[str, ...]:
-        def ask(_pod: JsonObject, path: str) -> Any:
-            return dump(mode) if path == DUMP else {"stats": [{"name": "control_plane.connected_state", "value": 1}]}
-
-        header, (row,) = table(list(rows(ask, pods, wanted, NOW)), with_namespaces=True)
-        assert header[-3:] == ("MTLS", "CERTIFICATE", "MESSAGE")
-        return row[3], *row[-3:]
-
-    assert shown(STRICT) == ("synced", STRICT, "5h", "")
-    assert shown(PERMISSIVE) == ("behind", PERMISSIVE, "5h", "mutual TLS is to be strict")
+    assert shown(api, STRICT) == ("synced", STRICT, "5h", "")
+    assert shown(api, PERMISSIVE) == ("behind", PERMISSIVE, "5h", "mutual TLS is to be strict")
     assert table([("shop", ("a", "1", "synced", "1s", "", "", ""))], with_namespaces=False) == (
         ("POD", "VERSION", "STATUS", "UPDATED", "MESSAGE"),
         [("a", "1", "synced", "1s", "")],
     )
+
+
+@pytest.mark.parametrize("elsewhere", ["", STRICT])
+def test_a_sidecar_that_is_still_strict_although_its_namespace_lost_the_label_is_behind(elsewhere: str):
+    api = cluster("")
+    api.create(NAMESPACE, {"metadata": {"name": "far", "labels": {MTLS: elsewhere} if elsewhere else {}}})
+    assert shown(api, STRICT) == ("behind", STRICT, "5h", "mutual TLS is to be permissive")
+    assert shown(api, PERMISSIVE) == ("synced", PERMISSIVE, "5h", "")
+
+
+class WithoutNamespaces(FakeApi):
+    """Answers somebody who may not list Namespaces."""
+
+    def list(self, kind: Kind, *given: Any, **named: Any) -> ObjectList:
+        """Return the objects, but of Namespaces."""
+        if kind == NAMESPACE:
+            raise Forbidden(kind, "", "you may not")
+        return super().list(kind, *given, **named)
+
+
+def test_the_mode_is_not_judged_for_who_may_not_list_namespaces():
+    assert shown(cluster(STRICT, WithoutNamespaces()), STRICT) == ("synced", STRICT, "5h", "")
 
 
 def test_peers_are_those_of_the_pilot():

@@ -1,4 +1,7 @@
-"""Random labels of mutual TLS: what a plan says of sidecars is what the pilot then knows; over an API in memory."""
+"""Random labels of mutual TLS, and Pods and Namespaces that go: a plan says of sidecars what the pilot then knows.
+
+Over an API in memory.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.mesh.identities.peers import PeerCopies
 from minik8s_modules.reconcile.planning.questions import Operation, Question
 from minik8s_modules.reconcile.planning.simulated_modes import mode_notes
+from minik8s_modules.reconcile.planning.simulation import is_gone
 from minik8s_modules.runtime.controller import Context
 from tests.support.load.storms import Manager
 from tests.support.waiting import until
@@ -50,12 +54,29 @@ class Cluster:
         return {MTLS: value} if (value := self._roll.choice(("", *values))) else {}
 
     def changes(self) -> Iterator[Operation]:
-        """Yield other labels of some of them."""
+        """Yield other labels of some of them, and that some go."""
         for kind, values in ((NAMESPACE, MODES), (POD, (*MODES, DISABLED))):
             for each in self.api.list(kind).items:
-                if self._roll.random() < 0.5:
-                    meta = {**objects.metadata(each), "labels": self._label(values)}
-                    yield Operation("update", {**each, "kind": kind.kind, "apiVersion": "v1", "metadata": meta})
+                whole = {**each, "kind": kind.kind, "apiVersion": "v1"}
+                if (rolled := self._roll.random()) < 0.5:
+                    yield Operation(
+                        "update", {**whole, "metadata": {**whole["metadata"], "labels": self._label(values)}}
+                    )
+                elif rolled < 0.7:
+                    yield Operation(*self._roll.choice((("delete", whole), ("update", _ending(whole)))))
+
+    def do(self, operation: Operation) -> None:
+        """Do it; with a Namespace its Pods go, as the controllers have them."""
+        obj = operation.object
+        kind, key = (NAMESPACE if obj["kind"] == NAMESPACE.kind else POD), objects.key(obj)
+        if not is_gone(operation):
+            if kind == NAMESPACE or key.namespace in self.spaces():
+                self.api.update(kind, obj)
+            return
+        for pod in self.api.list(POD, key.name).items if kind == NAMESPACE else ():
+            self.api.delete(POD, objects.name(pod), key.name)
+        if kind == NAMESPACE or key.namespace in self.spaces():
+            self.api.delete(kind, key.name, key.namespace)
 
     def spaces(self) -> dict[str, dict[str, str]]:
         """Return the labels of Namespaces."""
@@ -79,7 +100,12 @@ class Cluster:
         }
 
 
-@pytest.mark.parametrize("seed", range(12))
+def _ending(obj: JsonObject) -> JsonObject:
+    """Return an object as it stands while it goes: a Namespace while its Pods do, a Pod in its grace period."""
+    return {**obj, "metadata": {**objects.metadata(obj), "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+
+
+@pytest.mark.parametrize("seed", range(24))
 def test_what_a_plan_says_of_mutual_tls_is_what_the_pilot_then_knows(seed: int):
     cluster, made = Cluster(seed), list[PeerCopies]()
 
@@ -94,10 +120,9 @@ def test_what_a_plan_says_of_mutual_tls_is_what_the_pilot_then_knows(seed: int):
         question, now = Question(tuple(cluster.changes()), frozenset()), cluster.spaces()
         pods, asked = cluster.api.list(POD).items, [each.object for each in question.operations]
         labelled = {objects.name(each): objects.labels(each) for each in asked if each["kind"] == NAMESPACE.kind}
-        after = {**now, **labelled}
-        notes = [each.text for each in mode_notes(question, now, after, pods)]
-        for each in asked:
-            cluster.api.update(NAMESPACE if each["kind"] == NAMESPACE.kind else POD, each)
+        notes = [each.text for each in mode_notes(question, now, {**now, **labelled}, pods)]
+        for operation in question.operations:
+            cluster.do(operation)
         wanted = {key: found for note in notes for key, found in of_note(note).items()}
 
         def happened() -> bool:
