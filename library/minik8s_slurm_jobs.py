@@ -62,7 +62,10 @@ options:
     type: str
     default: ""
   seen:
-    description: RV(seen) of an earlier result. Where RV(status) would say the same again, it is left empty.
+    description:
+      - RV(seen) of an earlier result. Where RV(status) would say the same again, it is left empty.
+      - A delta that changes nothing then ends once C(squeue) has told what it told before, without a look at jobs'
+        folders; with O(partition) it looks at them, too.
     type: str
     default: ""
   results:
@@ -188,11 +191,11 @@ fenced:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.minik8s.core.faults import NodeFault
-from ansible.module_utils.minik8s.core.section import Request, context_for, run_pass
+from ansible.module_utils.minik8s.core.section import Request, context_for
 from ansible.module_utils.minik8s.core.shell import ARGUMENTS as SECTION
 from ansible.module_utils.minik8s.core.shell import REQUIRED_IF
+from ansible.module_utils.minik8s.slurm import quiet
 from ansible.module_utils.minik8s.slurm.folders import home_of
-from ansible.module_utils.minik8s.slurm.jobs import SlurmJobs, digest_of
 from ansible.module_utils.minik8s.slurm.queue import Slurm
 from ansible.module_utils.minik8s.slurm.results import collect
 
@@ -219,7 +222,9 @@ def main() -> None:
     try:
         request = Request(**{**given, "state_dir": state_dir})
         context = context_for(request, threads=THREADS)
-        result = run_pass(SlurmJobs(slurm), request, context, check=module.check_mode)
+        result = quiet.run(
+            slurm, request, context, seen=params["seen"], check=module.check_mode, whole=bool(params["partition"])
+        )
         if params["partition"]:
             result["partition"] = slurm.partition(params["partition"])
         if params["results"]:
@@ -227,10 +232,7 @@ def main() -> None:
             result["result_files"] = collect(state_dir, params["results"])
     except NodeFault as fault:
         module.fail_json(msg=f"minik8s_slurm_jobs for {params['node']}: {fault}")
-    seen = digest_of(result["status"])
-    same = bool(params["seen"]) and params["seen"] == seen
-    status = {} if same else result["status"]
-    module.exit_json(**{**result, "status": status, "seen": seen, "unchanged": same, "state_dir": state_dir})
+    module.exit_json(**{**result, "state_dir": state_dir})
 
 
 if __name__ == "__main__":

@@ -6,12 +6,14 @@ stand last in its lines, so that nothing they contain moves another field.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..core.digests import canonical
 from ..core.faults import KeyFault, PassFault
 
 ASK_S = 20.0  # squeue tries for minutes where its controller is away
@@ -58,6 +60,8 @@ class Slurm:
 
     def __init__(self, commands: str = "", completed: str = "") -> None:
         self._completed = completed
+        self.last_answer = ""
+        """What tells the last answer of ``jobs`` from another one."""
         path = os.environ.get("PATH") or os.defpath
         self._env = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME") if name in os.environ}
         self._env["PATH"] = f"{commands}:{path}" if commands else path
@@ -69,7 +73,9 @@ class Slurm:
         Raises:
             PassFault: Slurm did not answer; the state of jobs is unknown then.
         """
-        return parse_queue(self._ask("squeue", "--me", "--noheader", "--states=all", f"--format={_QUEUE}"), owner)
+        found = parse_queue(self._ask("squeue", "--me", "--noheader", "--states=all", f"--format={_QUEUE}"), owner)
+        self.last_answer = hashlib.sha256(canonical(found)).hexdigest()
+        return found
 
     def exit_codes(self) -> dict[int, str]:
         """Return ``code:signal`` of the user's jobs that have ended lately. Raises as ``jobs`` does."""
