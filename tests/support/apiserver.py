@@ -92,6 +92,12 @@ class ApiServerProcess:
 
     def start(self, *, ready: bool = True) -> ApiServerProcess:
         """Start the process; with ``ready`` wait until /readyz says ok."""
+        self.begin()
+        self.wait_for("/readyz" if ready else "/livez")
+        return self
+
+    def begin(self) -> None:
+        """Start the process, and wait for nothing."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *self.program, "--config", str(self._config)],
@@ -100,8 +106,6 @@ class ApiServerProcess:
                 stderr=log,
                 env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""},
             )
-        self.wait_for("/readyz" if ready else "/livez")
-        return self
 
     def wait_for(self, path: str, code: int = 200, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until ``path`` answers ``code``."""

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 _BYTES = 8
+_PAST = (1 << 64) - 1  # no process has this number
 
 
 class Board:
@@ -26,6 +27,7 @@ class Board:
         self.places = places
         self.written = memoryview(mmap.mmap(-1, places * _BYTES)).cast("Q")
         self.processes = memoryview(mmap.mmap(-1, places * _BYTES)).cast("Q")
+        self.begun = memoryview(mmap.mmap(-1, places * _BYTES)).cast("Q")
         self.sockets = [_socket() for _ in range(places)]
 
     def leave(self, number: int, process: int) -> None:
@@ -72,6 +74,23 @@ class Place:
         """Expect nothing that was told so far: the store has been replaced by an older one."""
         for number in range(self._board.places):
             self._board.written[number] = 0
+
+    def begin(self) -> None:
+        """Note that this worker takes connections from now on."""
+        self._board.begun[self.number] = os.getpid()
+
+    def end(self) -> None:
+        """Note that this worker is about to end, so that nobody expects anything of it."""
+        self._board.begun[self.number] = _PAST
+
+    def begun(self) -> int:
+        """Return how many places have, or had, a worker that takes connections."""
+        return sum(1 for each in self._board.begun if each)
+
+    def serves(self, number: int) -> bool:
+        """Return whether the worker of that number lives, and takes connections."""
+        process = self._board.processes[number]
+        return process != 0 and self._board.begun[number] == process and _lives(process)
 
     def others(self) -> Iterator[tuple[int, str | bytes]]:
         """Yield the numbers and the sockets' names of the other workers that live."""

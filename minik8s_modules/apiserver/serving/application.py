@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -40,13 +41,14 @@ from minik8s_modules.apiserver.policies.calls import Policies
 from minik8s_modules.apiserver.reads.hub import Hub
 from minik8s_modules.apiserver.serving.app import make_app
 from minik8s_modules.apiserver.serving.definitions import Definitions
-from minik8s_modules.apiserver.serving.figures import Figures
+from minik8s_modules.apiserver.serving.figures import of_all
 from minik8s_modules.apiserver.serving.health import Check
 from minik8s_modules.apiserver.serving.metered import MeteredStore
 from minik8s_modules.apiserver.serving.policy_status import PolicyStatus
 from minik8s_modules.apiserver.serving.presence import Presence, identity
 from minik8s_modules.apiserver.serving.resources import Services
 from minik8s_modules.apiserver.serving.startup import Startup
+from minik8s_modules.apiserver.serving.workers import FIGURES, READY, Workers, failure, readiness
 from minik8s_modules.apiserver.verbs.collecting_access import CollectingAuthorizer
 from minik8s_modules.apiserver.webhooks.calls import Webhooks
 from minik8s_modules.apiserver.webhooks.transport import Transport
@@ -63,6 +65,8 @@ from minik8s_modules.store.wire.connection import Tls
 
 log = logging.getLogger(__name__)
 LOADS_S = 5.0  # a cache of 50,000 Pods loads in half of that; longer, or without etcd, requests are told to try again
+LOOK_S = 0.02
+BEGINS_S = 60.0  # so long a worker waits for those that never took a connection; gunicorn replaces them then
 
 
 class Application:
@@ -114,7 +118,9 @@ class Application:
         kubelets = TlsKubelets(configured.reconciler_client, own) if configured.reconciler_client else None
         streams = Streams(self._tunnels, gateways, kubelets)
         priority = Priority(configured.threads, metrics, configured.workers)
-        self._figures = Figures(place, metrics)
+        self._place, self._expected, self._began_s = place, configured.workers, float("inf")
+        self._own_checks = self._ready_checks()
+        self._workers = Workers(place, {FIGURES: metrics.families, READY: readiness(self._own_checks)})
         services = Services(
             self._backend,
             self._hub,
@@ -124,7 +130,7 @@ class Application:
             streams,
             priority,
             aggregation,
-            self._figures.text,
+            partial(of_all, place, self._workers, metrics),
         )
         newcomer = partial(bootstrap_user, self._backend)
         authenticate = TokenAuthenticator(certificate_user, tokens, newcomer)
@@ -136,6 +142,7 @@ class Application:
 
     def start(self) -> None:
         """Start the threads, and give the cache time to load: until then, who connects waits and is not refused."""
+        end_s = time.monotonic() + LOADS_S
         self._cache.start()
         self._hub.start()
         self._tunnels.start()
@@ -148,8 +155,17 @@ class Application:
         self._compaction.start()
         if self._audit is not None:
             self._audit.start()
-        self._figures.start()
+        self._workers.start()
         self._cache.wait_ready(LOADS_S)
+        if self._place is not None:
+            self._wait_until_ready(end_s)
+            self._place.begin()
+        self._began_s = time.monotonic()
+
+    def _wait_until_ready(self, end_s: float) -> None:
+        """Leave connections to the other workers until then: those would have said that the server is ready."""
+        while time.monotonic() < end_s and any(check() for check in self._own_checks.values()):
+            time.sleep(LOOK_S)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         """Answer a request."""
@@ -157,6 +173,8 @@ class Application:
 
     def close(self) -> None:
         """End all watches and threads."""
+        if self._place is not None:
+            self._place.end()
         self._stop.set()
         self._keeping.stop()
         self._extensions.stop()
@@ -175,19 +193,31 @@ class Application:
     def _watches(self) -> dict[tuple[str, ...], float]:
         return {(resource,): float(count) for resource, count in self._hub.counts().items()}
 
-    def _checks(self) -> dict[str, dict[str, Check]]:
+    def _live_checks(self) -> dict[str, Check]:
         ping: Check = lambda: ""  # noqa: E731 - a check that holds whenever somebody answers
         live: dict[str, Check] = {"ping": ping, "watch-hub": self._hub.failure, "streams": self._tunnels.failure}
-        live["extensions"] = self._extensions.failure
-        ready: dict[str, Check] = {
-            **live,
-            "etcd": self._etcd_failure,
+        return {**live, "extensions": self._extensions.failure}
+
+    def _ready_checks(self) -> dict[str, Check]:
+        """Return what is looked at in this worker; etcd is the same for all."""
+        return {
+            **self._live_checks(),
             "watch-cache": lambda: "" if self._cache.ready() else "not loaded from etcd yet",
             "startup-objects": lambda: "" if self._startup.done and self._presence.done else "not all made yet",
             "autoregister-completion": lambda: "" if self._keeping.done else "not all made yet",
             "custom-kinds": lambda: "" if self._definitions.done else "not taken over yet",
         }
+
+    def _checks(self) -> dict[str, dict[str, Check]]:
+        live = self._live_checks()
+        ready = {**live, "etcd": self._etcd_failure, **self._own_checks}
+        if self._place is not None:
+            ready["workers"] = partial(self._others_failure, self._place)
         return {"livez": live, "readyz": ready, "remarks": {"etcd": self._store.slowness}}
+
+    def _others_failure(self, place: Place) -> str:
+        has_waited = time.monotonic() >= self._began_s + BEGINS_S
+        return failure(place, self._workers, 0 if has_waited else self._expected)
 
     def _etcd_failure(self) -> str:
         try:

@@ -8,6 +8,7 @@ import http.client
 import itertools
 import json
 import os
+import re
 import signal
 import threading
 from collections import Counter
@@ -59,6 +60,12 @@ def ask(connection: http.client.HTTPConnection, method: str, path: str, body: An
     connection.request(method, path, None if body is None else json.dumps(body), headers)
     answer = connection.getresponse()
     return answer.status, json.loads(answer.read())
+
+
+def readyz(connection: http.client.HTTPConnection) -> tuple[int, str]:
+    connection.request("GET", "/readyz")
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
 
 
 def config_map(name: str) -> dict[str, Any]:
@@ -182,6 +189,60 @@ def test_metrics_and_the_audit_log_are_those_of_all_workers(
         return Counter(each["requestURI"] for each in events if each["requestURI"] in told)
 
     until(lambda: recorded() == Counter(dict.fromkeys(told, 2)))
+
+
+def test_a_server_is_not_ready_while_one_of_its_workers_is_not(
+    server: ApiServerProcess, both: list[http.client.HTTPConnection]
+):
+    frozen, _ = workers(server)
+    until(lambda: [readyz(each) for each in both] == [(200, "ok")] * 2)
+    frozen.suspend()
+    try:
+        code, text = until(lambda: found if (found := readyz(both[1]))[0] != 200 else None)
+    finally:
+        frozen.resume()
+    assert code == 503
+    assert re.search(r"^\[-\]workers failed: worker [01] does not answer$", text, re.MULTILINE)
+    until(lambda: [readyz(each) for each in both] == [(200, "ok")] * 2)
+
+
+def test_a_worker_that_is_killed_does_not_keep_the_others_from_being_ready(
+    server: ApiServerProcess, both: list[http.client.HTTPConnection]
+):
+    before = {each.pid for each in workers(server)}
+    workers(server)[0].kill()
+    until(lambda: readyz(both[1])[0] == 200)
+    _successor(server, before)
+    until(lambda: len(leases(server)) == 2)
+    until(lambda: {server.request("GET", "/readyz").code for _ in range(16)} == {200})
+
+
+def test_a_start_is_over_once_all_workers_are_ready(tmp_path: Path):
+    etcd = EtcdServer(tmp_path / "etcd").start()
+    server = ApiServerProcess(tmp_path / "api", etcd.endpoint, workers=2)
+    try:
+        server.begin()
+        late = until(lambda: found[0] if len(found := workers(server)) == 2 else None)
+        late.suspend()  # it imports for a second
+        try:
+            text = until(lambda: _text(server, "/readyz?verbose", "startup-objects ok"))
+        finally:
+            late.resume()
+        assert "[-]workers failed: 1 of 2 take connections yet" in text
+        server.wait_for("/readyz")
+        assert {server.request("GET", "/readyz").code for _ in range(32)} == {200}
+    finally:
+        server.stop()
+        etcd.stop()
+
+
+def _text(server: ApiServerProcess, path: str, wanted: str) -> str:
+    """Return what ``path`` answers, nothing while that has no ``wanted``, or nobody answers yet."""
+    try:
+        text = server.request("GET", path).body.decode()
+    except OSError:
+        return ""
+    return text if wanted in text else ""
 
 
 def test_nothing_that_was_told_is_lost_when_a_worker_is_killed(server: ApiServerProcess):

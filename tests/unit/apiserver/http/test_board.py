@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -14,9 +13,6 @@ from minik8s_modules.api.kinds import CONFIG_MAP
 from minik8s_modules.apiserver.http import backend as backends
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.board import Board, Place
-from minik8s_modules.apiserver.serving.figures import Figures
-from minik8s_modules.base.metrics import Registry
-from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -66,20 +62,6 @@ def test_nobody_waits_for_a_store_that_was_replaced(board: Board, backend: Backe
     assert Place(board, 0).told() == 0
 
 
-def test_figures_come_from_all_workers_that_live(board: Board):
-    for number in (1, 2):
-        board.processes[number] = os.getpid()
-    found = []
-    for number in range(3):
-        metrics = Registry()
-        metrics.counter("requests_total", "Requests.").inc(number + 1)
-        found.append(Figures(Place(board, number), metrics))
-    for each in found:
-        each.start()
-    lines = [f'requests_total{{worker="{number}"}} {number + 1}.0' for number in range(3)]
-    until(lambda: set(lines) <= set(found[1].text().splitlines()))
-
-
 def test_who_has_ended_is_not_asked_whosever_his_process_number_is(board: Board, monkeypatch: pytest.MonkeyPatch):
     place = Place(board, 0)
     board.processes[1] = os.getppid()
@@ -97,17 +79,16 @@ def test_who_has_ended_is_not_asked_whosever_his_process_number_is(board: Board,
     assert not list(place.others())
 
 
-def test_figures_are_not_for_other_users_of_the_machine(board: Board, monkeypatch: pytest.MonkeyPatch):
-    place = Place(board, 0)
-    Figures(place, Registry()).start()
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)  # as if the one who asks were another
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.settimeout(60)
-        asking.connect(place.socket.getsockname())
-        assert asking.recv(1) == b""
-
-
-def test_a_lone_worker_has_no_label():
-    metrics = Registry()
-    metrics.counter("requests_total", "Requests.").inc()
-    assert "requests_total 1.0" in Figures(None, metrics).text()
+def test_a_worker_that_takes_connections_is_told_from_one_that_does_not_yet_or_no_more(board: Board):
+    here, other = Place(board, 0), Place(board, 1)
+    assert (here.begun(), here.serves(1)) == (0, False)
+    here.begin()
+    other.begin()
+    assert (here.begun(), here.serves(1)) == (2, True)
+    other.end()
+    assert (here.begun(), here.serves(1)) == (2, False)
+    Place(board, 1).begin()
+    board.leave(1, os.getpid())
+    assert (here.begun(), here.serves(1)) == (2, False)
+    board.processes[1] = os.getppid()  # the successor loads
+    assert not here.serves(1)
