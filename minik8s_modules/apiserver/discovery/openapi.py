@@ -30,9 +30,12 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema import coverage, structural
 from minik8s_modules.apiserver.verbs.patching import STRATEGIC_MERGE_PATCH, SUPPORTED
 
-_EXTRA = ("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.Status")
-_WRITE = ("dryRun", "fieldManager", "fieldValidation", "pretty")
-_LIST = ("continue", "fieldSelector", "labelSelector", "limit")
+_DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+_EXTRA = (_DELETE_OPTIONS, "io.k8s.apimachinery.pkg.apis.meta.v1.Status")
+_WRITE = ("dryRun", "fieldManager", "fieldValidation")
+_CHOOSE = ("continue", "fieldSelector", "labelSelector", "limit", "resourceVersion", "resourceVersionMatch")
+_DELETE = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
+_TYPES = {"gracePeriodSeconds": "integer", "limit": "integer", "force": "boolean", "orphanDependents": "boolean"}
 _TYPE = re.compile(r"#/components/schemas/([^\"]+)")
 _PATH = ("namespace", "name")
 _LOOKED_FOR = frozenset({"dryRun", "fieldValidation"})
@@ -123,13 +126,13 @@ def places(kind: Kind) -> tuple[str, str]:
 def _paths(kind: Kind) -> JsonObject:
     collection, item = places(kind)
     operations = {
-        "list": (collection, "get", _LIST, ""),
+        "list": (collection, "get", _CHOOSE, ""),
         "create": (collection, "post", _WRITE, kind.definition),
-        "deletecollection": (collection, "delete", ("dryRun",), ""),
+        "deletecollection": (collection, "delete", (*_CHOOSE, *_DELETE), _DELETE_OPTIONS),
         "get": (item, "get", (), ""),
         "update": (item, "put", _WRITE, kind.definition),
         "patch": (item, "patch", (*_WRITE, "force"), _PATCH),
-        "delete": (item, "delete", ("dryRun",), ""),
+        "delete": (item, "delete", _DELETE, _DELETE_OPTIONS),
     }
     found: JsonObject = {}
     for verb, (path, method, parameters, body) in operations.items():
@@ -146,19 +149,20 @@ def _paths(kind: Kind) -> JsonObject:
 def _shared(names: Iterable[str], schemas: JsonObject, kinds: Iterable[Kind]) -> JsonObject:
     """Return the components: the types, and what operations refer to."""
     content = {name: {"application/json": {"schema": _refer("schemas", name)}} for name in names}
-    bodies = {kind.definition: {"content": content[kind.definition]} for kind in kinds}
+    bodies: JsonObject = {kind.definition: {"content": content[kind.definition], "required": True} for kind in kinds}
+    bodies[_DELETE_OPTIONS] = {"content": content[_DELETE_OPTIONS]}
     return {
         "schemas": schemas,
         "responses": {name: {"description": "OK", "content": shown} for name, shown in content.items()},
         "requestBodies": bodies,
-        "parameters": {name: parameter(name) for name in (*_PATH, *_WRITE, *_LIST, "force")},
+        "parameters": {name: parameter(name) for name in (*_PATH, *_WRITE, *_CHOOSE, *_DELETE, "force")},
     }
 
 
 def parameter(name: str) -> JsonObject:
     """Return a parameter of an operation, in its path or its query."""
     place = {"in": "path", "required": True} if name in _PATH else {"in": "query"}
-    return {"name": name, **place, "schema": {"type": "string"}}
+    return {"name": name, **place, "schema": {"type": _TYPES.get(name, "string")}}
 
 
 def _refer(group: str, name: str) -> JsonObject:
@@ -182,7 +186,7 @@ def _operation(kind: Kind, verb: str, parameters: tuple[str, ...], body: str) ->
         _GVK: {"group": kind.group, "version": kind.version, "kind": kind.kind},
     }
     if body == _PATCH:
-        operation["requestBody"] = {"content": _CUSTOM_PATCHES if kind.custom else _PATCHES}
+        operation["requestBody"] = {"content": _CUSTOM_PATCHES if kind.custom else _PATCHES, "required": True}
     elif body:
         operation["requestBody"] = _refer("requestBodies", body)
     return operation

@@ -54,10 +54,11 @@ def _operation(operation: JsonObject, shared: JsonObject) -> JsonObject:
     parameters = [_parameter(each, shared) for each in operation["parameters"]]
     consumes = []
     if body := operation.get("requestBody"):
-        content = _followed(body, shared)["content"]
+        told = _followed(body, shared)
+        content, required = told["content"], {"required": True} if told.get("required") else {}
         consumes = list(content)
         schema = _older(next(iter(content.values()))["schema"])
-        parameters.append({"name": "body", "in": "body", "required": True, "schema": schema})
+        parameters.append({"name": "body", "in": "body", **required, "schema": schema})
     answers = {code: _answer(_followed(each, shared)) for code, each in operation["responses"].items()}
     kept = {field: value for field, value in operation.items() if field.startswith("x-")}
     return {

@@ -26,7 +26,12 @@ EXAMPLES = int(os.environ.get("MINIK8S_FUZZ_EXAMPLES", "3"))
 PHASES = "fuzzing" if EXAMPLES <= 10 else "coverage,fuzzing"
 # half of the requests meet what exists, the other half what does not
 _NAMES = {"namespace": [NAMESPACE, "none"], "name": ["web", "none"]}
-_VALUES = {"dryRun": ["All"], "fieldValidation": ["Strict", "Warn", "Ignore"], "force": ["true", "false"]}
+_VALUES = {
+    "dryRun": ["All"],
+    "fieldValidation": ["Strict", "Warn", "Ignore"],
+    "force": [True, False],
+    "propagationPolicy": ["Background", "Foreground", "Orphan"],
+}
 
 
 @pytest.fixture(scope="module")

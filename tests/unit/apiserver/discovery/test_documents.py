@@ -6,8 +6,12 @@ import orjson
 import pytest
 
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import KINDS
+from minik8s_modules.api.kinds import CONFIG_MAP, KINDS
 from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_patches, openapi_v2
+from minik8s_modules.apiserver.http import incoming
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.reads.selection import select
+from minik8s_modules.apiserver.verbs import deleting
 
 
 def test_every_kind_is_in_both_forms_of_discovery():
@@ -128,8 +132,48 @@ def test_version_2_tells_every_kind_and_its_references_lead_somewhere():
     assert {"name": "namespace", "in": "path", "required": True, "type": "string"} in written["parameters"]
     body = {"$ref": "#/definitions/io.k8s.api.apps.v1.Deployment"}
     assert {"name": "body", "in": "body", "required": True, "schema": body} in written["put"]["parameters"]
+    options = {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"}
+    assert {"name": "body", "in": "body", "schema": options} in written["delete"]["parameters"]
+    assert {"name": "gracePeriodSeconds", "in": "query", "type": "integer"} in written["delete"]["parameters"]
     containers = definitions["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
     assert containers["x-kubernetes-patch-merge-key"] == "name"
+
+
+class _Heard(dict[str, str]):
+    """Arguments that note which of them somebody asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def get(self, key, default=None):
+        self.names.add(key)
+        return super().get(key, default)
+
+    def __contains__(self, key):
+        self.names.add(key)
+        return super().__contains__(key)
+
+
+def test_what_a_delete_of_a_collection_takes_is_listed_as_kube_apiserver_does(backend):
+    document = orjson.loads(openapi.document("", "v1")[0])
+    shared = document["components"]
+    operation = document["paths"]["/api/v1/namespaces/{namespace}/configmaps"]["delete"]
+    listed = {shared["parameters"][each["$ref"].rpartition("/")[2]]["name"] for each in operation["parameters"]}
+    # kube-apiserver's, but for timeoutSeconds and sendInitialEvents, which change nothing of a deletion
+    assert listed == {
+        "continue", "dryRun", "fieldSelector", "gracePeriodSeconds", "labelSelector", "limit", "orphanDependents",
+        "propagationPolicy", "resourceVersion", "resourceVersionMatch",
+    }  # fmt: skip
+    heard = _Heard()
+    target, options = Target(CONFIG_MAP, "default"), incoming.options_of(heard)
+    deleting.delete_collection(backend, select(target, heard), heard, deleting.delete_options({}, heard), options)
+    assert listed <= heard.names
+    body = shared["requestBodies"][operation["requestBody"]["$ref"].rpartition("/")[2]]
+    assert body["content"]["application/json"]["schema"]["$ref"].endswith(".DeleteOptions")
+    assert not body.get("required")
+    types = {name: shared["parameters"][name]["schema"]["type"] for name in ("limit", "orphanDependents", "continue")}
+    assert types == {"limit": "integer", "orphanDependents": "boolean", "continue": "string"}
 
 
 def test_every_document_is_in_the_index():
