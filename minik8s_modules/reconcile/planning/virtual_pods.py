@@ -2,7 +2,8 @@
 
 A virtual node has no document, and nobody to ask in check mode. Where a Pod becomes a unit of systemd, the unit is made
 here as the provider ``ansible`` makes it, and shown as a node's own difference. Of all other Pods a plan says that it
-does not know what their providers will do, so that silence does not look like "no change".
+does not know what their providers will do, so that silence does not look like "no change"; of results of Slurm jobs,
+which ConfigMap they would be copied to.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.slurm import PARTITION, InvalidResults, Wish, wish_of
 from minik8s_modules.api.pods.units import GROUP, USERS, NoUnit, declared_unit, is_unit
 from minik8s_modules.module_utils.minik8s.core.schema import schema_of, with_defaults
 from minik8s_modules.module_utils.minik8s.entries.units import UnitEntry
@@ -23,6 +25,7 @@ from minik8s_modules.reconcile.planning.simulated_services import Cluster
 
 SECTION = "units"
 _NAMED = 3
+_ENDED = frozenset({"Succeeded", "Failed"})
 _UNKNOWN = "UID"
 _SCHEMA = schema_of(UnitEntry)
 Pods = Mapping[str, JsonObject | None]
@@ -48,9 +51,35 @@ def on_virtual_nodes(pods: Pods, nodes: Iterable[JsonObject]) -> Iterator[Note]:
         elif isinstance(refused := _shown(pod, virtual[name], known=False), NoUnit):
             yield Note(f"Pod {objects.key(pod)}: node {name} does not take it: {refused}", of_pod(pod))
     for name, there in sorted(found.items()):
-        names = sorted(str(objects.key(pod)) for pod in there)
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        text = f"node {name} is virtual: what its provider does about Pod {', '.join(names[:_NAMED])}{more} is unknown"
+        text = f"node {name} is virtual: what its provider does about Pod {_named(there)} is unknown"
+        yield Note(text, tuple(about for pod in there for about in of_pod(pod)))
+        if objects.labels(virtual[name]).get(PARTITION):
+            yield from _results(name, there)
+
+
+def _named(pods: Iterable[JsonObject]) -> str:
+    names = sorted(str(objects.key(pod)) for pod in pods)
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+def _results(node: str, pods: Iterable[JsonObject]) -> Iterator[Note]:
+    """Yield where results of Pods on a Slurm partition would be copied to; that stands in the Pods themselves."""
+    found: dict[tuple[str, Wish], list[JsonObject]] = {}
+    for pod in pods:
+        if objects.status(pod).get("phase") in _ENDED:
+            continue
+        try:
+            wish = wish_of(pod)
+        except InvalidResults as error:
+            yield Note(f"Pod {objects.key(pod)}: node {node} does not take it: {error}", of_pod(pod))
+        else:
+            if wish is not None:
+                found.setdefault((objects.namespace(pod), wish), []).append(pod)
+    for (namespace, wish), there in sorted(found.items()):
+        text = (
+            f"files {', '.join(wish.patterns):.200} of Pod {_named(there)} would be copied to ConfigMap "
+            f"{namespace}/{wish.config_map} once the program has ended, if that takes results"
+        )
         yield Note(text, tuple(about for pod in there for about in of_pod(pod)))
 
 

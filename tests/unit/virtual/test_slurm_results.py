@@ -11,11 +11,11 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, Forbidden, Invalid
 from minik8s_modules.api.kinds import CONFIG_MAP
 from minik8s_modules.api.pods.scripts import INDEX
-from minik8s_modules.api.pods.slurm import COPIED, IMAGE, RESULTS, RESULTS_TO, TAKES_RESULTS
+from minik8s_modules.api.pods.slurm import COPIED, IMAGE, RESULTS, RESULTS_TO, TAKES_RESULTS, Wish
 from minik8s_modules.virtual.contract import NoResources, new_pod
 from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.providers.slurm.entries import asked
-from minik8s_modules.virtual.providers.slurm.results import PATIENCE_S, Copies, Outcome, Wish, merged, wish_of
+from minik8s_modules.virtual.providers.slurm.results import PATIENCE_S, Copies, Outcome, merged, wish_of
 
 TAKEN = {"metadata": {"namespace": "default", "name": "out", "annotations": {TAKES_RESULTS: "true"}}}
 ENDED = {"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False", "reason": "PodCompleted"}]}
@@ -37,6 +37,7 @@ def told(**files: bytes) -> dict[str, Any]:
 def test_a_pod_names_files_and_a_config_map():
     assert wish_of(pod("*.csv, plots/*.png")) == Wish(("*.csv", "plots/*.png"), "out")
     assert wish_of(pod(None, None)) is None
+    assert wish_of(pod("a", "pvc")) == Wish(("a",), "pvc")
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,11 @@ def test_a_pod_names_files_and_a_config_map():
         ("a,", "out", "'' is no path"),
         ("a\nb", "out", "is no path"),
         (",".join("a" * 21), "out", "more than 20"),
+        ("a", "pvc/out", "not copied to a PersistentVolumeClaim"),
+        ("a", "PersistentVolumeClaim/out", "name a ConfigMap"),
+        ("a", "persistentvolumeclaims.v1./out", "not copied to a PersistentVolumeClaim"),
+        ("a", "configmap/out", "'configmap/out': give the name of a ConfigMap, without its kind"),
+        ("a", "../out", "give the name of a ConfigMap"),
     ],
 )
 def test_what_is_no_file_of_the_job_is_refused(patterns: str, target: str, says: str):

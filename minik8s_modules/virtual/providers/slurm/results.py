@@ -11,15 +11,15 @@ Nothing is kept but in the cluster.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, Invalid, StatusError
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods import slurm
 from minik8s_modules.api.pods.scripts import INDEX
-from minik8s_modules.api.pods.slurm import COPIED, RESULTS, RESULTS_TO, TAKES_RESULTS, takes_results
+from minik8s_modules.api.pods.slurm import COPIED, RESULTS_TO, TAKES_RESULTS, InvalidResults, Wish, takes_results
 from minik8s_modules.api.syntax import config_key
 from minik8s_modules.api.validation.others import DATA_LIMIT_BYTES, validate_config_map
 from minik8s_modules.base.backoff import Backoff
@@ -27,22 +27,12 @@ from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.provider import Resources
 
-PATTERNS = 20
 AT_ONCE = 20
 AGAIN = Backoff(initial_s=1.0, maximum_s=60.0)
 PATIENCE_S = 120.0
 """For so long files are looked for: the login machine's NFS client may remember a folder as it was before the job."""
 COPYING, NO_RESULTS = "CopyingResults", "NoResults"
 _ENDED = frozenset({"Succeeded", "Failed"})
-_BOTH = f"annotations {RESULTS} and {RESULTS_TO}: give both, files such as '*.csv,plots/*.png' and a ConfigMap's name"
-_PART = re.compile(r"[^\x00-\x1f\x7f/]{1,253}\Z")
-
-
-class Wish(NamedTuple):
-    """What a Pod says of its results: patterns of files, and the ConfigMap."""
-
-    patterns: tuple[str, ...]
-    config_map: str
 
 
 class Outcome(NamedTuple):
@@ -64,22 +54,10 @@ def wish_of(pod: JsonObject) -> Wish | None:
     Raises:
         InvalidInput: an annotation cannot be understood.
     """
-    said = objects.annotations(pod)
-    patterns, target = said.get(RESULTS), said.get(RESULTS_TO)
-    if patterns is None and target is None:
-        return None
-    if not patterns or not target:
-        raise InvalidInput(_BOTH)
-    found = tuple(one.strip() for one in patterns.split(","))
-    wrong = next((one for one in found if not _is_pattern(one)), None)
-    if wrong is not None or len(found) > PATTERNS:
-        text = f"{wrong!r:.80} is no path" if wrong is not None else f"there are more than {PATTERNS}"
-        raise InvalidInput(f"annotation {RESULTS}: {text}; name files below the job's working folder, without `..`")
-    return Wish(found, target)
-
-
-def _is_pattern(text: str) -> bool:
-    return all(_PART.match(part) and part not in {".", ".."} for part in text.split("/"))
+    try:
+        return slurm.wish_of(pod)
+    except InvalidResults as error:
+        raise InvalidInput(str(error)) from error
 
 
 def obstacle(wish: Wish, namespace: str, config_map: JsonObject | None) -> str:

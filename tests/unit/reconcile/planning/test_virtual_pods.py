@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minik8s_modules.api.pods.slurm import PARTITION, RESULTS, RESULTS_TO
 from minik8s_modules.reconcile.planning.simulated_services import Cluster
 from minik8s_modules.reconcile.planning.virtual_pods import on_virtual_nodes, unit_plans
 
@@ -28,6 +29,25 @@ def test_there_is_one_message_a_node() -> None:
         "node far is virtual: what its provider does about Pod shop/a, shop/b, shop/c and 2 more is unknown"
     )
     assert len(note.about) >= 5
+
+
+def test_results_of_slurm_jobs_are_told_with_the_config_map_that_they_would_be_copied_to() -> None:
+    slurm = {"metadata": {"name": "far", "labels": {**NODES[1]["metadata"]["labels"], PARTITION: "batch"}}}
+    wishes = {"a": "*.csv,plots/*.png", "b": "*.csv,plots/*.png", "c": "x", "d": "x", "e": "x", "f": "x"}
+    pods = {name: _pod(name, "far") for name in (*wishes, "plain", "wrong", "ended")}
+    for name, patterns in {**wishes, "wrong": "x", "ended": "x"}.items():
+        to = "pvc/sums" if name == "wrong" else "sums"
+        pods[name]["metadata"]["annotations"] = {RESULTS: patterns, RESULTS_TO: to}
+    pods["ended"]["status"] = {"phase": "Succeeded"}
+    _, wrong, *found = on_virtual_nodes(pods, [slurm])
+    assert wrong.text.startswith("Pod shop/wrong: node far does not take it: annotation slurm.minik8s.io/results-to")
+    where = "would be copied to ConfigMap shop/sums once the program has ended, if that takes results"
+    assert [note.text for note in found] == [
+        f"files *.csv, plots/*.png of Pod shop/a, shop/b {where}",
+        f"files x of Pod shop/c, shop/d, shop/e and 1 more {where}",
+    ]
+    assert {about.name for about in found[0].about} == {"a", "b"}
+    assert len([*on_virtual_nodes(pods, NODES)]) == 1  # another provider's
 
 
 WEB: dict[str, Any] = {
