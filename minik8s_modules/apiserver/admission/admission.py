@@ -11,6 +11,7 @@ from minik8s_modules.api.kinds import NAMESPACE, SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject, deletion_timestamp, name, uid
 from minik8s_modules.apiserver.admission import service_addresses
 from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.store.cached import CachedObject
 from minik8s_modules.store.errors import StoreUnavailable
@@ -65,7 +66,7 @@ def _namespace(backend: Backend, namespace: str) -> CachedObject:
 
 @contextmanager
 def reserved(
-    backend: Backend, kind: Kind, obj: JsonObject, *, dry_run: bool, old: JsonObject | None = None
+    backend: Backend, kind: Kind, obj: JsonObject, options: Options, old: JsonObject | None = None
 ) -> Iterator[None]:
     """Reserve what ``obj`` needs beyond what ``old`` had while it is stored; gives it back when storing fails.
 
@@ -75,9 +76,10 @@ def reserved(
     if kind is not SERVICE:
         yield
         return
-    claims = service_addresses.Claims(backend, obj, old, dry_run=dry_run)
+    claims = service_addresses.Claims(backend, obj, old, dry_run=options.dry_run)
     try:
-        claims.make()
+        for text in claims.make():
+            options.warn(text)
         yield
     except StoreUnavailable:
         raise

@@ -65,8 +65,11 @@ class Claims:
         self._had = held(old)
         self.made: list[str] = []
 
-    def make(self) -> None:
+    def make(self) -> list[str]:
         """Give the Service its address and node ports; those of its former self it keeps.
+
+        Returns:
+            What of that leads nowhere, as the cluster has its range no more.
 
         Raises:
             Invalid: what it names is out of range, or another Service's; it requires families that it cannot have.
@@ -77,6 +80,7 @@ class Claims:
             self._addresses()
         if spec(self._service).get("type") in _WITH_PORTS:
             self._node_ports()
+        return self._lost()
 
     def undo(self) -> None:
         """Give back what was claimed: the Service could not be stored."""
@@ -91,6 +95,16 @@ class Claims:
         headless = spec(self._service).get("clusterIP") == HEADLESS
         second = self._backend.dual_stack if headless else self._backend.service_cidr_ipv6 is not None
         return [IPV4, IPV6] if second else [IPV4]
+
+    def _lost(self) -> list[str]:
+        if self._backend.service_cidr_ipv6 is not None or not needs_address(self._service):
+            return []
+        way = "set ipFamilyPolicy to SingleStack, or create the Service anew where its first family is IPv6"
+        return [
+            f"spec.clusterIPs: nobody reaches {address}: the cluster has no range of IPv6 for Services; {way}"
+            for address in addresses_of(spec(self._service))
+            if ":" in address
+        ]
 
     def _addresses(self) -> None:
         declared = self._service.setdefault("spec", {})

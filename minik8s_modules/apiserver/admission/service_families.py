@@ -18,7 +18,7 @@ IPV4, IPV6 = "IPv4", "IPv6"
 HEADLESS = "None"
 SINGLE, PREFER, REQUIRE = "SingleStack", "PreferDualStack", "RequireDualStack"
 _FIELD = "spec.ipFamilyPolicy"
-_STABLE = ("type", "ipFamilyPolicy", "clusterIPs", "ipFamilies")
+_STABLE = ("type", "ipFamilyPolicy", "clusterIPs")
 
 
 def family_of(address: str) -> str:
@@ -43,9 +43,9 @@ def settle_families(service: JsonObject, old: JsonObject | None, *, configured: 
     families: list[str] = declared.get("ipFamilies") or []
     if not by_hand:  # who names the addresses himself may name those of both families
         causes += _lacking(declared, families, configured)
-    if causes:
+    if causes and not _is_as_before(declared, before):
         raise Invalid(SERVICE, name(service), causes)
-    declared["ipFamilies"] = families = families or [IPV4]
+    declared["ipFamilies"] = families = families or (before["ipFamilies"] if causes else [IPV4])
     possible = (IPV4, IPV6) if by_hand else configured
     if declared["ipFamilyPolicy"] != SINGLE and len(families) == 1:
         declared["ipFamilies"] = families + [one for one in possible if one not in families]
@@ -65,8 +65,17 @@ def _from_outside(declared: JsonObject) -> list[Cause]:
 def _prefers_as_before(after: JsonObject, before: JsonObject) -> bool:
     """Return whether a Service that prefers both is left as it is, though the cluster has changed meanwhile."""
     addressed = after.get("type") != "ExternalName" and after.get("clusterIP") not in {None, "", HEADLESS}
+    prefers = after.get("ipFamilyPolicy") == PREFER and bool(after.get("ipFamilies"))
+    return addressed and prefers and _is_as_before(after, before)
+
+
+def _is_as_before(after: JsonObject, before: JsonObject) -> bool:
+    """Return whether an update changes nothing of families: what the cluster has lost meanwhile is no reason to refuse.
+
+    Else a Service of a range that is gone could get no other labels, and not lose the finalizer that it waits for.
+    """
     same = all((after.get(field) or None) == (before.get(field) or None) for field in _STABLE)
-    return addressed and same and after.get("ipFamilyPolicy") == PREFER and bool(after.get("ipFamilies"))
+    return bool(before.get("ipFamilies")) and same and after.get("ipFamilies") in (None, [], before["ipFamilies"])
 
 
 def _contradictions(declared: JsonObject) -> list[Cause]:

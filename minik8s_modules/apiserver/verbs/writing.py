@@ -69,7 +69,7 @@ def create(backend: Backend, target: Target, obj: JsonObject, options: Options) 
         fresh = admitted(backend, target, orjson.loads(encoded), options)
         key = target.kind.key(target.namespace, name(fresh))
         try:
-            with admission.reserved(backend, target.kind, fresh, dry_run=options.dry_run):
+            with admission.reserved(backend, target.kind, fresh, options):
                 return _store_new(backend, stored_kind(target.kind), key, fresh, options)
         except KeyExists:
             collided = name(fresh)
@@ -251,7 +251,7 @@ def change(backend: Backend, target: Target, mutate: Mutation, options: Options)
             return item
         try:
             kind = stored_kind(target.kind)
-            with admission.reserved(backend, kind, changed, dry_run=options.dry_run, old=old):
+            with admission.reserved(backend, kind, changed, options, old):
                 return _swap(backend, target, item, changed, options, old)
         except StaleWrite:
             item = backend.latest(target)

@@ -172,6 +172,31 @@ def leads_nowhere(service: JsonObject, found: Behind, cause_of: CauseOf) -> str:
     return f"{several}pod {name}: {why}"
 
 
+def _without_family(service: JsonObject, found: Behind) -> str:
+    """Return which of a Service's families leads nowhere, where the other one has endpoints."""
+    families = objects.spec(service).get("ipFamilies") or []
+    ready = {
+        str(one.get("addressType"))
+        for one in found.slices
+        for endpoint in one.get("endpoints") or []
+        if (endpoint.get("conditions") or {}).get("ready") is not False
+    }
+    missing = [family for family in families if family not in ready]
+    if not missing or not ready.intersection(families):
+        return ""
+    lacking = (pod for pod in found.pods if not _has_family(pod, missing[0]))
+    names = ", ".join(map(objects.name, lacking))
+    addresses = [one for one in objects.spec(service).get("clusterIPs") or [] if (":" in one) == (missing[0] == "IPv6")]
+    where = f" at {addresses[0]}" if addresses else ""
+    why = f"; without such an address: pod {names}" if names else ""
+    return f"it has no {missing[0]} endpoints, so nobody reaches it{where}{why}"
+
+
+def _has_family(pod: JsonObject, family: str) -> bool:
+    addresses = (str(one.get("ip")) for one in objects.status(pod).get("podIPs") or [])
+    return any((":" in one) == (family == "IPv6") for one in addresses)
+
+
 def service_faults(service: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield why a Service leads nowhere, or not with all of its ports."""
     found, namespace = behind(around, service), objects.namespace(service)
@@ -184,6 +209,8 @@ def service_faults(service: JsonObject, around: Around) -> Iterator[Fault]:
         message = f"{several}pod {objects.name(pod)}: {_unknown_ports(service, pod)}"
         yield Fault(message, kubectl(namespace, "edit", resource(service)))
     if cause := leads_nowhere(service, found, lambda pod: pod_cause(pod, around)):
+        yield Fault(cause, kubectl(namespace, "get", "pods", *show))
+    if cause := _without_family(service, found):
         yield Fault(cause, kubectl(namespace, "get", "pods", *show))
     yield from unrecovered(around.events(service), around.now)
     for address, who, is_announced in announcing(around, service, found):

@@ -155,8 +155,52 @@ def test_networks_are_those_without_a_gateway_and_not_our_own(tmp_path: Path) ->
     ]
     table.write_text("\n".join(lines) + "\n")
     # what another network program keeps unreachable is in use, what a node of ours does is not
-    assert connected_networks(table) == [("eth0", "192.0.2.0/24"), ("*", "10.245.0.0/16")]
+    assert connected_networks(table, tmp_path / "none") == [("eth0", "192.0.2.0/24"), ("*", "10.245.0.0/16")]
     assert isinstance(connected_networks(), list)
+
+
+def test_networks_of_ipv6_are_those_without_a_gateway_and_not_our_own(tmp_path: Path) -> None:
+    zero, none, first = "0" * 32, f"{'0' * 32} 00 {'0' * 32}", f"fd{'0' * 30}"
+    router = f"{'0' * 32} 00 {first[:-1]}1"
+    lines = [  # as /proc/net/ipv6_route of a node has them
+        f"{first} 40 {none} 00000100 00000001 00000000 00000001 eth0",
+        f"fe8{'0' * 29} 40 {none} 00000100 00000002 00000000 00000001 eth0",
+        f"ff{'0' * 30} 08 {none} 00000100 00000004 00000000 00000001 eth0",
+        f"fd000010{'0' * 24} 30 {router} 00000400 00000001 00000000 00000003 eth0",
+        f"{zero} 00 {router} 00000400 00000003 00000000 00000003 eth0",
+        f"{zero} 00 {none} ffffffff 00000001 00000000 00200200 lo",
+        f"{first[:-1]}2 80 {none} 00000000 00000004 00000000 80200001 eth0",
+        f"{first} 80 {none} 00000000 00000003 00000000 00100001 eth0",
+        f"fc{'0' * 30} 07 {none} 00000400 00000001 00000000 00200200 lo",
+        f"fd000010009600000000000000000000 70 {none} 00000400 00000001 00000000 00000001 mk8s-br0",
+        f"20010db8{'0' * 24} 40 {none} 00000100 00000001 00000000 00000001 wg0",
+    ]
+    (tmp_path / "route").write_text("Iface\n")
+    (tmp_path / "ipv6").write_text("\n".join(lines) + "\n")
+    found = connected_networks(tmp_path / "route", tmp_path / "ipv6")
+    assert found == [("eth0", "fd00::/64"), ("wg0", "2001:db8::/64")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, []),
+        (
+            {"service_cidr_ipv6": "fd00::/112"},
+            ["minik8s_service_cidr_ipv6: fd00::/112 overlaps fd00::/64 of device eth0"],
+        ),
+        (
+            {"cluster_cidr_ipv6": "fd00::/56"},
+            ["minik8s_cluster_cidr_ipv6: fd00::/56 overlaps fd00::/64 of device eth0"],
+        ),
+        ({"foreign_pods": True}, ["with the network drivers cni and weave"]),
+    ],
+)
+def test_a_range_of_ipv6_may_not_hide_a_network_of_the_machine(changes: dict[str, Any], words: list[str]) -> None:
+    wanted = RANGES._replace(cluster_cidr_ipv6="fd00:10:244::/48", service_cidr_ipv6="fd00:10:96::/112")
+    found = range_problems(wanted._replace(**changes), [*CONNECTED, ("eth0", "fd00::/64")])
+    assert len(found) == len(words)
+    assert all(word in text for word, text in zip(words, found, strict=True))
 
 
 def test_the_listener_of_a_port_is_found() -> None:

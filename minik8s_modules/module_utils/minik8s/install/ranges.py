@@ -1,6 +1,6 @@
 """Tells whether the cluster's address ranges and a node's name can be used, before anything is changed.
 
-Pure but for :func:`connected_networks`, which reads the kernel's routing table. What devices of ours are connected to
+Pure but for :func:`connected_networks`, which reads the kernel's routing tables. What devices of ours are connected to
 (their names begin with ``mk8``) is left out: an installation is repeated on machines that carry a cluster. So are,
 where somebody else's program makes the pods' network, its own devices: those that lie in the cluster's range.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ _NAME_LENGTH = 63  # the label kubernetes.io/hostname holds it
 _ROUTE_FIELDS = 8
 _REJECT = 0x200  # linux/route.h: RTF_REJECT
 _LAST_METRIC = 0xFFFFFFFF
+_ROUTE_FIELDS_IPV6 = 10
+_NO_NETWORK = 0x200 | 0x00100000 | 0x80000000  # linux/ipv6_route.h: RTF_REJECT, RTF_ANYCAST, RTF_LOCAL
 
 
 class Ranges(NamedTuple):
@@ -64,14 +66,14 @@ def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list
     usable = {name: network for name, network in networks.items() if network is not None}
     pods = usable.get("minik8s_cluster_cidr")
     if wanted.foreign_pods and pods is not None:
-        connected = [each for each in connected if not ipaddress.IPv4Network(each[1]).subnet_of(pods)]
+        connected = [each for each in connected if ":" in each[1] or not ipaddress.IPv4Network(each[1]).subnet_of(pods)]
     found.extend(_overlaps(usable, connected))
     if pods is not None and pods.num_addresses < wanted.nodes * 2 ** (32 - NODE_PREFIX_LENGTH):
         found.append(
             f"minik8s_cluster_cidr: {pods} is too small: "
             f"each of {wanted.nodes} nodes gets a /{NODE_PREFIX_LENGTH} of it"
         )
-    found += _address_problems(wanted)
+    found += _address_problems(wanted) + _taken_ipv6(wanted, connected)
     found += _ipv6_problems(wanted, pods) if wanted.cluster_cidr_ipv6 else []
     return [*found, *_services_ipv6_problems(wanted)] if wanted.service_cidr_ipv6 else found
 
@@ -173,20 +175,37 @@ def _network(text: str) -> ipaddress.IPv4Network | None:
 
 
 def _overlaps(usable: dict[str, ipaddress.IPv4Network], connected: Sequence[tuple[str, str]]) -> list[str]:
-    found = [
-        f"{name}: {network} overlaps {address} of device {device}: choose another range"
-        for name, network in usable.items()
-        for device, address in connected
-        if network.overlaps(ipaddress.IPv4Network(address))
-    ]
+    found = _taken(usable, connected)
     networks = list(usable.values())
     if len(networks) > 1 and networks[0].overlaps(networks[1]):
         found.append(f"minik8s_cluster_cidr {networks[0]} overlaps minik8s_service_cidr {networks[1]}: separate them")
     return found
 
 
-def connected_networks(table: Path = Path("/proc/net/route")) -> list[tuple[str, str]]:
-    """Return (device, network) for each IPv4 route without a gateway, but for the default route and devices of ours.
+def _taken_ipv6(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list[str]:
+    given = {
+        "minik8s_cluster_cidr_ipv6": _network_ipv6(wanted.cluster_cidr_ipv6),
+        "minik8s_service_cidr_ipv6": _network_ipv6(wanted.service_cidr_ipv6),
+    }
+    return _taken({name: network for name, network in given.items() if network is not None}, connected)
+
+
+def _taken(
+    usable: Mapping[str, ipaddress.IPv4Network | ipaddress.IPv6Network], connected: Sequence[tuple[str, str]]
+) -> list[str]:
+    """Return which ranges hide a network of the machine; one of the other family is never hidden."""
+    return [
+        f"{name}: {network} overlaps {address} of device {device}: choose another range"
+        for name, network in usable.items()
+        for device, address in connected
+        if network.overlaps(ipaddress.ip_network(address))
+    ]
+
+
+def connected_networks(
+    table: Path = Path("/proc/net/route"), table_ipv6: Path = Path("/proc/net/ipv6_route")
+) -> list[tuple[str, str]]:
+    """Return (device, network) for each route without a gateway, but for default routes and devices of ours.
 
     Nor is a route of the last metric that leads nowhere: a node of ours has one for addresses of pods that nobody has.
     """
@@ -200,4 +219,27 @@ def connected_networks(table: Path = Path("/proc/net/route")) -> list[tuple[str,
         address, mask = (ipaddress.IPv4Address(int(fields[at], 16).to_bytes(4, "little")) for at in (1, 7))
         if int(mask):
             found.append((fields[0], str(ipaddress.IPv4Network(f"{address}/{mask}"))))
+    return found + _connected_ipv6(table_ipv6)
+
+
+def _connected_ipv6(table: Path) -> list[tuple[str, str]]:
+    """Return the same of IPv6.
+
+    The table has the machine's own addresses, too, and what leads nowhere: routers keep all of fc00::/7 from leaving by
+    their default route, which is no network of theirs. Of link-local addresses each device has the same.
+    """
+    try:
+        lines = table.read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:  # a kernel without IPv6
+        return []
+    found = []
+    for fields in map(str.split, lines):
+        if len(fields) < _ROUTE_FIELDS_IPV6 or fields[9].startswith(OURS):
+            continue
+        length, gateway, flags = (int(fields[at], 16) for at in (1, 4, 8))
+        if not length or gateway or flags & _NO_NETWORK:
+            continue
+        network = ipaddress.IPv6Network((int(fields[0], 16), length))
+        if not network.is_link_local and not network.is_multicast:
+            found.append((fields[9], str(network)))
     return found

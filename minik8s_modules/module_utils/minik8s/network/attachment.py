@@ -198,6 +198,7 @@ def give_up_ipv6(context: Context, inspect: Mapping[str, Any], key: str, entry: 
 
     The node forgets it first: a pod that gives itself the address again is nobody's neighbour, and what it sends is
     dropped. What tells that this is to be done (the pod's address, or its pair of the table of sources) goes last.
+    Its loopback keeps ::1, which Docker gives pods that never had another: their /etc/hosts calls it localhost.
     """
     context.checkpoint("give up ipv6")
     with network_of(context.docker, inspect) as network, Netlink() as outside:
@@ -208,9 +209,8 @@ def give_up_ipv6(context: Context, inspect: Mapping[str, Any], key: str, entry: 
                 forget(outside, entry["bridge"], sources.Pair("", "", address))
         sources.dismiss_ipv6(entry["bridge"], link_name(key))
         with inside_of(network):
-            for device in ("eth0", "lo"):
-                if read_switch(f"ipv6/conf/{device}/disable_ipv6") == "0":  # it takes addresses, routes and neighbours
-                    set_switch(f"ipv6/conf/{device}/disable_ipv6", "1")
+            if read_switch("ipv6/conf/eth0/disable_ipv6") == "0":  # it takes addresses, routes and neighbours
+                set_switch("ipv6/conf/eth0/disable_ipv6", "1")
 
 
 def pair_of(key: str, entry: Mapping[str, Any]) -> sources.Pair:

@@ -122,9 +122,13 @@ def dismiss(bridge: str, pair: Pair) -> None:
 
 def dismiss_ipv6(bridge: str, device: str) -> None:
     """Forget the IPv6 address of a device that keeps that of IPv4."""
-    for each in (found(bridge) or Guard()).pairs:
-        if each.device == device and each.ipv6:
-            _nft(f'delete element bridge {table_of(bridge)} {GUARDED_IPV6} {{ "{device}" . {each.ipv6} }}\n')
+    for each in ipv6_of(bridge, device):
+        _nft(f'delete element bridge {table_of(bridge)} {GUARDED_IPV6} {{ "{device}" . {each} }}\n')
+
+
+def ipv6_of(bridge: str, device: str) -> list[str]:
+    """Return the IPv6 addresses that a device may send with."""
+    return [each.ipv6 for each in (found(bridge) or Guard()).pairs if each.device == device and each.ipv6]
 
 
 def remove(bridge: str) -> None:

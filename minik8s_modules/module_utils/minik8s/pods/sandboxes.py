@@ -245,8 +245,9 @@ class Sandboxes:
     def _guard(self, context: Context, step: Step) -> None:
         context.checkpoint("admit source")
         inspect, entry = step.data
+        loses = not entry.get("ipv6") and sources.ipv6_of(entry["bridge"], link_name(step.key))
         sources.admit(context.node, entry["bridge"], pair_of(step.key, entry))
-        if not entry.get("ipv6"):
+        if loses:
             give_up_ipv6(context, inspect, step.key, entry)
 
     def _names(self, context: Context, step: Step) -> None:

@@ -95,6 +95,8 @@ def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]
     own = "" if seen else f"ct status dnat {ip} saddr {pods} {ip} daddr {pods} masquerade fully-random"
     sets_mark = f"meta mark set meta mark | {MASQUERADE_BIT:#x}"
     takes_mark = f"meta mark set meta mark & {~MASQUERADE_BIT & 0xFFFFFFFF:#x}"
+    # nothing comes back to ::1 (host_ports.py): who tries localhost there first is refused, and takes 127.0.0.1
+    here = "fib daddr type local" if ipv4 else "fib daddr type local ip6 daddr != ::1"
     return {
         "services": [
             f"{ip} daddr {services} goto to_cluster_ip",
@@ -103,9 +105,9 @@ def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]
             f"fib saddr type local {place} vmap @{NEAR_IPS}",
             f"{place} vmap @{OUTSIDE_IPS}",
             # externalTrafficPolicy Local is for clients from outside: pods and this machine have all endpoints
-            f"fib daddr type local {ip} saddr {cluster} meta l4proto . th dport vmap @{NEAR_PORTS}",
-            f"fib daddr type local fib saddr type local meta l4proto . th dport vmap @{NEAR_PORTS}",
-            f"fib daddr type local meta l4proto . th dport vmap @{NODE_PORTS}",
+            f"{here} {ip} saddr {cluster} meta l4proto . th dport vmap @{NEAR_PORTS}",
+            f"{here} fib saddr type local meta l4proto . th dport vmap @{NEAR_PORTS}",
+            f"{here} meta l4proto . th dport vmap @{NODE_PORTS}",
         ],
         "to_cluster_ip": [
             f"{ip} saddr != {cluster} {sets_mark}",

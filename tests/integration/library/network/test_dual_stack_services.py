@@ -89,6 +89,8 @@ def test_a_service_is_reached_at_its_ipv6_address(machines: tuple[Machine, Machi
     outside = one.asking_outside()
     assert {outside("2001:db8::1", 30080).name for _ in range(4)} == both
     assert outside("2001:db8::1", 30081) == (f"{one.node}-7", OUTSIDE)
+    # no node port at ::1, which is told at once: who asks for localhost takes 127.0.0.1 then
+    assert one.ask("::1", 30080).name == "refused"
     # what somebody changes by hand is put right
     for damage in (
         "nft delete table ip6 minik8s",

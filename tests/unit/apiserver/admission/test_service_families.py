@@ -167,3 +167,48 @@ def test_what_crashes_left_of_either_family_is_repaired(dual: Backend, options: 
     dual.store.delete(key, entry.revision)
     service_addresses.repair(dual)
     assert claimed(dual) == ["100.0.0.2", "fd00:96::2"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [REQUIRE, PREFER, {"ipFamilies": ["IPv6"]}, {"clusterIP": "None", **REQUIRE}, {"ipFamilies": ["IPv6"], **PREFER}],
+)
+def test_a_service_of_a_range_that_is_gone_is_still_updated_and_deleted(
+    backend: Backend, dual: Backend, options: Options, spec: JsonObject
+) -> None:
+    held = {"metadata": {"name": "web", "finalizers": ["example.org/wait"]}}
+    rest = {"ports": [{"port": 80}], "selector": {"app": "web"}}
+    target, before = Target(SERVICE, "default", "web"), create(dual, options, "other")
+    obj = writing.create(dual, Target(SERVICE, "default"), {**held, "spec": {**rest, **spec}}, options).object
+    families = {field: obj["spec"][field] for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")}
+    assert before["ipFamilies"] == ["IPv4"]
+    assert not options.warnings
+    found = change(backend, options, sessionAffinity="ClientIP")
+    assert found["sessionAffinity"] == "ClientIP"
+    lost = [each for each in families["clusterIPs"] if ":" in each]
+    assert [text.split(": ")[1] for text in options.warnings] == [f"nobody reaches {each}" for each in lost]
+    assert {field: found[field] for field in families} == families
+    # a full update of a client that knows nothing of families
+    found = change(backend, options, **dict.fromkeys(("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")))
+    assert {field: found[field] for field in families} == families
+    # but nothing new of the family that is gone
+    with pytest.raises(Invalid, match="configured"):
+        create(backend, options, "late", **REQUIRE)
+    deleting.delete(backend, target, {}, options)
+    now = dict(backend.latest(target).object)
+    now["metadata"] = {**now["metadata"], "finalizers": []}
+    writing.update(backend, target, now, options)
+    deleting.delete(backend, Target(SERVICE, "default", "other"), {}, options)
+    assert claimed(backend) == []
+
+
+def test_a_service_of_a_range_that_is_gone_gets_no_other_families(
+    backend: Backend, dual: Backend, options: Options
+) -> None:
+    create(dual, options, **REQUIRE)
+    with pytest.raises(Invalid, match=r"may not change once set|not configured"):
+        change(backend, options, ipFamilies=["IPv6", "IPv4"])
+    with pytest.raises(Invalid, match=r"may not change once set|not configured"):
+        change(backend, options, clusterIPs=["100.0.0.2", "fd00:96::9"])
+    assert change(backend, options, ipFamilyPolicy="SingleStack")["clusterIPs"] == ["100.0.0.2"]
+    assert claimed(backend) == ["100.0.0.2"]

@@ -196,6 +196,26 @@ def test_why_a_service_leads_nowhere_is_one_line(api: FakeApi, capsys: pytest.Ca
     assert "as it should be" in shown
 
 
+def test_why_names_the_family_of_a_service_that_leads_nowhere(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    addresses = ["100.0.0.7", "fd00:96::2"]
+    spec = {"ipFamilies": ["IPv4", "IPv6"], "clusterIPs": addresses, "ports": [{"port": 80, "targetPort": 8080}]}
+    api.patch(SERVICE, "web", "default", {"spec": spec})
+    status = {"phase": "Running", "podIP": "192.0.2.5", "podIPs": [{"ip": "192.0.2.5"}]}
+    ready = [{"type": "Ready", "status": "True"}]
+    api.create(POD, pod("agent", {**status, "conditions": ready}))
+    with_endpoint(api)
+    api.patch(ENDPOINT_SLICE, "s", "default", {"addressType": "IPv4"})
+    _, shown = run(api, capsys, "why", "service", "web", "-n", "default")
+    told = "it has no IPv6 endpoints, so nobody reaches it at fd00:96::2; without such an address: pod agent"
+    assert told in shown
+    labels = {"kubernetes.io/service-name": "web"}
+    second = {"addresses": ["fd00:10:244::7"], "conditions": {"ready": True}}
+    about = {"addressType": "IPv6", "endpoints": [second], "ports": [{"port": 8080}]}
+    api.create(ENDPOINT_SLICE, {"metadata": {"name": "t", "labels": labels, **META}, **about})
+    _, shown = run(api, capsys, "why", "service", "web", "-n", "default")
+    assert "IPv6" not in shown
+
+
 def ready_node(api: FakeApi, name: str = "n1") -> None:
     """Make a node that is ready."""
     api.create(NODE, {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
