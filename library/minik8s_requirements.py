@@ -44,8 +44,8 @@ options:
     type: str
     default: ""
   cluster_cidr_ipv6:
-    description: Range of the pods' IPv6 addresses, which must not overlap a network of the machine; empty where they have
-      none.
+    description: Range of the pods' IPv6 addresses, which must not overlap a network of the machine; empty where they
+      have none.
     type: str
     default: ""
   address:
@@ -57,8 +57,8 @@ options:
     type: bool
     default: false
   service_cidr_ipv6:
-    description: Range of the services' IPv6 addresses, which must not overlap a network of the machine; empty where they
-      have none.
+    description: Range of the services' IPv6 addresses, which must not overlap a network of the machine; empty where
+      they have none.
     type: str
     default: ""
   proxy_mode:
