@@ -99,7 +99,7 @@ class Claims:
     def _lost(self) -> list[str]:
         if self._backend.service_cidr_ipv6 is not None or not needs_address(self._service):
             return []
-        way = "set ipFamilyPolicy to SingleStack, or create the Service anew where its first family is IPv6"
+        way = "set ipFamilyPolicy to SingleStack, or make a new Service where its first family is IPv6"
         return [
             f"spec.clusterIPs: nobody reaches {address}: the cluster has no range of IPv6 for Services; {way}"
             for address in addresses_of(spec(self._service))
