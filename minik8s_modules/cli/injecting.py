@@ -12,7 +12,8 @@ import yaml
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.objects import JsonObject, dig
 from minik8s_modules.api.pods.pod_templates import TEMPLATES
-from minik8s_modules.api.pods.sidecars import sidecar_obstacle, sidecar_of, with_sidecar
+from minik8s_modules.api.pods.sidecar_images import sidecar_of
+from minik8s_modules.api.pods.sidecars import sidecar_obstacle, with_sidecar
 from minik8s_modules.api.schema.structural import type_errors
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.original.manifests import documents

@@ -45,6 +45,11 @@ class Configuration:
         clusters = self.snapshot.get(CLUSTER, {})
         return frozenset(name for name, each in clusters.items() if each.on_demand)
 
+    @cached_property
+    def calls_by_tls(self) -> bool:
+        """Whether who has it calls others by TLS, and needs a certificate for that."""
+        return any(each.by_tls for each in self.snapshot.get(CLUSTER, {}).values())
+
 
 class Catalogue:
     """The last decision on each namespace that has sidecars.
@@ -77,6 +82,11 @@ class Catalogue:
         """Return whether somebody waits for changes of a namespace."""
         with self._lock:
             return namespace in self._waiting
+
+    def awaited(self) -> list[str]:
+        """Return what somebody waits for changes of."""
+        with self._lock:
+            return list(self._waiting)
 
     def wait_for(self, namespace: str, wake: Callable[[], None]) -> None:
         """Call ``wake``, from any thread, at each change from now on."""

@@ -11,21 +11,29 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import POD, TOKEN_REVIEW
+from minik8s_modules.api.kinds import NAMESPACE, POD, TOKEN_REVIEW
 from minik8s_modules.api.network.gateway_api import PREFIX
-from minik8s_modules.api.pods.mutual_tls import can_speak
+from minik8s_modules.api.pods.mutual_tls import MODES, MTLS, STRICT, can_speak
 from minik8s_modules.client.interface import Api
+from minik8s_modules.mesh.identities.securing import Peers
 
+AGAIN_S = 30.0
+"""After which a stream ends whose Pod is still ahead of the copies; its successor asks again."""
 _ACCOUNT, _POD = "system:serviceaccount:", "authentication.kubernetes.io/pod-name"
 
 
 class Sidecar(NamedTuple):
-    """The Pod that a sidecar stands beside, its service account, and whether its node leads what comes in to TLS."""
+    """The Pod that a sidecar stands beside, its service account, and whether its node leads what comes in to TLS.
+
+    ``space_speaks_tls`` is whether its Namespace had the label when that was asked.
+    """
 
     namespace: str
     pod: str
     account: str = ""
     speaks_tls: bool = False
+    uid: str = ""
+    space_speaks_tls: bool = False
 
     @property
     def scope(self) -> str:
@@ -60,6 +68,32 @@ def known_sidecar(api: Api, authorization: str) -> Sidecar | None:
         return None
     try:
         pod = api.get(POD, found.pod, found.namespace)
+        speaks = can_speak(objects.spec(pod))
+        space = objects.labels(api.get(NAMESPACE, found.namespace)) if speaks else {}
     except NotFound:
         return None
-    return found._replace(speaks_tls=can_speak(objects.spec(pod)))
+    return found._replace(speaks_tls=speaks, uid=objects.uid(pod), space_speaks_tls=space.get(MTLS) in MODES)
+
+
+class Listening:
+    """How one sidecar is told to take connections: strictly, until it is known better. Belongs to its stream.
+
+    The pilot's copies may be older than the Pod, and older than the label of the Namespace by which the Pod got such a
+    sidecar. So whether the Namespace has the label is asked when the stream begins, and once more if copies have not
+    caught up with the answer for long: the label may be gone again.
+
+    Attributes:
+        is_ahead: whether the sidecar's Namespace had the label when its stream began, and no copies have said so since.
+    """
+
+    def __init__(self, sidecar: Sidecar) -> None:
+        self._sidecar = sidecar
+        self.is_ahead = sidecar.space_speaks_tls
+
+    def told(self, peers: Peers) -> list[str]:
+        """Return the modes of the listeners of what comes in; none to a Pod whose node leads nothing there."""
+        sidecar = self._sidecar
+        self.is_ahead = self.is_ahead and sidecar.namespace not in peers.namespaces
+        if not sidecar.speaks_tls:
+            return []
+        return [STRICT if self.is_ahead else peers.mode(sidecar.namespace, sidecar.pod, sidecar.uid)]

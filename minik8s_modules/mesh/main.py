@@ -51,6 +51,8 @@ _OPTIONS = (
 )
 _GRACE_S = 1.0
 _LIFETIME_MINUTES = 12 * 60
+_SHORTEST_MINUTES, _LONGEST_MINUTES = 10, 24 * 60
+"""What the API server takes at least, and the signer gives at most."""
 _ELSEWHERE = "a sidecar of another namespace refused it, and keeps what it had"
 
 
@@ -63,7 +65,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     client = client_of(configuration, NAME)
     files = (Path(configuration.text("tls.cert")), Path(configuration.text("tls.key")))
     listen, credentials = configuration.text("listen"), server_credentials(*files)
-    lifetime = timedelta(minutes=configuration.number("certificates.minutes", _LIFETIME_MINUTES))
+    lifetime = lifetime_of(configuration)
     registry = Registry().of_process()
     recorder = EventRecorder(client, NAME)
     context = Context(client, recorder, Informers(client), metrics=QueueMetrics(registry))
@@ -97,6 +99,20 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         leading.join()
         for part in reversed(parts):
             part.stop()
+
+
+def lifetime_of(configuration: Configuration) -> timedelta:
+    """Return how long certificates of sidecars are to be valid.
+
+    Raises:
+        ConfigurationError: nobody would give such a one.
+    """
+    key = "certificates.minutes"
+    found = configuration.number(key, _LIFETIME_MINUTES)
+    if not _SHORTEST_MINUTES <= found <= _LONGEST_MINUTES:
+        wanted = f"{_SHORTEST_MINUTES} to {_LONGEST_MINUTES}"
+        raise ConfigurationError(f"{configuration.file}: {key} must be {wanted}, not {found}")
+    return timedelta(minutes=found)
 
 
 def tell_refusal(recorder: EventRecorder, sidecar: Sidecar, behind: set[str], message: str) -> None:

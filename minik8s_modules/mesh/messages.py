@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from minik8s_modules.mesh.crowds import (
     member,
     own_places,
 )
-from minik8s_modules.mesh.identities.securing import NOBODY, Peers, secured
+from minik8s_modules.mesh.identities.securing import NOBODY, SOCKETS, Peers, inbound, secured
 from minik8s_modules.mesh.mapping import Mapped, Port
 from minik8s_modules.mesh.pacing import DRAIN_S, Paces
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, TYPES, Resource, version_of
@@ -61,13 +62,14 @@ for _name in (
 
 
 class Message(NamedTuple):
-    """A resource ready to be sent; ``on_demand`` as there."""
+    """A resource ready to be sent; ``on_demand`` as there. ``by_tls`` is of a cluster with Pods that are called so."""
 
     name: str
     version: str
     place: str
     packed: any_pb2.Any
     on_demand: bool = False
+    by_tls: bool = False
 
 
 Snapshot = Mapping[str, Mapping[str, Message]]
@@ -123,7 +125,7 @@ class Packer:
             if (before := old.get(place)) is not None
             and (before.port is port or before.port == port)
             and (before.member is not None) == (place in crowded)
-            and not _speaks_otherwise(port, others)
+            and not self._speaks_otherwise(port, others)
             else self._of_port(place, port, in_crowd=place in crowded)
             for place, port in ports.items()
         }
@@ -190,8 +192,17 @@ class Packer:
         found = member(self._namespace, place, port)
         return found.resources, found._replace(resources=())
 
+    def _speaks_otherwise(self, port: Port | Led, others: frozenset[tuple[str, str]] | None) -> bool:
+        """Return whether Pods of a port may be among ``others``: addresses with Namespaces, None for all there are."""
+        if not others:
+            return others is None
+        if not isinstance(port, Port):
+            return any(namespace == port.namespace for namespace, _address in others)
+        branches = [*port.branches, *filter(None, [port.mirror])]
+        return any((self._namespace, each.ip) in others for branch in branches for each in branch.endpoints)
+
     def _secured(self, made: Iterable[Resource]) -> _Messages:
-        return _packed(secured(made, self._peers))
+        return _packed(secured(made, self._peers, self._namespace))
 
     def _of_crowd(self, number: int, places: Iterable[str]) -> _Crowd:
         """Return what is told of a crowd: its routes as they are, its listener as it was while a change has to wait."""
@@ -216,14 +227,6 @@ class Packer:
         return _Crowd(members, listening, listener, routes)
 
 
-def _speaks_otherwise(port: Port | Led, others: frozenset[str] | None) -> bool:
-    """Return whether Pods of a port may be among ``others``: addresses, None for all that there are."""
-    if not others or not isinstance(port, Port):
-        return others is None or bool(others)
-    branches = [*port.branches, *filter(None, [port.mirror])]
-    return any(each.ip in others for branch in branches for each in branch.endpoints)
-
-
 def _packed(made: Iterable[Resource]) -> _Messages:
     return [(each.type_url, message_of(each)) for each in made]
 
@@ -231,7 +234,14 @@ def _packed(made: Iterable[Resource]) -> _Messages:
 def message_of(resource: Resource) -> Message:
     """Return a resource packed."""
     packed: Any = json_format.ParseDict({"@type": resource.type_url, **resource.body}, any_pb2.Any())
-    return Message(resource.name, version_of(resource.body), resource.place, packed, resource.on_demand)
+    by_tls = SOCKETS in resource.body
+    return Message(resource.name, version_of(resource.body), resource.place, packed, resource.on_demand, by_tls)
+
+
+@cache
+def inbound_message(mode: str) -> Message:
+    """Return the listener of what comes in to a Pod."""
+    return message_of(inbound(mode))
 
 
 def endpoints_in(message: Message) -> Weights:

@@ -6,7 +6,7 @@ from is noted, so that changes there are changes of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -40,7 +40,7 @@ class ServingController(Looping):
         self._loop = Loop(context, "mesh-serving", self.sync, workers=1)
         self.catalogue = Catalogue(self._ask)
         self.peers = PeerCopies(context)
-        self.peers.follow(self._others)
+        self.peers.follow(self._speak_otherwise)
         self.gateways = Gateways(context, self.catalogue, self.peers)
         self.routes = RouteCopies(context)
         self.routes.follow(self._others)
@@ -98,11 +98,22 @@ class ServingController(Looping):
             self._loop.add(Key(scope, ""))
 
     def _others(self) -> None:
-        for each in list(self._spaces):
-            self._loop.add(Key(each, ""))
+        for each in {*list(self._spaces), *self.catalogue.awaited()}:
+            if "/" not in each:
+                self._loop.add(Key(each, ""))
+
+    def _speak_otherwise(self, namespaces: Set[str] | None) -> None:
+        if namespaces is None:
+            self._others()
+        for each in namespaces or ():
+            for key in self._readers(each):
+                self._loop.add(key)
 
     def _touched(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-        namespace = objects.namespace(new if new is not None else old or {})
+        return self._readers(objects.namespace(new if new is not None else old or {}))
+
+    def _readers(self, namespace: str) -> list[Key]:
+        """Return the namespaces that are decided on by what is in one."""
         found = {each for each, read in list(self._read.items()) if namespace in read}
         if namespace in self._spaces or self.catalogue.has_sidecars(namespace):
             found.add(namespace)

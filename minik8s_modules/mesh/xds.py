@@ -16,7 +16,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from functools import cache
+from functools import partial
 from typing import Any, NamedTuple
 
 import grpc
@@ -28,10 +28,10 @@ from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identities.holding import Holder
 from minik8s_modules.mesh.identities.issuing import Issued, Issuer
-from minik8s_modules.mesh.identities.securing import SECRET, inbound, secrets, secured
-from minik8s_modules.mesh.identity import Sidecar
+from minik8s_modules.mesh.identities.securing import SECRET, secrets, secured
+from minik8s_modules.mesh.identity import AGAIN_S, Listening, Sidecar
 from minik8s_modules.mesh.mapping import Withholding
-from minik8s_modules.mesh.messages import Message, endpoints_in, message_of
+from minik8s_modules.mesh.messages import Message, endpoints_in, inbound_message, message_of
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, TYPES
 from minik8s_modules.mesh.retained import kept_resource
 from minik8s_modules.mesh.subscriptions import Difference, Subscription, TooMuch
@@ -79,7 +79,7 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
         self._figures = figures
         self._refused = refused
         self._settled = settled
-        self._open: dict[Sidecar, int] = {}
+        self._open: dict[tuple[str, str], int] = {}
         self._streams: set[_Stream] = set()
 
     def end(self) -> None:
@@ -92,7 +92,7 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
     ) -> AsyncIterator[Any]:
         """Serve one sidecar until it leaves."""
         sidecar = await self._asker(context)
-        self._open[sidecar] = self._open.get(sidecar, 0) + 1
+        self._open[sidecar[:2]] = self._open.get(sidecar[:2], 0) + 1
         self._figures.streams += 1
         stream = _Stream(sidecar, self._catalogue, self._figures, self._refused, self._settled)
         if self._issuer is not None:
@@ -109,9 +109,9 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
             stream.close()
             self._streams.discard(stream)
             self._figures.streams -= 1
-            self._open[sidecar] -= 1
-            if not self._open[sidecar]:
-                del self._open[sidecar]
+            self._open[sidecar[:2]] -= 1
+            if not self._open[sidecar[:2]]:
+                del self._open[sidecar[:2]]
 
     async def _asker(self, context: Any) -> Sidecar:
         header = dict(context.invocation_metadata() or ()).get("authorization", "")
@@ -125,7 +125,7 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
             self._figures.strangers.inc()
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the request needs the token of a Pod")
             raise PermissionError
-        if self._open.get(sidecar, 0) >= _STREAMS_PER_POD:
+        if self._open.get(sidecar[:2], 0) >= _STREAMS_PER_POD:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"Pod {sidecar.pod} has {_STREAMS_PER_POD} streams")
         return sidecar
 
@@ -171,6 +171,8 @@ class _Stream:
         self._wake = wake
         self._secrets: dict[str, Message] = {}
         self._holder: Holder | None = None
+        self._listening = Listening(sidecar)
+        self._again = loop.call_later(AGAIN_S, self._ask_again)
         catalogue.wait_for(sidecar.scope, wake)
 
     def _wake_up(self) -> None:
@@ -180,9 +182,19 @@ class _Stream:
     def certified_by(self, issuer: Issuer) -> None:
         """Have a certificate of the sidecar's own service account for it, and no other, as soon as it asks for one."""
         namespace, pod, account = self._sidecar[:3]
-        self._holder = Holder(
-            lambda: issuer.issue(namespace, pod, account), issuer.pool, self._certified, f"{namespace}/{pod}"
-        )
+        whose = f"{namespace}/{pod} ({self._sidecar.uid})"
+        issue = partial(issuer.issue, namespace, pod, account)
+        self._holder = Holder(issue, issuer.pool, issuer.turns, self._certified, whose)
+
+    def _look_certified(self, configuration: Configuration) -> None:
+        """Begin to have a certificate if the sidecar asks for one and needs it; others cost the signer nothing."""
+        needs_it = self._sidecar.speaks_tls or configuration.calls_by_tls
+        if self._holder is not None and SECRET in self._subscriptions and needs_it:
+            self._holder.begin()
+
+    def _ask_again(self) -> None:
+        if self._listening.is_ahead:
+            self.end()
 
     def _certified(self, issued: Issued) -> None:
         self._secrets = {each.name: message_of(each) for each in secrets(issued.chain, issued.key, issued.roots)}
@@ -194,6 +206,7 @@ class _Stream:
         """Wait for no changes any more."""
         if self._holder is not None:
             self._holder.end()
+        self._again.cancel()
         self._figures.ends.pop(self, None)
         self._catalogue.leave(self._sidecar.scope, self._wake)
 
@@ -225,6 +238,7 @@ class _Stream:
             self._configuration = configuration
             if configuration is not None:
                 self._note_kept(before, configuration)
+                self._look_certified(configuration)
             lacking, self._known_since_s = self._lacking(configuration) if configuration is not None else [], None
             for response in lacking:
                 yield response
@@ -232,9 +246,7 @@ class _Stream:
 
     def _take(self, request: Any) -> None:
         kind = request.type_url
-        if kind == SECRET and self._holder is not None:
-            self._holder.begin()
-        elif kind not in TYPES:
+        if kind != SECRET and kind not in TYPES:
             return
         sent = self._pending.pop(request.response_nonce, None)
         if sent is not None and request.HasField("error_detail"):
@@ -285,8 +297,7 @@ class _Stream:
             if subscription is None:
                 continue
             messages, versions = configuration.snapshot.get(kind, {}), configuration.versions.get(kind, {})
-            if kind == LISTENER and self._sidecar.speaks_tls:
-                own = _inbound(configuration.peers.mode(self._sidecar.namespace, self._sidecar.pod))
+            for own in map(inbound_message, self._listening.told(configuration.peers)) if kind == LISTENER else ():
                 messages, versions = {**messages, own.name: own}, {**versions, own.name: own.version}
             difference = subscription.difference(versions, configuration.on_demand if kind == CLUSTER else ())
             for names in (names for of, names in halves if of == kind):
@@ -358,7 +369,7 @@ class _Stream:
             has = endpoints_in(self._kept[name])
             found = services.weights(name, has)
             if found != has:
-                (kept,) = secured([kept_resource(name, found)], configuration.peers)
+                (kept,) = secured([kept_resource(name, found)], configuration.peers, self._sidecar.namespace)
                 self._kept[name] = message_of(kept)
                 changed.append(self._kept[name])
         if changed:
@@ -382,11 +393,6 @@ class _Stream:
             ],
             removed_resources=difference.removed,
         )
-
-
-@cache
-def _inbound(mode: str) -> Message:
-    return message_of(inbound(mode))
 
 
 def _short(kind: str) -> str:

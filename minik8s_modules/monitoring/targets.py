@@ -21,7 +21,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.network.gateway_api import GATEWAY_NAME
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.pods.sidecars import has_envoy, has_sidecar
+from minik8s_modules.api.pods.sidecar_images import has_envoy, has_sidecar
 
 CADVISOR_PORT = 8090
 ENVOY_PORT = 15090

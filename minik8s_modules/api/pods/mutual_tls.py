@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, all_containers
+from minik8s_modules.api.pods.sidecar_images import sidecar_of
 
 MTLS = "minik8s.io/mtls"
 """Label of a Namespace, or of a Pod in one that has it."""
@@ -26,11 +27,13 @@ TRUST_DOMAIN = "cluster.local"
 class Peer(NamedTuple):
     """A Pod that can: how it takes connections, and whether others are to speak TLS with it.
 
-    Who takes connections takes TLS always, so that callers may begin with it, and end, when they hear of it.
+    Who takes connections takes TLS always, so that callers may begin with it, and end, when they hear of it. ``uid`` is
+    the Pod's: another of the same name may be another peer.
     """
 
     mode: str
     is_called_by_tls: bool
+    uid: str = ""
 
 
 def asked_mode(pod: Mapping[str, str], space: Mapping[str, str]) -> str:
@@ -45,12 +48,17 @@ def peer(pod: JsonObject, space: Mapping[str, str]) -> Peer | None:
     if not can_speak(objects.spec(pod)):
         return None
     mode = asked_mode(objects.labels(pod), space)
-    return Peer(mode or PERMISSIVE, bool(mode))
+    return Peer(mode or PERMISSIVE, bool(mode), objects.uid(pod))
 
 
 def can_speak(spec: JsonObject) -> bool:
-    """Return whether a Pod of this spec has a sidecar that can."""
-    return any(MARK in (each.get("env") or ()) for _field, _number, each in all_containers({"spec": spec}))
+    """Return whether a Pod of this spec has a sidecar that can; what other containers say of themselves is nothing.
+
+    With its node's network it cannot: nothing leads what comes in there, and its address is everybody's at the node.
+    """
+    name = "" if spec.get("hostNetwork") else sidecar_of(spec)
+    containers = (each for _field, _number, each in all_containers({"spec": spec}) if name)
+    return any(each.get("name") == name and MARK in (each.get("env") or ()) for each in containers)
 
 
 def unguarded(pod: JsonObject, space: Mapping[str, str]) -> str:

@@ -19,13 +19,12 @@ from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, all_containers
 from minik8s_modules.api.pods.mutual_tls import MARK, MODES, MTLS, asked_mode
 from minik8s_modules.api.pods.pod_templates import TEMPLATES, template_of
+from minik8s_modules.api.pods.sidecar_images import has_sidecar
 
 INJECT = "minik8s.io/inject"
 """Label of a Pod, or of its Namespace: whether it gets a sidecar. The Pod's own goes before."""
 ENABLED, DISABLED = "enabled", "disabled"
 IMAGE = "minik8s/envoy:1"
-REPOSITORIES = frozenset({"minik8s/envoy", "sjtuzc/envoy"})
-"""Images of sidecars, of whatever tag: ours, and the original's, whose name nodes give to ours."""
 USER = 1337
 """User and group whose connections the rules let through (module_utils/minik8s/network/interception.py)."""
 SIDECAR: JsonObject = {
@@ -84,35 +83,6 @@ def causes(kind: tuple[str, str], obj: JsonObject) -> Iterator[Cause]:
             value = objects.labels(each).get(label)
             if value is not None and value not in values:
                 yield cause.not_supported(f"{field}.labels[{label}]", value, values)
-
-
-def sidecar_of(spec: JsonObject) -> str:
-    """Return the name of the sidecar in a Pod's spec, "" for none: a container of such an image.
-
-    One with a command of its own, such as the one that wrote the rules before nodes did, is none.
-    """
-    found = (
-        str(each.get("name"))
-        for _field, _number, each in all_containers({"spec": spec})
-        if repository(str(each.get("image"))) in REPOSITORIES and not each.get("command")
-    )
-    return next(found, "")
-
-
-def has_sidecar(spec: JsonObject) -> bool:
-    """Return whether a Pod's spec has one."""
-    return bool(sidecar_of(spec))
-
-
-def has_envoy(spec: JsonObject) -> bool:
-    """Return whether a container in a Pod's spec is of such an image, whatever its command."""
-    return any(repository(str(each.get("image"))) in REPOSITORIES for _, _, each in all_containers({"spec": spec}))
-
-
-def repository(image: str) -> str:
-    """Return an image's name without tag and digest."""
-    head, slash, last = image.partition("@")[0].rpartition("/")
-    return f"{head}{slash}{last.partition(':')[0]}".removeprefix("docker.io/")
 
 
 def sidecar_obstacle(spec: JsonObject) -> str:

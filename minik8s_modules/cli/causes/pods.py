@@ -32,7 +32,8 @@ from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.api.pods.mutual_tls import unguarded
 from minik8s_modules.api.pods.pod_references import references
 from minik8s_modules.api.pods.resizes import IN_PROGRESS, PENDING
-from minik8s_modules.api.pods.sidecars import DISABLED, INJECT, injection, sidecar_of
+from minik8s_modules.api.pods.sidecar_images import sidecar_of
+from minik8s_modules.api.pods.sidecars import DISABLED, INJECT, injection
 from minik8s_modules.api.pods.slurm import UNAVAILABLE as SLURM_UNAVAILABLE
 from minik8s_modules.api.quantities import parse
 from minik8s_modules.cli.causes.faults import Fault, deletion, kubectl, moment, unrecovered, why

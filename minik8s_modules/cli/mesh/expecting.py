@@ -48,7 +48,7 @@ def expected(client: Lister, namespace: str) -> Expected:
     modes = {name: each.mode for name, each in peers.pods.get(namespace, {}).items()}
 
     def having(numbers: frozenset[int]) -> Expected:
-        return _expected(secured(told(namespace, ports, numbers), peers))._replace(modes=modes)
+        return _expected(secured(told(namespace, ports, numbers), peers, namespace))._replace(modes=modes)
 
     return having(frozenset())._replace(sharing=cache(having))
 

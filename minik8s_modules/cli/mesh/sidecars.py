@@ -18,7 +18,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import PERMISSIVE, STRICT
-from minik8s_modules.api.pods.sidecars import sidecar_of
+from minik8s_modules.api.pods.sidecar_images import sidecar_of
 from minik8s_modules.cli import kubectl
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.mesh.crowds import Known, addresses_of, asked_for, is_of_crowd, told_apart

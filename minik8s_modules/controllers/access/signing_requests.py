@@ -33,6 +33,8 @@ _IDENTITY = re.compile(
     rf"spiffe://{re.escape(TRUST_DOMAIN)}/ns/[a-z0-9]([a-z0-9-]{{0,61}}[a-z0-9])?/sa/[a-z0-9][a-z0-9.-]{{0,252}}"
 )
 SETTLED_KEPT, PENDING_KEPT = timedelta(hours=1), timedelta(hours=24)
+SETTLED_KEPT_IN_MESH = timedelta(minutes=5)
+"""A pilot looks for its answer a minute long, and many sidecars ask."""
 _NEVER = datetime.max.replace(tzinfo=UTC)
 SERVING_DOMAIN = ".node.minik8s.internal"
 """What a node's name is followed by in the name it serves streams under (reconcile/standalone/startup.py)."""
@@ -125,6 +127,8 @@ def _end(request: JsonObject) -> tuple[datetime, str]:
     for kind, old in (("Denied", "denied"), ("Failed", "failed"), ("Approved", "issued")):
         since = (settled.get(kind) or {}).get("lastUpdateTime")
         if since and (kind != "Approved" or issued):
+            if objects.spec(request).get("signerName") == MESH:
+                return parse_rfc3339(since) + SETTLED_KEPT_IN_MESH, f"it was {old} more than five minutes ago"
             return parse_rfc3339(since) + SETTLED_KEPT, f"it was {old} more than an hour ago"
     if "Approved" in settled:
         return _NEVER, ""  # another signer takes its time

@@ -20,7 +20,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, ROLLING_UPDATE, SERVICE
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.pods.mirror_pods import is_mirror
-from minik8s_modules.api.pods.sidecars import has_sidecar
+from minik8s_modules.api.pods.sidecar_images import has_sidecar
 from minik8s_modules.api.selectors import from_map
 from minik8s_modules.base.clock import parse_rfc3339, rfc3339
 from minik8s_modules.controllers.core import pods as podlib

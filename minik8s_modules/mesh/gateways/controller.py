@@ -47,7 +47,7 @@ class Gateways:
         self._context = context
         self._catalogue = catalogue
         self._peers = peers
-        peers.follow(self.asked)
+        peers.follow(lambda _namespaces: self.asked())
         self._lock = threading.Lock()
         self._known: dict[str, Kind] = {}
         self._keeper: _Keeper | None = None
@@ -192,7 +192,7 @@ class _Keeper:
         scopes = {f"{key.namespace}/{name_of_parts(key.name)}": (key, told) for key, told in decision.told.items()}
         packed: dict[tuple[str, str], _Packed] = {}
         for scope, (key, told) in scopes.items():
-            snapshot = self._snapshot(scope, secured(told, peers), packed)
+            snapshot = self._snapshot(scope, secured(told, peers, key.namespace), packed)
             self._catalogue.put(scope, Configuration(snapshot, {str(key): key.name}, services=services, peers=peers))
         for scope in self._told - scopes.keys():
             self._catalogue.put(scope, Configuration({kind: {} for kind in TYPES}, {}))

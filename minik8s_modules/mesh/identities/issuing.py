@@ -25,6 +25,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import identity
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.interface import Api
+from minik8s_modules.mesh.identities.turns import Turns
 
 _AT_ONCE = 4
 _PATIENCE_S = 60.0
@@ -56,12 +57,13 @@ class Issued(NamedTuple):
 
 
 class Issuer:
-    """Asks the signer, in ``pool``: a few at once, and nobody else waits for its threads."""
+    """Asks the signer, in ``pool``: a few at once, and nobody else waits for its threads; a Pod has its ``turns``."""
 
     def __init__(self, api: Api, lifetime: timedelta) -> None:
         self._api = api
         self._lifetime = lifetime
         self.pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="issuing")
+        self.turns = Turns()
 
     def issue(self, namespace: str, pod: str, account: str) -> Issued:
         """Return a new certificate of a Pod's service account; blocks. A stream may outlive its Pod, an identity not.

@@ -6,19 +6,25 @@ While no Namespace has it, no Pod is looked at.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NAMESPACE, POD
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.api.pods.mutual_tls import MARK, MODES, MTLS, can_speak
+from minik8s_modules.api.pods.mutual_tls import MODES, MTLS, can_speak
+from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.mesh.identities.securing import Peers, peers_of
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 
 _KEY = Key("", "peers")
 _AGAIN_S = 0.1
+_CAN = with_sidecar({}, mutual=True)
 _META = ("name", "namespace", "uid", "resourceVersion", "labels")
+
+
+Follower = Callable[[Set[str] | None], None]
+"""Told of the Namespaces with other peers than before; None as soon as it is known at all who speaks TLS."""
 
 
 class PeerCopies(Looping):
@@ -29,11 +35,11 @@ class PeerCopies(Looping):
         self._loop = Loop(context, "mesh-peers", self.sync, workers=1)
         self._namespaces = self._loop.watch(NAMESPACE, self._touched)
         self._pods: dict[str, Informer] = {}
-        self._followers: list[Callable[[], None]] = []
+        self._followers: list[Follower] = []
         self._peers: Peers | None = None
         self._lock = threading.Lock()
 
-    def follow(self, follower: Callable[[], None]) -> None:
+    def follow(self, follower: Follower) -> None:
         """Call ``follower``, from any thread, when they have become others."""
         self._followers.append(follower)
 
@@ -66,9 +72,10 @@ class PeerCopies(Looping):
             return
         found = peers_of(spaces, (pod for each in self._pods.values() for pod in each.list()))
         with self._lock:
-            is_other, self._peers = found != self._peers, found
-        for follower in self._followers if is_other else ():
-            follower()
+            before, self._peers = self._peers, found
+        changed = None if before is None else found.other_namespaces(before)
+        for follower in self._followers if changed is None or changed else ():
+            follower(changed)
 
     def _look_at(self, namespaces: Iterable[str]) -> None:
         wanted = set(namespaces)
@@ -91,9 +98,8 @@ class PeerCopies(Looping):
 def _essence(pod: JsonObject) -> JsonObject:
     """Return what is looked at of a Pod."""
     meta, status = objects.metadata(pod), objects.status(pod)
-    containers = [{"env": [MARK]}] if can_speak(objects.spec(pod)) else []
     return {
         "metadata": {name: meta[name] for name in _META if name in meta},
-        "spec": {"containers": containers},
+        "spec": _CAN if can_speak(objects.spec(pod)) else {},
         "status": {name: status[name] for name in ("phase", "podIPs") if name in status},
     }

@@ -42,6 +42,8 @@ _OWN_PORTS = (15001, 15006, PORT)
 _ALPN = "minik8s-mesh"
 """Told apart by it: programs that speak TLS themselves go on to, and are passed on as they are."""
 _ANY = "0.0.0.0"  # noqa: S104 - of a Pod
+SOCKETS = "transport_socket_matches"
+"""Field of a cluster that has endpoints that are called by TLS."""
 _MATCH = "envoy.transport_socket_match"
 _PEEKED_S = "1s"
 """How long a caller may be silent before it is taken for one whose server speaks first."""
@@ -53,22 +55,35 @@ class Peers(NamedTuple):
     Attributes:
         namespaces: Namespaces that have it.
         pods: by namespace and name.
-        addresses: of Pods that others are to speak TLS with.
+        addresses: of Pods that others are to speak TLS with, each with its Namespace: elsewhere it is no such Pod's.
     """
 
     namespaces: Mapping[str, str] = MappingProxyType({})
     """Their modes."""
     pods: Mapping[str, Mapping[str, Peer]] = MappingProxyType({})
-    addresses: frozenset[str] = frozenset()
+    addresses: frozenset[tuple[str, str]] = frozenset()
 
-    def mode(self, namespace: str, pod: str) -> str:
-        """Return how a Pod that can is to take connections; one that is not known yet, as its Namespace says."""
+    def mode(self, namespace: str, pod: str, uid: str = "") -> str:
+        """Return how a Pod that can is to take connections; strictly one of a Namespace that has it, until it is known.
+
+        Its own label may say so, whatever its Namespace's does. Whether a Namespace is known to have it is not asked
+        here (``mesh.identity``).
+        """
         found = self.pods.get(namespace, {}).get(pod)
-        return found.mode if found is not None else self.namespaces.get(namespace, PERMISSIVE)
+        if found is not None and found.uid == uid:
+            return found.mode
+        return STRICT if namespace in self.namespaces else PERMISSIVE
 
-    def other_addresses(self, before: Peers) -> frozenset[str] | None:
+    def other_addresses(self, before: Peers) -> frozenset[tuple[str, str]] | None:
         """Return the addresses that are called otherwise than before; None where any may be, as Namespaces changed."""
         return self.addresses ^ before.addresses if self.namespaces.keys() == before.namespaces.keys() else None
+
+    def other_namespaces(self, before: Peers) -> frozenset[str]:
+        """Return the Namespaces whose Pods take connections, or are called, otherwise than before."""
+        found = {namespace for namespace, _address in self.addresses ^ before.addresses}
+        for mine, theirs in ((self.namespaces, before.namespaces), (self.pods, before.pods)):
+            found |= {each for each in mine.keys() | theirs.keys() if mine.get(each) != theirs.get(each)}
+        return frozenset(found)
 
 
 NOBODY = Peers()
@@ -78,7 +93,7 @@ _ENDED = {"Succeeded", "Failed"}
 def peers_of(spaces: Mapping[str, Mapping[str, str]], pods: Iterable[JsonObject]) -> Peers:
     """Return who speaks TLS, by the labels of Namespaces and the Pods in them."""
     by_space: dict[str, dict[str, Peer]] = {}
-    addresses: set[str] = set()
+    addresses: set[tuple[str, str]] = set()
     for pod in pods:
         space = objects.namespace(pod)
         found = peer(pod, spaces.get(space, {}))
@@ -86,30 +101,33 @@ def peers_of(spaces: Mapping[str, Mapping[str, str]], pods: Iterable[JsonObject]
             continue
         by_space.setdefault(space, {})[objects.name(pod)] = found
         if found.is_called_by_tls:
-            addresses |= {str(each["ip"]) for each in objects.status(pod).get("podIPs") or []}
+            addresses |= {(space, str(each["ip"])) for each in objects.status(pod).get("podIPs") or []}
     return Peers({name: labels[MTLS] for name, labels in spaces.items()}, by_space, frozenset(addresses))
 
 
-def secured(resources: Iterable[Resource], peers: Peers) -> list[Resource]:
-    """Return resources as they are told where some Namespaces have mutual TLS."""
+def secured(resources: Iterable[Resource], peers: Peers, own: str) -> list[Resource]:
+    """Return resources as they are told where some Namespaces have mutual TLS.
+
+    ``own`` is the Namespace of those that are called by their Services' addresses, as in a crowd.
+    """
     if not peers.namespaces:
         return [*resources]
-    return [each._replace(body=_secured(each, peers)) for each in resources]
+    return [each._replace(body=_secured(each, peers, own)) for each in resources]
 
 
-def _secured(resource: Resource, peers: Peers) -> JsonObject:
-    body = resource.body
-    if resource.type_url == CLUSTER and (namespace := _namespace_of(body)) in peers.namespaces:
-        return {**body, "transport_socket_matches": _sockets(namespace)}
+def _secured(resource: Resource, peers: Peers, own: str) -> JsonObject:
+    body, space = resource.body, _namespace_of(resource.name, own)
+    if resource.type_url == CLUSTER and space in peers.namespaces:
+        return {**body, SOCKETS: _sockets(space)}
     if resource.type_url == ENDPOINTS and body["endpoints"]:
-        return {**body, "endpoints": [{"lb_endpoints": [_marked(each, peers) for each in _endpoints(body)]}]}
+        return {**body, "endpoints": [{"lb_endpoints": [_marked(each, space, peers) for each in _endpoints(body)]}]}
     return body
 
 
-def _namespace_of(cluster: JsonObject) -> str:
-    # SERVICE.NAMESPACE:PORT, perhaps with a Subset behind it; in a crowd it is the name in statistics
-    name = str(cluster.get("alt_stat_name") or cluster["name"])
-    return name.partition(":")[0].rpartition(".")[2]
+def _namespace_of(name: str, own: str) -> str:
+    # SERVICE.NAMESPACE:PORT, perhaps with a Subset behind it; in a crowd ADDRESS:PORT
+    service, _, namespace = name.partition(":")[0].partition(".")
+    return own if service.isdecimal() else namespace
 
 
 def _endpoints(assignment: JsonObject) -> Iterator[JsonObject]:
@@ -120,8 +138,8 @@ def _address(endpoint: JsonObject) -> str:
     return str(endpoint["endpoint"]["address"]["socket_address"]["address"])
 
 
-def _marked(endpoint: JsonObject, peers: Peers) -> JsonObject:
-    if _address(endpoint) not in peers.addresses:
+def _marked(endpoint: JsonObject, namespace: str, peers: Peers) -> JsonObject:
+    if (namespace, _address(endpoint)) not in peers.addresses:
         return endpoint
     return {**endpoint, "metadata": {"filter_metadata": {_MATCH: {"mtls": "yes"}}}}
 

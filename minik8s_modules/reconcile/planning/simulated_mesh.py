@@ -16,7 +16,7 @@ from minik8s_modules.api.kinds import POD, SERVICE, SUBSET, VIRTUAL_SERVICE
 from minik8s_modules.api.network.gateway_api import gateway_kind
 from minik8s_modules.api.network.subsets import with_pods
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.pods.sidecars import has_sidecar
+from minik8s_modules.api.pods.sidecar_images import has_sidecar
 from minik8s_modules.mesh.gateways.meshing import LedPort, Routes, decide_led
 from minik8s_modules.mesh.gateways.parents import service_of
 from minik8s_modules.mesh.mapping import Branch, Declared, Mapped, Port, Verdict, decide_mapping

@@ -9,7 +9,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.interception import excluded
 from minik8s_modules.api.pods.mutual_tls import can_speak
-from minik8s_modules.api.pods.sidecars import sidecar_of
+from minik8s_modules.api.pods.sidecar_images import sidecar_of
 from minik8s_modules.module_utils.minik8s.entries.sidecars import SidecarEntry
 from minik8s_modules.reconcile.pods.pod_context import SANDBOX_MISSING
 from minik8s_modules.reconcile.values.values import PodEvent, PodInputs

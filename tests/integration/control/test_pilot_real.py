@@ -119,6 +119,10 @@ class Sidecar:
         """Say that a response is taken."""
         self._more.put(discovery_pb2.DeltaDiscoveryRequest(type_url=response.type_url, response_nonce=response.nonce))
 
+    def leave(self) -> None:
+        """End the stream."""
+        self._responses.cancel()
+
     def weights(self) -> dict[str, int]:
         """Return the weights by address of the next response, which is of endpoints."""
         (resource,) = self.next_response().resources

@@ -13,6 +13,8 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import (
     ENDPOINT_SLICE,
     EVENT,
+    NAMESPACE,
+    POD,
     ROLLING_UPDATE,
     SERVICE,
     SIDECAR_MAPPING,
@@ -21,12 +23,17 @@ from minik8s_modules.api.kinds import (
     VIRTUAL_SERVICE,
 )
 from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.api.pods.mutual_tls import MTLS, STRICT
+from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.base.config import Configuration
+from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.controllers.access.signing_requests import LONGEST_IN_MESH, SHORTEST
 from minik8s_modules.mesh.acknowledgements import Acknowledgements
 from minik8s_modules.mesh.gateways.following import RouteCopies
-from minik8s_modules.mesh.identity import Sidecar, sidecar_of
-from minik8s_modules.mesh.main import tell_refusal
+from minik8s_modules.mesh.identity import Sidecar, known_sidecar, sidecar_of
+from minik8s_modules.mesh.main import lifetime_of, tell_refusal
 from minik8s_modules.mesh.mapping import Withholding
 from minik8s_modules.mesh.resources import ENDPOINTS
 from minik8s_modules.mesh.serving import ServingController
@@ -181,6 +188,34 @@ def test_a_namespace_is_kept_while_it_has_sidecars_and_follows_its_objects(api: 
         serving.stop()
 
 
+def test_a_pod_that_speaks_tls_has_only_those_decided_on_again_who_may_call_it(api: FakeApi, context: Context):
+    for space in ("shop", "bank"):
+        api.create(NAMESPACE, {"metadata": {"name": space, "labels": {MTLS: STRICT}}})
+    serving = ServingController(context)
+    serving.start()
+    woken = {"shop": list[str](), "bank": list[str]()}
+    spec = with_sidecar({"containers": []}, mutual=True)
+
+    def known() -> dict[str, bool]:
+        found = {space: serving.catalogue.get(space) for space in woken}
+        return {space: each is not None and "web" in each.peers.pods.get("bank", {}) for space, each in found.items()}
+
+    try:
+        for space, wakes in woken.items():
+            serving.catalogue.wait_for(space, lambda wakes=wakes: wakes.append(""))  # type: ignore[misc]
+        until(lambda: all(woken.values()))
+        before = len(woken["shop"])
+        meta = {"name": "web", "namespace": "bank"}
+        api.create(POD, {"metadata": meta, "spec": spec, "status": {"podIPs": [{"ip": "10.0.0.1"}]}})
+        until(lambda: known()["bank"])
+        last = len(woken["bank"])
+        api.delete(POD, "web", "bank")
+        until(lambda: len(woken["bank"]) > last)  # what was touched before has been decided on by one worker
+        assert len(woken["shop"]) == before
+    finally:
+        serving.stop()
+
+
 class Reviewer(FakeApi):
     """An API that says whose a token is."""
 
@@ -193,6 +228,18 @@ class Reviewer(FakeApi):
         if kind is TOKEN_REVIEW:
             return {**obj, "status": self._status if obj["spec"]["token"] == "t" else {"authenticated": False}}
         return super().create(kind, obj, *more, **named)
+
+
+def test_who_takes_tls_is_asked_about_with_its_namespace_as_both_are_now():
+    reviewer = Reviewer(user("system:serviceaccount:shop:robot", "client"))
+    assert known_sidecar(reviewer, "Bearer t") is None, "there is no such Pod"
+    can = with_sidecar({"containers": []}, mutual=True)
+    made = reviewer.create(POD, {"metadata": {"name": "client", "namespace": "shop"}, "spec": can})
+    whole = Sidecar("shop", "client", "robot", speaks_tls=True, uid=objects.uid(made), space_speaks_tls=True)
+    space = reviewer.create(NAMESPACE, {"metadata": {"name": "shop"}})
+    assert known_sidecar(reviewer, "Bearer t") == whole._replace(space_speaks_tls=False)
+    reviewer.update(NAMESPACE, {**space, "metadata": {**space["metadata"], "labels": {MTLS: STRICT}}})
+    assert known_sidecar(reviewer, "Bearer t") == whole
 
 
 def user(name: str, *pods: str) -> JsonObject:
@@ -259,3 +306,13 @@ def test_whose_sidecars_have_taken_a_batch_is_written_once_and_of_that_batch_alo
         until(lambda: written("a", "b", "c"))
     finally:
         acknowledgements.stop()
+
+
+@pytest.mark.parametrize("minutes", [-3, 0, 5, 9, 1441])
+def test_a_lifetime_of_certificates_that_nobody_would_give_is_an_error(minutes: int):
+    with pytest.raises(ConfigurationError, match=rf"^pilot.yml: certificates.minutes must be .* not {minutes}$"):
+        lifetime_of(Configuration({"certificates": {"minutes": minutes}}, "pilot.yml"))
+    for good in (10, 720, 1440):
+        found = lifetime_of(Configuration({"certificates": {"minutes": good}}, "pilot.yml"))
+        assert SHORTEST.total_seconds() <= found.total_seconds() == good * 60 <= LONGEST_IN_MESH.total_seconds()
+    assert lifetime_of(Configuration({}, "pilot.yml")).total_seconds() == 12 * 3600

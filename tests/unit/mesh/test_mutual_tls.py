@@ -9,6 +9,7 @@ import pytest
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import (
     DISABLED,
+    MARK,
     MTLS,
     PERMISSIVE,
     STRICT,
@@ -63,6 +64,24 @@ def test_who_can_takes_tls_always_and_who_cannot_never():
     assert peer(pod(spec=CANNOT), {MTLS: STRICT}) is None
 
 
+BESIDE = {"containers": [{"name": "app", "image": "i", "env": [MARK]}]}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        BESIDE,  # no sidecar at all
+        with_sidecar(BESIDE),  # beside one that cannot
+        {"containers": [{"name": "app", "image": "minik8s/envoy:1", "command": ["sh"], "env": [MARK]}]},
+        {**CAN, "hostNetwork": True},
+    ],
+)
+def test_a_mark_anywhere_but_in_the_sidecar_of_a_pod_with_a_network_of_its_own_is_none(spec: JsonObject):
+    assert not can_speak(spec)
+    assert peer(pod(spec=spec), {MTLS: STRICT}) is None
+    assert "takes connections of anybody" in unguarded(pod(spec=spec), {MTLS: STRICT})
+
+
 def test_what_asks_in_vain_is_said():
     assert unguarded(pod(), {MTLS: STRICT}) == ""
     assert unguarded(pod(spec=CANNOT), {}) == ""
@@ -90,9 +109,9 @@ def test_only_pods_that_can_are_called_by_tls():
     peers = peers_of(
         {"shop": {MTLS: STRICT}}, [pod(), pod("b", CANNOT, "10.0.0.2"), pod("c", ip="10.0.0.3", phase="Failed")]
     )
-    assert peers.addresses == {"10.0.0.1"}
+    assert peers.addresses == {("shop", "10.0.0.1")}
     assert peers.pods == {"shop": {"a": Peer(STRICT, is_called_by_tls=True)}}
-    told, ends = (each.body for each in secured(made(), peers))
+    told, ends = (each.body for each in secured(made(), peers, "shop"))
     (mutual, plain) = told["transport_socket_matches"]
     context = mutual["transport_socket"]["typed_config"]["common_tls_context"]
     (wanted,) = context["combined_validation_context"]["default_validation_context"]["match_typed_subject_alt_names"]
@@ -103,11 +122,41 @@ def test_only_pods_that_can_are_called_by_tls():
 
 
 def test_nothing_is_told_of_it_where_nobody_has_it_or_another_namespace():
-    assert secured(made(), NOBODY) == made()
+    assert secured(made(), NOBODY, "shop") == made()
     elsewhere = peers_of({"bank": {MTLS: STRICT}}, [])
-    assert secured(made(), elsewhere) == made()
+    assert secured(made(), elsewhere, "shop") == made()
     assert NOBODY.mode("shop", "a") == PERMISSIVE
     assert elsewhere.mode("bank", "unknown yet") == STRICT
+
+
+def test_an_address_is_a_pods_of_its_own_namespace_alone():
+    """Endpoints that somebody wrote, or that are older than the Pod there, are elsewhere at the same address."""
+    spaces = {"shop": {MTLS: PERMISSIVE}, "bank": {MTLS: PERMISSIVE}}
+    theirs = {**pod(), "metadata": {"name": "a", "namespace": "bank"}}
+    _cluster, ends = (each.body for each in secured(made(), peers_of(spaces, [theirs]), "shop"))
+    assert not any("metadata" in each for each in ends["endpoints"][0]["lb_endpoints"])
+
+
+def test_a_pod_is_taken_strictly_until_it_is_known_itself():
+    known = {**pod(mode=PERMISSIVE), "metadata": {"name": "a", "namespace": "shop", "uid": "1"}}
+    for mode in (PERMISSIVE, STRICT):
+        peers = peers_of({"shop": {MTLS: mode}}, [known])
+        assert [peers.mode("shop", *of) for of in (("a", "1"), ("a", "2"), ("b", "1"))] == [mode, STRICT, STRICT]
+
+
+def test_namespaces_with_other_peers_are_told_apart():
+    shop, both = {"shop": {MTLS: STRICT}}, {"shop": {MTLS: STRICT}, "bank": {MTLS: STRICT}}
+    one = peers_of(shop, [pod()])
+    assert one.other_namespaces(one) == frozenset()
+    assert one.other_namespaces(NOBODY) == {"shop"}
+    for other in (
+        peers_of(shop, []),
+        peers_of(shop, [pod(ip="10.0.0.9")]),
+        peers_of(shop, [pod(mode=PERMISSIVE)]),
+        peers_of({"shop": {MTLS: PERMISSIVE}}, []),
+    ):
+        assert other.other_namespaces(one) == one.other_namespaces(other) == {"shop"}
+    assert peers_of(both, [pod()]).other_namespaces(one) == {"bank"}
 
 
 def test_a_strict_listener_has_no_way_for_what_is_no_tls_of_the_mesh():

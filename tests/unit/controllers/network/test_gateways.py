@@ -14,7 +14,7 @@ from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT
 from minik8s_modules.api.network.gateway_api import CONTROLLER, name_of_parts
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.pods.sidecars import sidecar_of
+from minik8s_modules.api.pods.sidecar_images import sidecar_of
 from minik8s_modules.controllers.network.gateways import Apply, PutBack, Remove, Taken, decide_gateway, event_of
 
 OURS = {"metadata": {"name": "minik8s"}, "spec": {"controllerName": CONTROLLER}}

@@ -95,7 +95,10 @@ class Cluster:
             if objects.namespace(pod) in peers.namespaces and objects.name(pod) not in space:
                 return None
         return {
-            (key := objects.key(pod)): (peers.mode(*key), pod["status"]["podIPs"][0]["ip"] in peers.addresses)
+            (key := objects.key(pod)): (
+                peers.mode(*key, objects.uid(pod)),
+                (key.namespace, pod["status"]["podIPs"][0]["ip"]) in peers.addresses,
+            )
             for pod in pods
         }
 
