@@ -12,6 +12,7 @@ description:
     1337) makes itself, what stays within the pod, and what the entry leaves out.
   - The rules are iptables' where the node has it, in the chains C(MISTIO_INBOUND), C(MISTIO_IN_REDIRECT),
     C(MISTIO_OUTPUT) and C(MISTIO_REDIRECT), else nftables' in the table C(minik8s_sidecar).
+  - By IPv6, only connections to a pod with C(mutual_tls) are led, to the sidecar's port 15008; all others go past it.
   - The pods' sandboxes have to run (M(minik8s_sandboxes)); M(minik8s_containers) starts no container of a pod whose
     rules are declared and not there. Rules of others in the pod's network are left alone.
 extends_documentation_fragment:

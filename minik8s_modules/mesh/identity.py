@@ -13,7 +13,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import NAMESPACE, POD, TOKEN_REVIEW
 from minik8s_modules.api.network.gateway_api import PREFIX
-from minik8s_modules.api.pods.mutual_tls import MODES, MTLS, STRICT, can_speak
+from minik8s_modules.api.pods.mutual_tls import MODES, MTLS, STRICT, can_speak, has_ipv6
 from minik8s_modules.client.interface import Api
 from minik8s_modules.mesh.identities.securing import Peers
 
@@ -25,7 +25,8 @@ _ACCOUNT, _POD = "system:serviceaccount:", "authentication.kubernetes.io/pod-nam
 class Sidecar(NamedTuple):
     """The Pod that a sidecar stands beside, its service account, and whether its node leads what comes in to TLS.
 
-    ``space_speaks_tls`` is whether its Namespace had the label when that was asked.
+    ``space_speaks_tls`` is whether its Namespace had the label when that was asked, and ``has_ipv6`` whether the Pod
+    had an address of IPv6; it may get its addresses later.
     """
 
     namespace: str
@@ -34,6 +35,7 @@ class Sidecar(NamedTuple):
     speaks_tls: bool = False
     uid: str = ""
     space_speaks_tls: bool = False
+    has_ipv6: bool = False
 
     @property
     def scope(self) -> str:
@@ -72,7 +74,8 @@ def known_sidecar(api: Api, authorization: str) -> Sidecar | None:
         space = objects.labels(api.get(NAMESPACE, found.namespace)) if speaks else {}
     except NotFound:
         return None
-    return found._replace(speaks_tls=speaks, uid=objects.uid(pod), space_speaks_tls=space.get(MTLS) in MODES)
+    has = space.get(MTLS) in MODES
+    return found._replace(speaks_tls=speaks, uid=objects.uid(pod), space_speaks_tls=has, has_ipv6=has_ipv6(pod))
 
 
 class Listening:
@@ -89,11 +92,17 @@ class Listening:
     def __init__(self, sidecar: Sidecar) -> None:
         self._sidecar = sidecar
         self.is_ahead = sidecar.space_speaks_tls
+        self._has_ipv6 = sidecar.has_ipv6
 
-    def told(self, peers: Peers) -> list[str]:
-        """Return the modes of the listeners of what comes in; none to a Pod whose node leads nothing there."""
+    def told(self, peers: Peers) -> list[tuple[str, bool]]:
+        """Return the modes of the listeners of what comes in, and whether each is of IPv6.
+
+        There is none at a Pod whose node leads nothing there. One that has had an address of IPv6 keeps it.
+        """
         sidecar = self._sidecar
+        self._has_ipv6 = self._has_ipv6 or peers.has_ipv6(sidecar.namespace, sidecar.pod, sidecar.uid)
         self.is_ahead = self.is_ahead and sidecar.namespace not in peers.namespaces
         if not sidecar.speaks_tls:
             return []
-        return [STRICT if self.is_ahead else peers.mode(sidecar.namespace, sidecar.pod, sidecar.uid)]
+        mode = STRICT if self.is_ahead else peers.mode(sidecar.namespace, sidecar.pod, sidecar.uid)
+        return [(mode, ipv6) for ipv6 in (False, True)[: 1 + self._has_ipv6]]

@@ -239,9 +239,9 @@ def message_of(resource: Resource) -> Message:
 
 
 @cache
-def inbound_message(mode: str) -> Message:
-    """Return the listener of what comes in to a Pod."""
-    return message_of(inbound(mode))
+def inbound_message(mode: str, ipv6: bool) -> Message:  # noqa: FBT001 - one of two listeners
+    """Return the listener of what comes in to a Pod at its address of a family."""
+    return message_of(inbound(mode, ipv6=ipv6))
 
 
 def endpoints_in(message: Message) -> Weights:

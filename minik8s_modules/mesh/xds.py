@@ -297,7 +297,8 @@ class _Stream:
             if subscription is None:
                 continue
             messages, versions = configuration.snapshot.get(kind, {}), configuration.versions.get(kind, {})
-            for own in map(inbound_message, self._listening.told(configuration.peers)) if kind == LISTENER else ():
+            listening = self._listening.told(configuration.peers) if kind == LISTENER else ()
+            for own in itertools.starmap(inbound_message, listening):
                 messages, versions = {**messages, own.name: own}, {**versions, own.name: own.version}
             difference = subscription.difference(versions, configuration.on_demand if kind == CLUSTER else ())
             for names in (names for of, names in halves if of == kind):

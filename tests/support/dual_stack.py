@@ -99,6 +99,7 @@ class Machine:
         self.address, self.cidr, self.gateway = f"192.0.2.{number}", f"10.77.{number}.0/24", f"10.77.{number}.1"
         self._folder, self.docker = folder / self.node, Docker(SOCKET)
         self.pids: dict[int, int] = {}
+        self.setup = ""
         self._switch = ""
         self._servers: list[subprocess.Popen[str]] = []
 
@@ -174,7 +175,7 @@ class Machine:
         """Run one pass that may have errors."""
         folders = {"state_dir": str(self._folder / "s"), "run_dir": str(self._folder / "r"), "docker_socket": SOCKET}
         given = {"node": self.node, "section": section, "entries": entries, "check": check, **folders}
-        argv = ["ip", "netns", "exec", self.netns, sys.executable, "-c", PASS]
+        argv = ["ip", "netns", "exec", self.netns, sys.executable, "-c", f"{self.setup}\n{PASS}"]
         done = subprocess.run(argv, input=json.dumps(given), capture_output=True, text=True, check=False, cwd=ROOT)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)

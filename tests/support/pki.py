@@ -72,6 +72,7 @@ class Authority:
         addresses: tuple[str, ...] = (),
         names: tuple[str, ...] | None = ("localhost",),
         subject: x509.Name | None = None,
+        uris: tuple[str, ...] = (),
     ) -> Certificate:
         """Write a certificate for ``common_name``, good for servers (localhost, 127.0.0.1, more) and clients.
 
@@ -83,6 +84,7 @@ class Authority:
             [
                 *(x509.DNSName(each) for each in names or ()),
                 *(x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", *addresses)),
+                *(x509.UniformResourceIdentifier(each) for each in uris),
             ]
         )
         usages = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])

@@ -28,12 +28,13 @@ class Peer(NamedTuple):
     """A Pod that can: how it takes connections, and whether others are to speak TLS with it.
 
     Who takes connections takes TLS always, so that callers may begin with it, and end, when they hear of it. ``uid`` is
-    the Pod's: another of the same name may be another peer.
+    the Pod's: another of the same name may be another peer. ``has_ipv6`` is whether it has an address of IPv6, too.
     """
 
     mode: str
     is_called_by_tls: bool
     uid: str = ""
+    has_ipv6: bool = False
 
 
 def asked_mode(pod: Mapping[str, str], space: Mapping[str, str]) -> str:
@@ -48,7 +49,12 @@ def peer(pod: JsonObject, space: Mapping[str, str]) -> Peer | None:
     if not can_speak(objects.spec(pod)):
         return None
     mode = asked_mode(objects.labels(pod), space)
-    return Peer(mode or PERMISSIVE, bool(mode), objects.uid(pod))
+    return Peer(mode or PERMISSIVE, bool(mode), objects.uid(pod), has_ipv6(pod))
+
+
+def has_ipv6(pod: JsonObject) -> bool:
+    """Return whether a Pod has an address of IPv6."""
+    return any(":" in str(each.get("ip")) for each in objects.status(pod).get("podIPs") or [])
 
 
 def can_speak(spec: JsonObject) -> bool:

@@ -23,7 +23,7 @@ from minik8s_modules.cli import kubectl
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.mesh.crowds import Known, addresses_of, asked_for, is_of_crowd, told_apart
 from minik8s_modules.client.interface import Lister
-from minik8s_modules.mesh.identities.securing import IDENTITY, INBOUND, PLAIN
+from minik8s_modules.mesh.identities.securing import IDENTITY, INBOUND, INBOUND_IPV6, PLAIN
 from minik8s_modules.mesh.policies import is_for_get
 from minik8s_modules.mesh.wording import Address
 
@@ -196,7 +196,7 @@ def _configuration(dumps: Mapping[str, JsonObject]) -> Configuration:
     endpoints = dumps["EndpointsConfigDump"].get("dynamic_endpoint_configs") or []
     active = [each["active_state"] for each in listeners if "active_state" in each]
     inbound = [each["listener"] for each in active if each["listener"]["name"] == INBOUND]
-    active = [each for each in active if each["listener"]["name"] != INBOUND]
+    active = [each for each in active if each["listener"]["name"] not in {INBOUND, INBOUND_IPV6}]
     named = [*(("cluster", each["cluster"]["name"], each) for each in clusters),
              *(("listener", each["listener"]["name"], each) for each in active),
              *(("route", each["route_config"]["name"], each) for each in routes)]  # fmt: skip

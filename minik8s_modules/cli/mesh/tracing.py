@@ -36,11 +36,14 @@ def by_sidecar(
     if not container_of(pod):
         lines = [Line("sidecar", f"Pod {name} has none: its node's rules choose")]
         return [*lines, *guarded(client, service, f"Pod {name} has no sidecar")], True
+    address = objects.spec(service).get("clusterIP")
+    if ":" in str(address):
+        lines = [Line("sidecar", f"is passed by: {address} is an address of IPv6, and the node's rules choose")]
+        return [*lines, *guarded(client, service, "connections to IPv6 addresses go past the caller's sidecar")], True
     try:
         found = read_configuration(ask(pod, DUMP))
     except Unanswered as unanswered:
         return [Line("sidecar", f"unknown: {plain(unanswered)}", broken=True)], False
-    address = objects.spec(service).get("clusterIP")
     listener = next((one.name for one in found.listeners if (one.address.ip, one.address.port) == (address, port)), "")
     if not listener and address in found.crowds.get(port, ()):
         text = f"asks the pilot for the Pods of {address}:{port} at the first request, and splits requests among them"

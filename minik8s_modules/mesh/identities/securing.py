@@ -24,6 +24,7 @@ from minik8s_modules.mesh.resources import (
     ENDPOINTS,
     FROM_PILOT,
     LISTENER,
+    PASSTHROUGH,
     Resource,
     address_of,
     tcp_proxy,
@@ -32,6 +33,8 @@ from minik8s_modules.mesh.resources import (
 SECRET = f"{API}extensions.transport_sockets.tls.v3.Secret"
 INBOUND = "mutual-tls"
 """The listener that a pilot tells each sidecar that can."""
+INBOUND_IPV6 = "mutual-tls-ipv6"
+"""The same at the Pod's IPv6 address, if it has one: a kernel without IPv6 would have Envoy refuse it."""
 PLAIN = "plain"
 """Its chain of what is no TLS of the mesh, which a strict one lacks."""
 IDENTITY, ROOTS = "identity", "roots"
@@ -41,7 +44,7 @@ PORT = 15008
 _OWN_PORTS = (15001, 15006, PORT)
 _ALPN = "minik8s-mesh"
 """Told apart by it: programs that speak TLS themselves go on to, and are passed on as they are."""
-_ANY = "0.0.0.0"  # noqa: S104 - of a Pod
+_ANY, _ANY_IPV6 = "0.0.0.0", "::"  # noqa: S104 - of a Pod
 SOCKETS = "transport_socket_matches"
 """Field of a cluster that has endpoints that are called by TLS."""
 _MATCH = "envoy.transport_socket_match"
@@ -73,6 +76,11 @@ class Peers(NamedTuple):
         if found is not None and found.uid == uid:
             return found.mode
         return STRICT if namespace in self.namespaces else PERMISSIVE
+
+    def has_ipv6(self, namespace: str, pod: str, uid: str = "") -> bool:
+        """Return whether a Pod is known to have an address of IPv6."""
+        found = self.pods.get(namespace, {}).get(pod)
+        return found is not None and found.uid == uid and found.has_ipv6
 
     def other_addresses(self, before: Peers) -> frozenset[tuple[str, str]] | None:
         """Return the addresses that are called otherwise than before; None where any may be, as Namespaces changed."""
@@ -174,12 +182,13 @@ def _told(name: str) -> JsonObject:
     return {"name": name, "sds_config": {**FROM_PILOT, "initial_fetch_timeout": "0s"}}
 
 
-def inbound(mode: str) -> Resource:
+def inbound(mode: str, *, ipv6: bool = False) -> Resource:
     """Return the listener of what comes in to a Pod.
 
     Listener filters are those of both modes: a change of the mode is one of chains, which ends no connection that stays
-    allowed.
+    allowed. What goes to the Pod's own IPv6 address comes here by no rule: it needs no address of its own to go from.
     """
+    name, address, application = (INBOUND_IPV6, _ANY_IPV6, PASSTHROUGH) if ipv6 else (INBOUND, _ANY, "application")
     own = [
         {"name": f"own-{port}", "filter_chain_match": {"destination_port": port}, "filters": [_to("nowhere")]}
         for port in _OWN_PORTS
@@ -193,15 +202,15 @@ def inbound(mode: str) -> Resource:
     guarded = {
         "name": "tls",
         "filter_chain_match": spoken,
-        "filters": [_to("application")],
+        "filters": [_to(application)],
         "transport_socket": {"name": "tls", "typed_config": context},
     }
-    plain = [] if mode == STRICT else [{"name": PLAIN, "filters": [_to("application")]}]
+    plain = [] if mode == STRICT else [{"name": PLAIN, "filters": [_to(application)]}]
     filters = f"{API}extensions.filters.listener."
     body = {
-        "name": INBOUND,
+        "name": name,
         "traffic_direction": "INBOUND",
-        "address": address_of(_ANY, PORT),
+        "address": address_of(address, PORT),
         "listener_filters": [
             {"name": "original_dst", "typed_config": {"@type": f"{filters}original_dst.v3.OriginalDst"}},
             {"name": "tls_inspector", "typed_config": {"@type": f"{filters}tls_inspector.v3.TlsInspector"}},
@@ -210,7 +219,7 @@ def inbound(mode: str) -> Resource:
         "continue_on_listener_filters_timeout": True,
         "filter_chains": [*own, guarded, *plain],
     }
-    return Resource(LISTENER, INBOUND, body, "")
+    return Resource(LISTENER, name, body, "")
 
 
 def _to(cluster: str) -> JsonObject:

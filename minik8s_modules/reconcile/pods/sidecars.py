@@ -22,7 +22,7 @@ def sidecar_entry(pod: JsonObject, attempt: int, inputs: PodInputs) -> SidecarEn
     left_out = excluded(pod)
     fields: SidecarEntry = {
         "attempt": attempt,
-        "node_addresses": _addresses(inputs),
+        "node_addresses": _addresses(inputs) + (_ipv6_addresses(inputs) if can_speak(objects.spec(pod)) else []),
         "exclude_inbound_ports": list(left_out.inbound_ports),
         "exclude_outbound_ports": list(left_out.outbound_ports),
         "exclude_outbound_ranges": list(left_out.outbound_ranges),
@@ -34,19 +34,35 @@ def sidecar_entry(pod: JsonObject, attempt: int, inputs: PodInputs) -> SidecarEn
 
 def _addresses(inputs: PodInputs) -> list[str]:
     """Return what the node's own connections to the pod come from: the gateway of its range, and its own addresses."""
-    found = objects.status(inputs.node).get("addresses") or []
-    own = {str(one.get("address")) for one in found if one.get("type") in {"InternalIP", "ExternalIP"}}
-    if (cidr := objects.spec(inputs.node).get("podCIDR")) and not inputs.settings.plugin.driver:
+    own = _of_node(inputs, ipaddress.IPv4Address)
+    if cidr := _bridged(inputs):
         own.add(str(ipaddress.IPv4Network(cidr).network_address + 1))
-    return sorted(address for address in own if _is_ipv4(address))
+    return sorted(own)
 
 
-def _is_ipv4(text: str) -> bool:
+def _ipv6_addresses(inputs: PodInputs) -> list[str]:
+    """Return those of IPv6, by which only the rules of mutual TLS go."""
+    own = _of_node(inputs, ipaddress.IPv6Address)
+    return sorted({*own, *filter(None, [inputs.settings.dual_stack.gateway_of(_bridged(inputs))])})
+
+
+def _bridged(inputs: PodInputs) -> str:
+    """Return the node's range of pods, "" where another program makes their network."""
+    return "" if inputs.settings.plugin.driver else str(objects.spec(inputs.node).get("podCIDR") or "")
+
+
+def _of_node(inputs: PodInputs, of: type[ipaddress.IPv4Address | ipaddress.IPv6Address]) -> set[str]:
+    found = objects.status(inputs.node).get("addresses") or []
+    given = (str(one.get("address")) for one in found if one.get("type") in {"InternalIP", "ExternalIP"})
+    return {str(of(address)) for address in given if _is_one(address, of)}
+
+
+def _is_one(text: str, of: type[ipaddress.IPv4Address | ipaddress.IPv6Address]) -> bool:
     try:
-        ipaddress.IPv4Address(text)
+        found = of(text)
     except ValueError:
         return False
-    return True
+    return not (isinstance(found, ipaddress.IPv6Address) and (found.ipv4_mapped or found.scope_id))
 
 
 def rule_events(pod: JsonObject, inputs: PodInputs) -> tuple[PodEvent, ...]:

@@ -80,7 +80,10 @@ def test_the_chains_are_the_originals_with_one_rule_more(node: TestNode):
     assert next(line for line in printed if line.startswith("-A MISTIO_OUTPUT")) == OURS
 
 
-@pytest.mark.parametrize("more", [{}, LEFT_OUT], ids=["plain", "left out"])
+MUTUAL = {**LEFT_OUT, "node_addresses": ["10.244.0.1", "fd00:10:244::1"], "mutual_tls": True}
+
+
+@pytest.mark.parametrize("more", [{}, LEFT_OUT, MUTUAL], ids=["plain", "left out", "mutual TLS"])
 def test_rules_are_written_once_and_removed_whole(node: TestNode, program: str, more: dict[str, Any]):
     pod = Pod(node)
     before = pod.inside("nft", "list", "ruleset") if program == interception.NFTABLES else ""
@@ -93,7 +96,15 @@ def test_rules_are_written_once_and_removed_whole(node: TestNode, program: str, 
     if program == interception.NFTABLES:
         assert pod.inside("nft", "list", "ruleset") == before
     else:
-        assert "-A" not in pod.inside("iptables-save", "-t", "nat")
+        assert "-A" not in pod.inside("iptables-save", "-t", "nat") + pod.inside("ip6tables-save", "-t", "nat")
+
+
+def test_only_a_pod_that_takes_mutual_tls_has_rules_of_ipv6(node: TestNode, program: str):
+    pod = Pod(node)
+    for more, wanted in (({}, False), (MUTUAL, True)):
+        node.run("sidecars", pod.rules(**more))
+        found = pod.inside("nft", "list", "ruleset")
+        assert ("table ip6" in found) is wanted, found
 
 
 HARM = {

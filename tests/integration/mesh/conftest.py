@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import json
 import os
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -193,6 +194,8 @@ class Servers(PlayingNode):
         self.delays_s: dict[str, float] = {}
         self.codes: dict[str, int] = {}
         self.breaking: set[str] = set()
+        self.tls: dict[str, ssl.SSLContext] = {}
+        self.callers: set[str] = set()
 
     def begin(self, pod: JsonObject) -> JsonObject:
         """Start the server of a Pod."""
@@ -238,7 +241,7 @@ class Server:
 
     async def begin(self, ip: str) -> None:
         """Listen."""
-        self._server = await asyncio.start_server(self._serve, ip, TARGET)
+        self._server = await asyncio.start_server(self._serve, ip, TARGET, ssl=self._node.tls.get(self._name))
 
     async def end(self) -> None:
         """Listen no more, and end every connection with a reset."""
@@ -248,6 +251,8 @@ class Server:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
+        shown = (writer.get_extra_info("peercert") or {}).get("subjectAltName", ())
+        self._node.callers |= {value for kind, value in shown if kind == "URI"}
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")

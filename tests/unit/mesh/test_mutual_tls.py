@@ -25,7 +25,8 @@ from minik8s_modules.mesh.identities.securing import NOBODY, PLAIN, inbound, pee
 from minik8s_modules.mesh.mapping import Branch, Mapped, Port
 from minik8s_modules.mesh.messages import Packer
 from minik8s_modules.mesh.resources import AS_ASKED, CLUSTER, ENDPOINTS, Resource, assignment, cluster
-from minik8s_modules.module_utils.minik8s.network.interception import rules_of
+from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
+from minik8s_modules.module_utils.minik8s.network.interception import check, rules_of, rules_of_ipv6, shown
 
 APP: JsonObject = {"containers": [{"name": "app", "image": "i"}]}
 CAN, CANNOT = with_sidecar(APP, mutual=True), with_sidecar(APP)
@@ -205,6 +206,49 @@ def test_the_rules_of_a_pod_that_can_lead_what_is_left_to_a_port_of_its_own():
     assert mutual[: len(plain)] == plain
     (own,) = mutual[len(plain) :]
     assert own == ("-p tcp -j REDIRECT --to-ports 15008", "meta l4proto tcp redirect to :15008")
+
+
+def test_what_comes_in_by_ipv6_is_led_to_it_too_and_nowhere_at_a_pod_that_cannot():
+    own = {"attempt": 0, "node_addresses": ["10.0.0.9", "fd00::9"], "exclude_inbound_ports": [22], "mutual_tls": True}
+    check("u", own)
+    assert shown(rules_of_ipv6(own), "iptables") == {
+        "PREROUTING": ["-p tcp -j MINIK8S_INBOUND"],
+        "MINIK8S_INBOUND": [
+            "-p tcp -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN -j ACCEPT",
+            "-i lo -j ACCEPT",
+            "-s fd00::9/128 -j ACCEPT",
+            "-p tcp -m tcp --dport 15090 -j ACCEPT",
+            "-p tcp -m tcp --dport 22 -j ACCEPT",
+            "-p tcp -j REDIRECT --to-ports 15008",
+        ],
+    }
+    assert rules_of(own) == rules_of({**own, "node_addresses": ["10.0.0.9"]})
+    assert rules_of_ipv6({"attempt": 0, "exclude_inbound_ports": [22]}) == {}
+
+
+@pytest.mark.parametrize(
+    ("address", "more"),
+    [
+        ("fd00::9", {}),
+        ("fd00:0::9", {"mutual_tls": True}),
+        ("::ffff:192.0.2.1", {"mutual_tls": True}),
+        ("fe80::1%eth0", {"mutual_tls": True}),
+        ("fd00::1/0 -j ACCEPT", {"mutual_tls": True}),
+    ],
+)
+def test_addresses_that_no_rule_would_have_are_refused(address: str, more: dict[str, Any]):
+    with pytest.raises(KeyFault, match="is not an IPv"):
+        check("u", {"attempt": 0, "node_addresses": [address], **more})
+
+
+def test_the_listener_of_ipv6_is_as_strict_and_no_caller_comes_to_loopback_by_it():
+    for mode in (STRICT, PERMISSIVE):
+        first, second = inbound(mode).body, inbound(mode, ipv6=True).body
+        assert second["address"]["socket_address"] == {"address": "::", "port_value": 15008}
+        assert str(second["filter_chains"]).replace("'passthrough'", "'application'") == str(first["filter_chains"])
+        assert "127.0.0." not in str(second)
+    two = peers_of({"shop": {MTLS: STRICT}}, [pod(), pod("b", ip="fd00::1")])
+    assert [two.has_ipv6("shop", name) for name in ("a", "b", "unknown yet")] == [False, True, False]
 
 
 def test_peers_are_compared_by_what_they_say():

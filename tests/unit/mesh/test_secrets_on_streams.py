@@ -17,7 +17,17 @@ from minik8s_modules.api.pods.mutual_tls import MTLS, PERMISSIVE, STRICT
 from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.mesh import xds
 from minik8s_modules.mesh.identities.issuing import Issued, Issuer, Unsigned
-from minik8s_modules.mesh.identities.securing import IDENTITY, INBOUND, NOBODY, PLAIN, ROOTS, SECRET, Peers, peers_of
+from minik8s_modules.mesh.identities.securing import (
+    IDENTITY,
+    INBOUND,
+    INBOUND_IPV6,
+    NOBODY,
+    PLAIN,
+    ROOTS,
+    SECRET,
+    Peers,
+    peers_of,
+)
 from minik8s_modules.mesh.identities.turns import AT_ONCE, EVERY_S, Turns
 from minik8s_modules.mesh.identity import Sidecar
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER
@@ -119,6 +129,31 @@ def is_plain(response: Any) -> bool:
     listener = listener_pb2.Listener()
     assert found.resource.Unpack(listener)
     return PLAIN in {each.name for each in listener.filter_chains}
+
+
+def test_a_sidecar_takes_tls_by_ipv6_as_soon_as_its_pod_has_such_an_address_and_for_as_long_as_it_runs():
+    def own(response: Any) -> set[str]:
+        return {each.name for each in response.resources} & {INBOUND, INBOUND_IPV6}
+
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        await ready(pilot, Envoy(channel))
+        pilot.sidecar = Sidecar("shop", "client", "robot", speaks_tls=True)
+        envoy = Envoy(channel)
+        await envoy.ask(LISTENER)
+        assert own(await envoy.told()) == {INBOUND}
+        status = {"podIPs": [{"ip": "10.0.0.9"}, {"ip": "fd00::9"}]}
+        pilot.peers = peers_of({"shop": {MTLS: PERMISSIVE}}, [{**client(), "status": status}])
+        pilot.declare()
+        assert own(await envoy.told()) == {INBOUND_IPV6}
+        pilot.peers = peers_of({"shop": {MTLS: STRICT}}, [])
+        pilot.declare()
+        assert own(await envoy.told()) == {INBOUND, INBOUND_IPV6}, "nothing is taken away, and both are strict"
+        pilot.sidecar = Sidecar("shop", "other", "robot", speaks_tls=True, has_ipv6=True)
+        other = Envoy(channel)
+        await other.ask(LISTENER)
+        assert own(await other.told()) == {INBOUND, INBOUND_IPV6}
+
+    run(journey)
 
 
 def test_a_sidecar_that_takes_tls_is_told_how_strictly_and_others_are_not():

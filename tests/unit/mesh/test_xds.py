@@ -146,10 +146,10 @@ async def ready(pilot: Pilot, envoy: Envoy, *virtual: dict[str, Any]) -> None:
     while not pilot.asked:
         await asyncio.sleep(0.01)
     pilot.declare(*virtual)
-    await envoy.told()
+    assert names(await envoy.told())[0] == CLUSTER
     for kind in (ENDPOINTS, LISTENER, ROUTES):
         await envoy.ask(kind, *([] if kind == LISTENER else [NAME]))
-        await envoy.told()
+        assert names(await envoy.told())[0] == kind
 
 
 def test_a_namespace_is_decided_on_when_its_first_sidecar_asks_and_a_weight_is_one_message():

@@ -216,7 +216,8 @@ def test_plan_sidecars(case: dict[str, Any]) -> None:
     by = case.get("program", interception.IPTABLES)
     pods: dict[str, sidecars.Found | KeyFault] = {}
     if (found := case.get("found")) is not None:
-        rules = interception.rules_of({"attempt": 0, **found["as"]}) if found else {}
+        entry = {"attempt": 0, **found["as"]} if found else {}
+        rules = interception.both(interception.rules_of(entry), interception.rules_of_ipv6(entry)) if found else {}
         chains = interception.shown(rules, by)
         pods[UID] = sidecars.Found(
             "sandbox", {name: each for name, each in chains.items() if name not in found.get("without", ())}
@@ -224,7 +225,7 @@ def test_plan_sidecars(case: dict[str, Any]) -> None:
     if case.get("fault"):
         pods[UID] = KeyFault("InvalidEntry", case["fault"])
     entries = {UID: {"attempt": 0, **case.get("entry", {})}} if case.get("declared", True) else {}
-    observed = sidecars.Observed(by, pods)
+    observed = sidecars.Observed(by, pods, case.get("ipv6", True))
     check(sidecars.Sidecars().plan(context(check=bool(case.get("check"))), entries, observed, Scope()), case)
 
 

@@ -29,8 +29,15 @@ from .switches import read_switch, set_switch
 ALIAS = "minik8s {node} {uid}"
 WHOLE = 128
 """The prefix length of a pod's IPv6 address: nobody is in its network."""
-# Docker turns IPv6 off in a network of its own; what is left off here would find out who is near, and ask for a router
-_SWITCHES = {"eth0/accept_ra": "0", "eth0/accept_dad": "0", "eth0/disable_ipv6": "0", "lo/disable_ipv6": "0"}
+# Docker turns IPv6 off in a network of its own; what is left off here would find out who is near, and ask for a router.
+# A router tells who sends on to a neighbour to call that directly, which pods may not: they would reach it no more.
+_SWITCHES = {
+    "eth0/accept_ra": "0",
+    "eth0/accept_dad": "0",
+    "eth0/accept_redirects": "0",
+    "eth0/disable_ipv6": "0",
+    "lo/disable_ipv6": "0",
+}
 
 
 class Attachment(NamedTuple):

@@ -8,6 +8,9 @@ kernel takes the next packet of one that it has not tracked for the first of a n
 
 Rules of iptables are compared with what ``iptables-save`` prints. What nft prints differs from version to version:
 there each rule has a digest of its words as its comment, and digests are compared.
+
+Connections by IPv6 go past a sidecar, except those to a pod that can take mutual TLS: what it refuses at its IPv4
+address it must refuse at the other one, too. Its rules of IPv6 are told apart by ``IPV6`` before the chain's name.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ TABLE = "minik8s_sidecar"
 """nftables' table in the pod's network; with iptables the chains are in ``nat``."""
 IPTABLES, NFTABLES = "iptables", "nftables"
 INBOUND, OUTBOUND = "MINIK8S_INBOUND", "MINIK8S_OUTPUT"
+IPV6 = "ipv6 "
+"""What the names of chains of IPv6 begin with, here and in what a user sees."""
 ANY_PORT = range(1, 65536)
 Chains = Mapping[str, "list[str]"]
 """Rules by chain."""
@@ -75,6 +80,8 @@ _JUMPS: Mapping[str, tuple[Rule, ...]] = {
     hook: tuple(Rule(f"-p tcp -j {chain}", f"{_TCP} jump {chain}") for chain in chains)
     for hook, chains in {"PREROUTING": (INBOUND, "MISTIO_INBOUND"), "OUTPUT": (OUTBOUND, "MISTIO_OUTPUT")}.items()
 }
+_JUMPS_IPV6 = {"PREROUTING": (Rule(f"-p tcp -j {INBOUND}", f"{_TCP} jump {INBOUND}"),)}
+_LOOPBACK = Rule("-i lo -j ACCEPT", 'iifname "lo" accept')
 _HOOKS = {
     "PREROUTING": "type nat hook prerouting priority -100; policy accept;",
     "OUTPUT": "type nat hook output priority -100; policy accept;",
@@ -86,7 +93,7 @@ def check(key: str, entry: Mapping[str, Any]) -> None:
     check_fields(key, entry, SCHEMA)
     whole = with_defaults(entry, SCHEMA)
     for address in whole["node_addresses"]:
-        check_address(f"{key}.node_addresses", address)
+        _check_own(f"{key}.node_addresses", address, ipv6=whole["mutual_tls"])
     for name in ("exclude_inbound_ports", "exclude_outbound_ports"):
         if any(type(port) is not int or port not in ANY_PORT for port in whole[name]):
             raise KeyFault("InvalidEntry", f"{key}.{name} must hold ports from 1 to 65535, not {whole[name]!r:.80}")
@@ -101,10 +108,23 @@ def check(key: str, entry: Mapping[str, Any]) -> None:
             )
 
 
+def _check_own(where: str, address: Any, *, ipv6: bool) -> None:
+    if not ipv6 or ":" not in str(address):
+        check_address(where, address)
+        return
+    try:
+        good = ipaddress.IPv6Address(address).ipv4_mapped is None and str(ipaddress.IPv6Address(address)) == address
+    except ValueError:
+        good = False
+    if not good or "%" in address:  # rules are compared as they are printed
+        raise KeyFault("InvalidEntry", f"{where} {address!r:.80} is not an IPv6 address in its shortest spelling")
+
+
 def rules_of(entry: Mapping[str, Any]) -> dict[str, tuple[Rule, ...]]:
-    """Return the rules by chain that an entry asks for, the jumps to them included."""
+    """Return the rules of IPv4 by chain that an entry asks for, the jumps to them included."""
     whole = with_defaults(entry, SCHEMA)
-    here = (Rule(f"-s {one}/32 -j ACCEPT", f"ip saddr {one} accept") for one in whole["node_addresses"])
+    own = (one for one in whole["node_addresses"] if ":" not in one)
+    here = (Rule(f"-s {one}/32 -j ACCEPT", f"ip saddr {one} accept") for one in own)
     there = (Rule(f"-d {one} -j ACCEPT", f"ip daddr {one} accept") for one in whole["exclude_outbound_ranges"])
     left_out = _ports([STATISTICS_PORT, *whole["exclude_inbound_ports"]])
     return {
@@ -113,6 +133,27 @@ def rules_of(entry: Mapping[str, Any]) -> dict[str, tuple[Rule, ...]]:
         OUTBOUND: (_TRACKED_LATE, *there, *_ports(whole["exclude_outbound_ports"])),
         **_MISTIO,
     }
+
+
+def rules_of_ipv6(entry: Mapping[str, Any]) -> dict[str, tuple[Rule, ...]]:
+    """Return the rules of IPv6 by chain, without ``IPV6`` in their names: {} for a pod that takes no mutual TLS."""
+    whole = with_defaults(entry, SCHEMA)
+    if not whole["mutual_tls"]:
+        return {}
+    own = (one for one in whole["node_addresses"] if ":" in one)
+    here = (Rule(f"-s {one}/128 -j ACCEPT", f"ip6 saddr {one} accept") for one in own)
+    left_out = _ports([STATISTICS_PORT, *whole["exclude_inbound_ports"]])
+    return {**_JUMPS_IPV6, INBOUND: (_TRACKED_LATE, _LOOPBACK, *here, *left_out, _MUTUAL_TLS)}
+
+
+def of_family(chains: Mapping[str, Any], *, ipv6: bool) -> dict[str, Any]:
+    """Return what is of IPv4, or of IPv6, without ``IPV6`` in the names."""
+    return {name.removeprefix(IPV6): each for name, each in chains.items() if name.startswith(IPV6) is ipv6}
+
+
+def both(ipv4: Mapping[str, Any], ipv6: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the chains of both families by name, told apart."""
+    return {**ipv4, **{f"{IPV6}{name}": each for name, each in ipv6.items()}}
 
 
 def _ports(ports: list[int]) -> tuple[Rule, ...]:
@@ -161,7 +202,7 @@ def script_of_iptables(found: Chains, wanted: Mapping[str, tuple[Rule, ...]]) ->
 
 
 def found_by_nftables(text: str, wanted: Mapping[str, tuple[Rule, ...]]) -> dict[str, list[str]]:
-    """Return the rules by chain of the output of ``nft list table ip minik8s_sidecar``, "" for no table.
+    """Return the rules by chain of the output of ``nft list table`` with ours, "" for no table.
 
     A wanted rule that is there is returned in the words of ``wanted``, another as nft prints it.
     """
@@ -176,14 +217,15 @@ def _comment(line: str) -> str:
     return line.rpartition(' comment "')[2].rstrip('"')
 
 
-def script_of_nftables(wanted: Mapping[str, tuple[Rule, ...]]) -> str:
+def script_of_nftables(wanted: Mapping[str, tuple[Rule, ...]], family: str = "ip") -> str:
     """Return what ``nft -f`` is told to have the table hold ``wanted`` and nothing else ({}: to have no table)."""
-    lines = [f"add table ip {TABLE}", f"delete table ip {TABLE}"]
+    table = f"{family} {TABLE}"
+    lines = [f"add table {table}", f"delete table {table}"]
     if wanted:
-        lines.append(f"add table ip {TABLE}")
+        lines.append(f"add table {table}")
     for chain in wanted:
         hook = f" {{ {_HOOKS[chain]} }}" if chain in _HOOKS else ""
-        lines.append(f"add chain ip {TABLE} {chain}{hook}")
+        lines.append(f"add chain {table} {chain}{hook}")
     for chain, rules in wanted.items():
-        lines += [f'add rule ip {TABLE} {chain} {rule.nftables} comment "{_digest(rule)}"' for rule in rules]
+        lines += [f'add rule {table} {chain} {rule.nftables} comment "{_digest(rule)}"' for rule in rules]
     return "\n".join([*lines, ""])

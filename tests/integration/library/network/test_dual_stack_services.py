@@ -111,6 +111,12 @@ def test_a_service_is_reached_at_its_ipv6_address(machines: tuple[Machine, Machi
     assert one.traces() == before
 
 
+def test_a_pod_reaches_another_of_its_node_again_and_again(machines: tuple[Machine, Machine]) -> None:
+    """The first time the router says that they are neighbours, which must not be believed: it alone may be called."""
+    one, _two = machines
+    assert [one.asking(8)(one.ip_of(7), PORT, wait_s=60) for _ in range(3)] == [(f"{one.node}-7", one.ip_of(8))] * 3
+
+
 def test_policies_hold_for_what_reaches_a_pod_through_a_service(machines: tuple[Machine, Machine]) -> None:
     one, two = machines
     allowed: dict[str, Any] = {"peers": {"groups": [], "blocks": [[f"{two.ip_of(8)}/128", []]]}, "ports": None}

@@ -15,8 +15,8 @@ from minik8s_modules.api.pods.mutual_tls import MTLS, PERMISSIVE, STRICT
 from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.cli.mesh.expecting import expected, peers_in
 from minik8s_modules.cli.mesh.looking import rows, table
-from minik8s_modules.cli.mesh.sidecars import DUMP
-from minik8s_modules.cli.mesh.tracing import guarded
+from minik8s_modules.cli.mesh.sidecars import DUMP, read_configuration
+from minik8s_modules.cli.mesh.tracing import by_sidecar, guarded
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.client.interface import ObjectList
@@ -51,6 +51,27 @@ def test_a_strict_pod_refuses_who_speaks_no_tls_and_says_why():
     assert (text, broken) == ("with new; certificates of spiffe://cluster.local/ns/shop/sa/… are wanted", False)
     assert said(cluster(PERMISSIVE), "Pod x has no sidecar") == []
     assert said(cluster(""), "Pod x has no sidecar") == said(cluster("")) == []
+
+
+def test_a_service_of_ipv6_is_refused_to_a_caller_with_a_sidecar_which_its_connections_pass_by():
+    def unasked(_pod: JsonObject, _path: str) -> Any:
+        raise AssertionError
+
+    service = {**WEB, "spec": {**WEB["spec"], "clusterIP": "fd00:96::7"}}
+    for mode, refused in ((STRICT, True), (PERMISSIVE, False)):
+        client = cast("ApiClient", cluster(mode))
+        lines, passes = by_sidecar(client, unasked, "shop", "new", service, 80, "/")
+        assert passes
+        assert lines[0].text == "is passed by: fd00:96::7 is an address of IPv6, and the node's rules choose"
+        why = "refused by new: STRICT, connections to IPv6 addresses go past the caller's sidecar"
+        assert [(each.text, each.broken) for each in lines[1:]] == ([(why, True)] if refused else [])
+
+
+def test_status_takes_the_mode_of_the_listener_of_ipv4_and_has_neither_among_services():
+    told = inbound(STRICT, ipv6=True)
+    both = dump(STRICT)
+    both["configs"][-2]["dynamic_listeners"].append({"active_state": {"listener": told.body}})
+    assert read_configuration(both) == read_configuration(dump(STRICT))
 
 
 def dump(mode: str) -> Any:

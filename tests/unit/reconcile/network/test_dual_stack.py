@@ -12,6 +12,7 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import NODE
 from minik8s_modules.api.network.dual_stack import DualStack, read_dual_stack
 from minik8s_modules.api.network.network_policies import parse_policy, pod_of
+from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
@@ -22,8 +23,10 @@ from minik8s_modules.reconcile.network.network_settings import network_settings
 from minik8s_modules.reconcile.network.networks import machines, network_entries
 from minik8s_modules.reconcile.network.policies import PolicyBook, filter_entry
 from minik8s_modules.reconcile.nodes.registration import Registrar
+from minik8s_modules.reconcile.pods.sidecars import sidecar_entry
 from minik8s_modules.reconcile.values.values import OverlaySettings, Settings
 from tests.support.policies import SPACES, pods
+from tests.unit.reconcile.worlds import inputs
 
 DUAL = DualStack("10.244.0.0/16", "fd00:10:244::/48")
 SETTINGS = Settings(dual_stack=DUAL, overlay=OverlaySettings("mk8s-vx0"), mtu=1450)
@@ -32,6 +35,21 @@ SETTINGS = Settings(dual_stack=DUAL, overlay=OverlaySettings("mk8s-vx0"), mtu=14
 def node(name: str, cidr: str, address: str) -> dict[str, Any]:
     status = {"addresses": [{"type": "InternalIP", "address": address}]}
     return {"metadata": {"name": name}, "spec": {"podCIDR": cidr}, "status": status}
+
+
+def test_rules_of_ipv6_let_the_node_pass_and_are_those_of_mutual_tls_alone() -> None:
+    one = {"node": node("n1", "10.244.3.0/24", "192.0.2.1"), "settings": {"dual_stack": DUAL}}
+    spec = with_sidecar({"containers": []}, mutual=True)
+    for each, more in ((with_sidecar({"containers": []}), []), (spec, ["fd00:10:244:3::1"])):
+        entry = sidecar_entry({"metadata": {}, "spec": each}, 0, inputs(one))
+        assert entry is not None
+        assert entry.get("node_addresses") == ["10.244.3.1", "192.0.2.1", *more]
+    alone = sidecar_entry({"metadata": {}, "spec": spec}, 0, inputs({**one, "settings": {}}))
+    assert alone == {"attempt": 0, "node_addresses": ["10.244.3.1", "192.0.2.1"], "mutual_tls": True}
+    seen = node("n1", "10.244.3.0/24", "2001:DB8::1")
+    entry = sidecar_entry({"metadata": {}, "spec": spec}, 0, inputs({**one, "node": seen}))
+    assert entry is not None
+    assert entry.get("node_addresses") == ["10.244.3.1", "2001:db8::1", "fd00:10:244:3::1"]
 
 
 def test_an_address_has_the_same_place_in_the_block_of_the_same_number() -> None:

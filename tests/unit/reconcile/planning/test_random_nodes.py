@@ -46,6 +46,7 @@ from minik8s_modules.api.network.dual_stack import DualStack
 from minik8s_modules.api.network.load_balancers import World, by_age, decide_addresses, machines_of, serving_nodes
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.interception import OUTBOUND_PORTS
+from minik8s_modules.api.pods.mutual_tls import MARK
 from minik8s_modules.api.pods.sidecars import IMAGE as SIDECAR_IMAGE
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration
@@ -174,7 +175,8 @@ class Dice:
         app["volumeMounts"] = [{"name": one["name"], "mountPath": "/v"} for one in volumes]
         spec = {"restartPolicy": "Always", "containers": [app], "volumes": volumes, "nodeName": NAME}
         if pick([0, 0, 1]):  # its rules are an entry of the node's
-            spec["containers"] = [app, {"name": "envoy", "image": SIDECAR_IMAGE}]
+            mark = {"env": [dict(MARK)]} if volumes else {}  # no dice: those that come next stay as they are
+            spec["containers"] = [app, {"name": "envoy", "image": SIDECAR_IMAGE, **mark}]
         left_out = pick([{}, {"annotations": {OUTBOUND_PORTS: pick(["22", "443,22"])}}])
         labels = {"labels": {"app": pick(["web", "api", "none"])}, **left_out}
         amounts = {"cpu": "10m", "memory": self._of_resources.choice(["8Mi", "9Mi"])}
