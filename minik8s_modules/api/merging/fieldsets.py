@@ -121,6 +121,17 @@ def shown(path: Path) -> str:
     return "".join(map(_shown_element, path))
 
 
+def brief(path: Path) -> str:
+    """Return a path as plans name it: ``spec.containers[app].image``, ``spec.ports[80/TCP]``."""
+    return "".join(map(_brief_element, path)).removeprefix(".")
+
+
+def _brief_element(element: str) -> str:
+    if not element.startswith("k:"):
+        return _shown_element(element)
+    return "[" + "/".join(map(str, orjson.loads(element[2:]).values())) + "]"
+
+
 def _shown_element(element: str) -> str:
     mark, text = element[:1], element[2:]
     if mark == "k":

@@ -4,8 +4,9 @@
                                                 pilots tell the Envoys what to do (mesh/gateways), and say how they are
 
 How many Envoys there are is the Deployment's to say: replicas are written once. Other fields that are declared here
-come back when somebody changes them by hand, and an Event says so; what others add stays theirs. An object of that name
-that is somebody else's is left alone, and an Event says so, too.
+come back when somebody changes them by hand, and an Event says so; what others add stays theirs. What is changed again
+and again is reverted ever later (``reverting``). An object of that name that is somebody else's is left alone, and an
+Event says so, too.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from minik8s_modules.api.merging.typed_merge import merge
 from minik8s_modules.api.network.gateway_api import (
     GATEWAY_KINDS,
     GATEWAY_NAME,
+    PREFIX,
     infrastructure_fault,
     is_ours,
     name_of_parts,
@@ -37,6 +39,7 @@ from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.pods.sidecars import DISABLED, IMAGE, INJECT, SIDECAR
 from minik8s_modules.api.schema.shapes import kind_shape
 from minik8s_modules.controllers.core.steps import controller_reference
+from minik8s_modules.controllers.network.reverting import Reverting
 from minik8s_modules.runtime.controller import Context, Loop, own_keys
 from minik8s_modules.runtime.events import EventType
 
@@ -58,8 +61,11 @@ class Apply(NamedTuple):
     changed: tuple[str, ...] = ()
 
 
-class PutBack(NamedTuple):
-    """Change an object as it stands, by a merge patch, where an apply beside what others have added is refused."""
+class Clear(NamedTuple):
+    """Take away, by a merge patch, what an apply would be refused beside.
+
+    Nothing but removal: what a patch sets is owned apart from what is applied, and no later apply takes it away.
+    """
 
     kind: Kind
     obj: JsonObject
@@ -81,7 +87,7 @@ class Taken(NamedTuple):
     name: str
 
 
-Step = Apply | PutBack | Remove | Taken
+Step = Apply | Clear | Remove | Taken
 
 
 def decide_gateway(
@@ -112,11 +118,18 @@ def decide_gateway(
 
 def _kept(kind: Kind, old: JsonObject, wanted: JsonObject) -> Iterable[Step]:
     """Yield what brings an object that is there to what is wanted of it."""
-    if objects.annotations(old).get(DIGEST) != objects.annotations(wanted)[DIGEST]:
-        yield Apply(kind, wanted)
-    elif changed := _changed(kind, old, wanted):
-        ports = _unambiguous(old, wanted) if kind == SERVICE else None
-        yield Apply(kind, wanted, changed) if ports is None else PutBack(kind, old, {"spec": {"ports": ports}}, changed)
+    is_new = objects.annotations(old).get(DIGEST) != objects.annotations(wanted)[DIGEST]
+    changed = () if is_new else _changed(kind, old, wanted)
+    if not is_new and not changed:
+        return
+    found = objects.spec(old).get("ports") or []
+    left = _unambiguous(found, wanted) if kind == SERVICE else found
+    if len(left) == len(found):
+        yield Apply(kind, wanted, changed)
+    elif left:
+        yield Clear(kind, old, {"spec": {"ports": left}}, changed)
+    else:  # a Service has a port at any time: ours come under other names first
+        yield Apply(kind, _renamed(wanted), changed)
 
 
 def _changed(kind: Kind, old: JsonObject, wanted: JsonObject) -> tuple[str, ...]:
@@ -129,25 +142,22 @@ def _changed(kind: Kind, old: JsonObject, wanted: JsonObject) -> tuple[str, ...]
     paths = [*fieldsets.paths(fieldsets.union(found.written, found.removed))]
     # an item that comes is told as itself, not by each of its fields
     outer = (path for path in paths if not any(path[:length] in paths for length in range(1, len(path))))
-    return tuple(fieldsets.shown(path) for path in outer)
+    return tuple(fieldsets.brief(path) for path in outer)
 
 
-def _unambiguous(old: JsonObject, wanted: JsonObject) -> list[JsonObject] | None:
-    """Return the ports of a Service without those that have the name of a wanted one; None where there are none.
+def _unambiguous(found: list[JsonObject], wanted: JsonObject) -> list[JsonObject]:
+    """Return the ports that a Service has, without those that keep the name of a wanted one under another number.
 
     Whoever edits a port's number leaves its name, and two ports of one name are refused.
     """
-    ours = {each["name"]: each for each in objects.spec(wanted)["ports"]}
-    found = objects.spec(old).get("ports") or []
-    others = [each for each in found if each.get("name") not in ours]
-    kept = {each["name"]: each for each in found if _is_port(each, ours.get(each.get("name")))}
-    if len(others) + len(kept) == len(found):
-        return None
-    return [*others, *({**kept.get(name, {}), **each} for name, each in ours.items())]
+    ours = objects.spec(wanted)["ports"]
+    names, places = {each["name"] for each in ours}, {(each["port"], each["protocol"]) for each in ours}
+    return [each for each in found if each.get("name") not in names or (each["port"], each.get("protocol")) in places]
 
 
-def _is_port(one: JsonObject, wanted: JsonObject | None) -> bool:
-    return wanted is not None and all(one.get(field) == wanted[field] for field in ("port", "protocol"))
+def _renamed(service: JsonObject) -> JsonObject:
+    ports = [{**each, "name": f"{each['name']}-new"} for each in objects.spec(service)["ports"]]
+    return {**service, "spec": {**service["spec"], "ports": ports}}
 
 
 def _is_of(gateway: JsonObject, obj: JsonObject) -> bool:
@@ -250,6 +260,10 @@ def differences(gateway: JsonObject, get: Callable[[Kind, str, str], JsonObject 
     return [each.message for each in events if each is not None]
 
 
+def _reverts(step: Step, found: Mapping[Kind, JsonObject | None]) -> bool:
+    return isinstance(step, Apply | Clear) and found.get(step.kind) is not None
+
+
 class GatewayController:
     """Keeps them, from when the definitions of Gateways and their classes are there."""
 
@@ -257,6 +271,7 @@ class GatewayController:
         self._context = context
         self._known: dict[str, Kind] = {}
         self._loop: Loop | None = None
+        self._reverting = Reverting()
 
     def start(self) -> None:
         """Begin to look for the definitions."""
@@ -291,10 +306,12 @@ class GatewayController:
         return [objects.key(each) for each in self._gateways.list()]
 
     def _of_part(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-        owner = objects.controller_of(new if new is not None else old or {}) or {}
-        if owner.get("kind") != GATEWAY_KINDS.gateways.kind:
+        # by its name, not by its owner: somebody else's object may go, and an owner may be edited away
+        place = objects.key(new if new is not None else old or {})
+        if not place.name.startswith(PREFIX):
             return []
-        return [Key(objects.namespace(new if new is not None else old or {}), str(owner.get("name")))]
+        found = [objects.key(each) for each in self._gateways.list()]
+        return [key for key in found if key._replace(name=name_of_parts(key.name)) == place]
 
     def _sync(self, key: Key) -> None:
         """Take the steps of one Gateway.
@@ -304,16 +321,27 @@ class GatewayController:
         """
         gateway = self._gateways.get(key.namespace, key.name)
         if gateway is None:
+            self._reverting.forget(key)
             return
         name = name_of_parts(key.name)
         found = {kind: copies.get(key.namespace, name) for kind, copies in self._parts.items()}
         gateway_class = self._classes.get("", objects.spec(gateway)["gatewayClassName"])
-        for step in decide_gateway(gateway, gateway_class, found):
-            if self._take(step, found) and (told := event_of(step)) is not None:
+        steps = decide_gateway(gateway, gateway_class, found)
+        declared, now_s = (objects.uid(gateway), objects.generation(gateway)), self._context.clock.monotonic()
+        if wait_s := self._reverting.wait_s(key, declared, now_s):
+            steps, later = [each for each in steps if not _reverts(each, found)], steps
+            if len(steps) < len(later) and self._loop is not None:
+                self._loop.add_after(key, wait_s)
+        for step in steps:
+            if not self._take(step, found):
+                continue
+            if _reverts(step, found):
+                self._reverting.reverted(key, declared, now_s)
+            if (told := event_of(step)) is not None:
                 self._context.recorder.event(gateway, *told)
 
     def _take(self, step: Step, found: Mapping[Kind, JsonObject | None]) -> bool:
-        """Take a step; return whether there is something to tell of it."""
+        """Take a step; return whether it has changed a part, or there is something to tell of it."""
         client = self._context.client
         if isinstance(step, Taken):
             return True
@@ -322,9 +350,20 @@ class GatewayController:
             with contextlib.suppress(NotFound):
                 client.delete(step.kind, name, namespace, uid=objects.uid(step.obj))
             return False
-        if isinstance(step, PutBack):
-            client.patch(step.kind, name, namespace, step.body, field_manager=MANAGER)
+        if isinstance(step, Clear):
+            seen = {"metadata": {"resourceVersion": objects.resource_version(step.obj)}}
+            client.patch(step.kind, name, namespace, {**step.body, **seen}, field_manager=MANAGER)
             return True
+        old = found.get(step.kind)
+        if old is None and self._is_there(step.kind, namespace, name):
+            return False  # perhaps somebody else's: the copy of it is about to come, and brings the Gateway back
         new = client.patch(step.kind, name, namespace, step.obj, patch_type="apply", field_manager=MANAGER, force=True)
         # a webhook may set what it sets again and again: nothing is reverted then
-        return objects.resource_version(new) != objects.resource_version(found.get(step.kind) or {})
+        return objects.resource_version(new) != objects.resource_version(old or {})
+
+    def _is_there(self, kind: Kind, namespace: str, name: str) -> bool:
+        try:
+            self._context.client.get(kind, name, namespace)
+        except NotFound:
+            return False
+        return True

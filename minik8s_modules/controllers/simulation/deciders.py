@@ -43,7 +43,7 @@ from minik8s_modules.controllers.network.gateways import (
     MANAGER,
     PARTS,
     Apply,
-    PutBack,
+    Clear,
     Remove,
     Taken,
     decide_gateway,
@@ -168,12 +168,12 @@ def gateway_steps(world: World, gateway: JsonObject) -> list[Step]:
     return [step for each in steps for step in _of_part(world, gateway, each)]
 
 
-def _of_part(world: World, gateway: JsonObject, step: Apply | PutBack | Remove | Taken) -> Iterator[Step]:
+def _of_part(world: World, gateway: JsonObject, step: Apply | Clear | Remove | Taken) -> Iterator[Step]:
     if (told := event_of(step)) is not None:
         yield RecordEvent(gateway, *told)
     if isinstance(step, Taken):
         return
-    if isinstance(step, PutBack):
+    if isinstance(step, Clear):
         yield Patch(step.kind, step.obj, step.body)
     elif isinstance(step, Remove):
         yield Delete(step.kind, step.obj)
