@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from typing import Any
 
-LANES = 16
+LANES = 32
 """Requests under way at once, at most."""
 PER_CONNECTION = 50
 PATIENCE_S = 30.0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from minik8s_modules.api.objects import Key
 from minik8s_modules.base.backoff import Backoff
 
-AT_ONCE = 5
+AT_ONCE = 10
 QUIET_S = 600.0
 LATER = Backoff(initial_s=1.0, maximum_s=60.0)
 

@@ -5,6 +5,7 @@ Over a real API server, whose defaults and allocated fields are not to be taken 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -62,6 +63,10 @@ class Edge:
         found = [(kind, each) for kind in PARTS for each in admin.list(kind, self.namespace).items]
         return {kind.kind for kind, each in found if objects.name(each) == NAME}
 
+    def ports(self) -> set[int]:
+        """Return the ports of its Service."""
+        return {each["port"] for each in self.part(SERVICE)["spec"]["ports"]}
+
     def versions(self) -> list[str]:
         """Return the generations of the parts: specs that are written again have new ones."""
         return [objects.resource_version(self.part(kind)) for kind in PARTS]
@@ -116,6 +121,16 @@ def test_what_is_changed_by_hand_comes_back_and_what_others_own_stays(edge: Edge
         assert spec["replicas"] == 3
         assert "kubectl.kubernetes.io/restartedAt" in spec["template"]["metadata"]["annotations"]
         assert spec["template"]["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "2"}
+
+        # a port that was edited and came back goes with its listener; the one that somebody added stays
+        extra = {"name": "mine", "port": 9, "targetPort": 9}
+        added = json.dumps([{"op": "add", "path": "/spec/ports/-", "value": extra}])
+        edge.kubectl("patch", f"service/{NAME}", "--type=json", f"-p={added}")
+        edge.kubectl(*SPOILED[SERVICE])
+        until(lambda: edge.ports() == {9, 80}, LONG_S)
+        moved = json.dumps([{"op": "replace", "path": "/spec/listeners/0/port", "value": 8080}])
+        edge.kubectl("patch", "gateway/edge", "--type=json", f"-p={moved}")
+        until(lambda: edge.ports() == {9, 8080}, LONG_S)
     assert edge.drifted() == []
 
 
@@ -125,8 +140,8 @@ def test_while_no_controller_runs_drift_and_why_name_the_fields(edge: Edge):
     for words in SPOILED.values():
         edge.kubectl(*words)
     deployment, service = edge.drifted()
-    assert 'spec.template.spec.containers[envoy].image' in deployment
-    assert 'spec.ports[80/TCP]' in service
+    assert "spec.template.spec.containers[envoy].image" in deployment
+    assert "spec.ports[80/TCP]" in service
     gateway = edge.cluster.admin.get(GATEWAY_KINDS.gateways, "edge", edge.namespace)
     assert objects.name(gateway) == "edge"
     with controllers(edge.cluster):

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import os
 import ssl
 import subprocess
@@ -33,21 +32,20 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import with_sidecar
 from tests.integration.control.conftest import Cluster, Daemon, cluster, etcd
 from tests.integration.control.test_pilot_real import Pilot
+from tests.integration.mesh.loads import CLIENTS, LONG_S, RATE, REPOSITORY, Load, Together
 from tests.support.docker.envoy import envoy_program
 from tests.support.playing import PlayingNode
 from tests.support.waiting import until
 
-__all__ = ["cluster", "etcd"]
-REPOSITORY = Path(__file__).parents[3]
+__all__ = ["LONG_S", "cluster", "etcd"]
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 16
 PORT, TARGET, OK = 9080, 8080, 200
-LONG_S = 120.0
 NEXT_ARGUMENT = " " * 14 + "grpc.keepalive_time_ms:"
 RULES = """
 table ip mesh {
   chain out {
     type nat hook output priority -100
-    meta skuid != 1337 ip daddr != 127.0.0.0/8 ip protocol tcp redirect to :15001
+    meta skuid != 1337 meta skgid != 1337 ip daddr != 127.0.0.0/8 ip protocol tcp redirect to :15001
   }
 }
 """
@@ -145,38 +143,25 @@ class Client:
 
     def asking(self, address: str, rate: int, path: str = "/") -> Load:
         """Begin to ask at a steady rate."""
-        self._loads.append(Load(self.namespace, address, rate, path))
-        return self._loads[-1]
+        return self._begun(Load(["ip", "netns", "exec", self.namespace], address, PORT, rate, path))
+
+    def asking_past(self, address: str, rate: int) -> Load:
+        """Begin to ask a Pod at a steady rate, past the sidecar, as who is of its group may."""
+        words = ["ip", "netns", "exec", self.namespace, "setpriv", "--regid", "1337", "--clear-groups"]
+        return self._begun(Load(words, address, TARGET, rate))
+
+    def _begun(self, load: Load) -> Load:
+        self._loads.append(load)
+        return load
 
     def stop(self) -> None:
         """End its Envoy, and take the namespace away."""
         for each in self._loads:
-            each.end()  # of a test that has failed under it
+            each.kill()  # of a test that has failed under it
         if self._envoy is not None:
             self._envoy.kill()
             self._envoy.wait()
         run("ip", "netns", "del", self.namespace)
-
-
-class Load:
-    """Requests at a steady rate, until it is stopped."""
-
-    def __init__(self, namespace: str, address: str, rate: int, path: str) -> None:
-        words = [sys.executable, "-m", "tests.support.requesting", address, str(PORT), path, str(rate)]
-        self._process = subprocess.Popen(
-            ["ip", "netns", "exec", namespace, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=REPOSITORY
-        )
-
-    def stop(self) -> dict[str, Any]:
-        """Return what was answered: ``answers``, ``failures``, ``latencies_ms``, ``seconds``."""
-        told, _ = self._process.communicate(timeout=LONG_S)
-        found: dict[str, Any] = json.loads(told)
-        return found
-
-    def end(self) -> None:
-        """Ask no more, whatever was answered."""
-        self._process.kill()
-        self._process.wait()
 
 
 class Servers(PlayingNode):
@@ -302,6 +287,9 @@ class Mesh:
         """Return where a Pod answers."""
         return str(objects.status(self.cluster.admin.get(POD, pod, self.namespace))["podIP"])
 
+    def _address_yet(self, pod: str) -> object:
+        return objects.status(self.cluster.admin.get(POD, pod, self.namespace)).get("podIP")
+
     def client(self, name: str = "client", namespace: str = "", replaced: Sequence[tuple[str, str]] = ()) -> Client:
         """Make a Pod with a sidecar, and its Envoy."""
         meta = {"name": "robot", "namespace": namespace}
@@ -315,6 +303,15 @@ class Mesh:
         token = self.pilot.token(name, namespace)
         made.start(self.cluster.server.authority.ca.read_bytes(), token, self.pilot.port, replaced)
         return made
+
+    def together(self, address: str) -> Together:
+        """Begin to ask from several clients, once all of them are led to a Service, and past the sidecars besides."""
+        self.pod("beside", app="beside")
+        clients = [self.client(f"client-{number}") for number in range(CLIENTS)]
+        for each in clients:
+            serves(each, address)
+        past = str(until(lambda: self._address_yet("beside"), LONG_S))
+        return Together([each.asking(address, RATE) for each in clients], clients[0].asking_past(past, RATE))
 
     def subset(self, name: str, *pods: str) -> None:
         """Declare a Subset."""

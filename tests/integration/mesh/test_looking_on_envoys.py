@@ -18,7 +18,7 @@ from minik8s_modules.cli.mesh.looking import rows
 from minik8s_modules.cli.mesh.sidecars import with_sidecars
 from minik8s_modules.cli.mesh.tracing import by_sidecar
 from tests.integration.control.conftest import Daemon
-from tests.integration.mesh.conftest import LONG_S, PORT, Mesh, serves
+from tests.integration.mesh.conftest import LONG_S, PORT, Mesh
 from tests.support.waiting import until
 
 V1, V2 = {"name": "v1", "weight": 1}, {"name": "v2", "weight": 0}
@@ -90,20 +90,17 @@ def statistics(address: str, name: str) -> list[set[str]]:
 
 def test_a_canary_goes_up_under_load_without_a_failure_and_back_on_errors(mesh: Mesh, controllers: Daemon):
     address = shop(mesh, [V1, V2])
-    client = mesh.client()
-    serves(client, address)
-    load = client.asking(address, 250)
+    load = mesh.together(address)
+    client = mesh.clients[0]
     assert canary(mesh, 20, 60, 100) == 0
-    found = load.stop()
-    assert found["failures"] == []
-    assert {body.split()[1] for body in found["answers"]} == {"v1", "v2"}
+    assert {body.split()[1] for body in load.stop()} == {"v1", "v2"}
     assert {client.get(address)[1] for _ in range(5)} == {"c v2"}
     mesh.split([V1, V2])
     until(lambda: client.get(address)[1].endswith("v1"), LONG_S)
     mesh.node.codes["c"] = 500
-    load = client.asking(address, 250)
+    failing = client.asking(address, 250)
     assert canary(mesh, 20, 60, 100) == 1
-    load.stop()
+    failing.stop()
     virtual = mesh.cluster.admin.get(VIRTUAL_SERVICE, "reviews", mesh.namespace)
     assert objects.spec(virtual)["subsets"] == [V1, V2]
     assert controllers.process is not None
