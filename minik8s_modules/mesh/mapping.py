@@ -13,6 +13,7 @@ VirtualService splits them: a sidecar passes on what is no key here.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,6 @@ from minik8s_modules.api.network.subsets import pods_of
 from minik8s_modules.api.network.url_patterns import pattern_fault
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.mesh.endpoints import Endpoint, endpoints_of, pods_of_slices
-from minik8s_modules.mesh.shares import pod_weights
 
 SERVICE_NAME = "kubernetes.io/service-name"
 ACCEPTED, CONFLICTED, BAD_PATTERN = "Accepted", "Conflicted", "InvalidPattern"
@@ -32,6 +32,8 @@ RESOLVED = "ResolvedRefs"
 NO_SERVICE, NO_PORT, NO_SUBSET, NO_POD = "ServiceNotFound", "PortNotFound", "SubsetNotFound", "NoReadyPods"
 POLICY = ("timeout", "retries", "fault", "mirror")
 NO_WEIGHT, OVERLAP = "NoWeight", "SubsetsOverlap"
+MOST = 2**31 - 1
+"""What the weights of all Pods together may come to: an int32; Envoy adds them up in a uint32."""
 
 
 class Declared(NamedTuple):
@@ -317,6 +319,24 @@ class _Namespace:
         family = "IPv6" if ":" in objects.spec(service)["clusterIP"] else "IPv4"
         slices = self._slices.get(objects.name(service), ())
         return endpoints_of(slices, family, port.get("name") or "", self._withheld)
+
+
+def pod_weights(weights: Sequence[int], sizes: Sequence[int]) -> list[int]:
+    """Return the weight of each Pod of each subset; 0 for those of a subset that is empty or has no weight.
+
+    Weights [1, 2] of sizes [2, 1] give [1, 4]: Pods have 1, 1 and 4. Where that came to more than ``MOST``, all are
+    made smaller alike, and stay above 0.
+
+    Source: the original's pilot: W_i = w_i * product of the sizes n_j of the other subsets that are not empty, so that
+    the sum over the Pods of subset i is in the ratio of w_i, whatever the sizes.
+    """
+    product = math.prod(size for size in sizes if size)
+    exact = [weight * product // size if size else 0 for weight, size in zip(weights, sizes, strict=True)]
+    total = sum(weight * size for weight, size in zip(exact, sizes, strict=True))
+    if total <= MOST:
+        return exact
+    room = MOST - sum(sizes)
+    return [max(weight * room // total, 1) if weight else 0 for weight in exact]
 
 
 def _subsets_of(declared: JsonObject) -> list[str]:

@@ -324,13 +324,10 @@ class Planner:
         kept = retained_volumes(basis.confirmed["volumes"], after, lambda uid: _seen(basis, decisions, uid))
         after = {**after, "volumes": {**after["volumes"], **kept}}
         for section in SECTIONS:
-            ours = {
-                key
-                for key in (*before[section], *after[section])
-                if before[section].get(key) != after[section].get(key)
-            }
-            wanted[section] |= {key: entry for key, entry in after[section].items() if key in ours}
-            for key in ours - set(after[section]):
+            old, new = before[section], after[section]
+            ours = {key for key in (*old, *new) if old.get(key) != new.get(key)}
+            wanted[section] |= {key: entry for key, entry in new.items() if key in ours}
+            for key in ours - set(new):
                 wanted[section].pop(key, None)
         requests = self._held(basis, future.found, wanted)
         return with_blob(requests, (*decisions.values(), named.certificates), prospect.sources, future.found)

@@ -10,6 +10,7 @@ that could not be found out again, so a process that is killed at any point goes
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 import threading
@@ -304,10 +305,8 @@ class PodController:
             return
         if is_running(pod):
             log.warning("%s is taken away while its status says that a container runs", key)
-        try:
+        with contextlib.suppress(NotFound, Conflict):  # it is gone, or another one has its name
             self._client.delete(POD, key.name, key.namespace, grace_s=0, uid=uid)
-        except (NotFound, Conflict):
-            return  # it is gone, or another one has its name
 
     # ------------------------------------------------------------------ from the provider
 
@@ -353,10 +352,8 @@ class PodController:
         """Replace the status whatever it is now: nobody else writes it, and uid says which Pod is meant."""
         meta = {field: pod["metadata"][field] for field in ("namespace", "name", "uid")}
         whole = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": objects.spec(pod), "status": status}
-        try:
+        with contextlib.suppress(NotFound, Conflict):  # as above: the copy is about to show it
             self._client.update(POD, whole, subresource="status")
-        except (NotFound, Conflict):
-            return  # it is gone, or another one has its name: the copy is about to show it
 
     # ------------------------------------------------------------------ parts
 

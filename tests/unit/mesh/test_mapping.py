@@ -10,8 +10,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.url_patterns import pattern_fault
-from minik8s_modules.mesh.mapping import Declared, Mapped, decide_mapping, mapping_spec
-from minik8s_modules.mesh.shares import MOST, pod_weights
+from minik8s_modules.mesh.mapping import MOST, Declared, Mapped, decide_mapping, mapping_spec, pod_weights
 from tests.unit.mesh.namespaces import IPS, declared
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "decide_mapping").glob("*.yml"))
