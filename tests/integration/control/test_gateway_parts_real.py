@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import yaml
@@ -17,10 +18,11 @@ from minik8s_modules.api.kinds import DEPLOYMENT, EVENT, SERVICE, Kind
 from minik8s_modules.api.network.gateway_api import CONTROLLER, GATEWAY_KINDS, GROUP, name_of_parts
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.plans.drifting import edited
-from minik8s_modules.controllers.network.gateways import PARTS
+from minik8s_modules.controllers.network.gateways import MANAGER, PARTS
 from tests.integration.control.conftest import Cluster, Daemon
 from tests.support.gateway_api import definitions
 from tests.support.waiting import until
+from tests.support.webhook import WebhookServer, patch
 
 NAME, LONG_S = name_of_parts("edge"), 60.0
 SPOILED = {
@@ -147,3 +149,43 @@ def test_while_no_controller_runs_drift_and_why_name_the_fields(edge: Edge):
     with controllers(edge.cluster):
         until(lambda: stands(edge), LONG_S)
     assert edge.drifted() == []
+
+
+def test_what_a_webhook_puts_into_every_write_stays_without_an_event_and_without_a_loop(edge: Edge, tmp_path: Path):
+    image = {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "mirror.example/envoy:1"}
+    with WebhookServer(tmp_path) as hook, controllers(edge.cluster), mirroring(edge, hook):
+        until(lambda: edge.parts() == {kind.kind for kind in PARTS}, LONG_S)
+        hook.answers["/mirror"] = lambda _request: patch(image)
+        edge.kubectl("label", f"deployment/{NAME}", "team=x")
+
+        def tried() -> bool:  # to set it back
+            asked = [each["request"] for each in hook.reviews if each["request"]["operation"] == "UPDATE"]
+            return any(each["options"].get("fieldManager") == MANAGER for each in asked)
+
+        until(tried, LONG_S)
+        before = objects.resource_version(edge.part(DEPLOYMENT))
+        edge.kubectl(*SPOILED[SERVICE])  # all parts are looked at again
+        until(lambda: edge.ports() == {80}, LONG_S)
+        until(lambda: edge.told() == {"Service"}, LONG_S)
+        assert objects.resource_version(edge.part(DEPLOYMENT)) == before
+        assert edge.drifted()
+
+
+@contextmanager
+def mirroring(edge: Edge, hook: WebhookServer) -> Iterator[None]:
+    """Have a webhook answer for the Deployments of the namespace; it allows all until it is told otherwise."""
+    hook.answers["/mirror"] = lambda _request: {"allowed": True}
+    webhook = {
+        "name": "mirror.example.com",
+        "clientConfig": {"url": hook.url("/mirror"), "caBundle": hook.ca_bundle},
+        "rules": [{"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["deployments"]}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": edge.namespace}},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+    }
+    kind, meta = "MutatingWebhookConfiguration", {"name": "mirror"}
+    edge.apply({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": meta, "webhooks": [webhook]})
+    try:
+        yield
+    finally:
+        edge.kubectl("delete", kind, "mirror")

@@ -19,7 +19,7 @@ from minik8s_modules.api.network.gateway_api import CONTROLLER, GATEWAY_KINDS, n
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema.shapes import kind_shape
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.network.gateways import PARTS, GatewayController
+from minik8s_modules.controllers.network.gateways import PARTS, Apply, GatewayController
 from minik8s_modules.controllers.network.reverting import AT_ONCE
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
@@ -153,3 +153,11 @@ def test_an_owner_that_is_edited_away_is_told(api: Api) -> None:
     orphan["metadata"]["ownerReferences"] = []
     api.update(DEPLOYMENT, orphan)
     until(lambda: told(api, "NameTaken"))
+
+
+def test_an_object_that_came_just_now_and_is_in_no_copy_yet_is_not_taken_over(api: Api) -> None:
+    theirs = api.create(SERVICE, {"metadata": {"name": NAME, "namespace": SPACE}, "spec": {"ports": [{"port": 80}]}})
+    wanted = {"metadata": {"name": NAME, "namespace": SPACE, "labels": {"mine": "yes"}}}
+    late = GatewayController(Context(api, EventRecorder(api, "test"), Informers(api)))
+    assert not late._take(Apply(SERVICE, wanted), {})
+    assert api.get(SERVICE, NAME, SPACE) == theirs
