@@ -260,6 +260,13 @@ def differences(gateway: JsonObject, get: Callable[[Kind, str, str], JsonObject 
     return [each.message for each in events if each is not None]
 
 
+class _Outcome(NamedTuple):
+    """Whether a step has written something, and whether it is to be told of."""
+
+    written: bool
+    is_told: bool
+
+
 def _reverts(step: Step, found: Mapping[Kind, JsonObject | None]) -> bool:
     return isinstance(step, Apply | Clear) and found.get(step.kind) is not None
 
@@ -333,33 +340,35 @@ class GatewayController:
             if len(steps) < len(later) and self._loop is not None:
                 self._loop.add_after(key, wait_s)
         for step in steps:
-            if not self._take(step, found):
-                continue
-            if _reverts(step, found):
+            written, is_told = self._take(step, found)
+            if written and _reverts(step, found):
                 self._reverting.reverted(key, declared, now_s)
-            if (told := event_of(step)) is not None:
+            if is_told and (told := event_of(step)) is not None:
                 self._context.recorder.event(gateway, *told)
 
-    def _take(self, step: Step, found: Mapping[Kind, JsonObject | None]) -> bool:
-        """Take a step; return whether it has changed a part, or there is something to tell of it."""
+    def _take(self, step: Step, found: Mapping[Kind, JsonObject | None]) -> _Outcome:
+        """Take a step."""
         client = self._context.client
         if isinstance(step, Taken):
-            return True
+            return _Outcome(written=False, is_told=True)
         namespace, name = objects.key(step.obj)
         if isinstance(step, Remove):
             with contextlib.suppress(NotFound):
                 client.delete(step.kind, name, namespace, uid=objects.uid(step.obj))
-            return False
+            return _Outcome(written=True, is_told=False)
         if isinstance(step, Clear):
             seen = {"metadata": {"resourceVersion": objects.resource_version(step.obj)}}
             client.patch(step.kind, name, namespace, {**step.body, **seen}, field_manager=MANAGER)
-            return True
+            return _Outcome(written=True, is_told=True)
         old = found.get(step.kind)
         if old is None and self._is_there(step.kind, namespace, name):
-            return False  # perhaps somebody else's: the copy of it is about to come, and brings the Gateway back
+            # perhaps somebody else's: the copy of it is about to come, and brings the Gateway back
+            return _Outcome(written=False, is_told=False)
         new = client.patch(step.kind, name, namespace, step.obj, patch_type="apply", field_manager=MANAGER, force=True)
+        written = objects.resource_version(new) != objects.resource_version(old or {})
         # a webhook may set what it sets again and again: nothing is reverted then
-        return objects.resource_version(new) != objects.resource_version(old or {})
+        stays = {*step.changed} <= {*_changed(step.kind, new, step.obj)}
+        return _Outcome(written, written and not stays)
 
     def _is_there(self, kind: Kind, namespace: str, name: str) -> bool:
         try:

@@ -163,11 +163,11 @@ def test_what_a_webhook_puts_into_every_write_stays_without_an_event_and_without
             return any(each["options"].get("fieldManager") == MANAGER for each in asked)
 
         until(tried, LONG_S)
-        before = objects.resource_version(edge.part(DEPLOYMENT))
+        before = objects.generation(edge.part(DEPLOYMENT))
         edge.kubectl(*SPOILED[SERVICE])  # all parts are looked at again
         until(lambda: edge.ports() == {80}, LONG_S)
         until(lambda: edge.told() == {"Service"}, LONG_S)
-        assert objects.resource_version(edge.part(DEPLOYMENT)) == before
+        assert objects.generation(edge.part(DEPLOYMENT)) == before
         assert edge.drifted()
 
 

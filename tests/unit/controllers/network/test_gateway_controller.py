@@ -31,11 +31,11 @@ SPACE, NAME = "shop", name_of_parts("edge")
 
 
 class Api(FakeApi):
-    """One that applies; ``webhook`` is the image that a webhook puts into each Deployment that is written."""
+    """One that applies; ``webhook`` is an image that each written Deployment gets, with ``stamps`` a count besides."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.webhook = ""
+        self.webhook, self.stamps = "", False
         self.applied: list[float] = []
 
     def patch(self, kind: Kind, name: str, namespace: str, body: Any, **options: Any) -> JsonObject:
@@ -53,6 +53,8 @@ class Api(FakeApi):
         new: JsonObject = merge(kind_shape(kind), copy.deepcopy(old), copy.deepcopy(body))
         if kind == DEPLOYMENT and self.webhook:
             set_image(new, self.webhook)
+            if self.stamps:
+                objects.annotations(new)["example.com/at"] = str(len(self.applied))
         apply_defaults(kind, new)
         return self.update(kind, new)
 
@@ -138,6 +140,16 @@ def test_what_a_webhook_sets_on_every_write_is_no_revert_and_no_loop(api: Api) -
     assert {each["message"].split()[0] for each in told(api, "Reverted")} == {"Service"}
 
 
+def test_a_webhook_that_sets_another_value_on_every_write_is_no_revert_and_is_written_ever_later(api: Api) -> None:
+    create(api)
+    until(lambda: is_made(api))
+    api.webhook, api.stamps = "mirror.example/envoy:1", True
+    edit(api, api.webhook)
+    until(lambda: len(api.applied) > AT_ONCE)
+    assert api.applied[AT_ONCE] - api.applied[AT_ONCE - 1] >= 1
+    assert told(api, "Reverted") == []
+
+
 def test_a_gateway_whose_name_is_taken_is_made_once_that_object_goes(api: Api) -> None:
     api.create(SERVICE, {"metadata": {"name": NAME, "namespace": SPACE}, "spec": {"ports": [{"port": 80}]}})
     create(api)
@@ -159,5 +171,5 @@ def test_an_object_that_came_just_now_and_is_in_no_copy_yet_is_not_taken_over(ap
     theirs = api.create(SERVICE, {"metadata": {"name": NAME, "namespace": SPACE}, "spec": {"ports": [{"port": 80}]}})
     wanted = {"metadata": {"name": NAME, "namespace": SPACE, "labels": {"mine": "yes"}}}
     late = GatewayController(Context(api, EventRecorder(api, "test"), Informers(api)))
-    assert not late._take(Apply(SERVICE, wanted), {})
+    assert not late._take(Apply(SERVICE, wanted), {}).written
     assert api.get(SERVICE, NAME, SPACE) == theirs
