@@ -1,7 +1,7 @@
 """A RollingUpdate of real Pods while a client with a real Envoy asks (S-17), and the commands that show a mesh.
 
 The cluster is that of test_mesh.py: the example of docs/how-to/mesh.md on two machines. How many requests a second the
-client makes is up to the machines; tests/integration/mesh has 250 a second, without containers.
+client makes is up to the machines; tests/integration/mesh has 300 a second, without containers.
 """
 
 from __future__ import annotations
