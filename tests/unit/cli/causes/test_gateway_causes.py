@@ -92,7 +92,7 @@ def test_a_gateway_names_what_of_its_objects_is_changed_by_hand_and_not_reverted
     api.create(GATEWAY_KINDS.classes, ours)
     fault = judge(one, api.around()).faults[0]
     said = f"Deployment {name_of_parts('edge')} differs from what the Gateway declares, and is reverted: "
-    assert fault.cause == f'{said}spec.template.spec.containers[envoy].image'
+    assert fault.cause == f"{said}spec.template.spec.containers[envoy].image"
     assert fault.next == "kubectl -n kube-system get lease/minik8s-controllers"
 
 

@@ -310,7 +310,7 @@ def test_an_edit_of_what_a_gateway_runs_as_is_reverted_and_changes_no_pod_and_no
     deployment["spec"]["replicas"] = 2
     found = planned("update", deployment, *stand)
     told = f"Gateway shop/edge: Deployment {PARTS} differs from what the Gateway declares, and is reverted: "
-    assert f'{told}spec.template.spec.containers[envoy].image' in [each.text for each in found.messages]
+    assert f"{told}spec.template.spec.containers[envoy].image" in [each.text for each in found.messages]
     images = {pod["spec"]["containers"][0]["image"] for pod in found.pods.values() if pod is not None}
     assert (images, len(found.pods)) == ({"minik8s/envoy:1"}, 2)  # the replicas are the Deployment's to say
 
