@@ -33,7 +33,7 @@ class Reverting:
 
         Args:
             key: what is reverted.
-            declared: UID and generation of what it follows from; a change of it begins anew.
+            declared: UID and generation of what it follows from; a change of it starts the count again.
             now_s: monotonic seconds.
         """
         known = self._lately(key, declared, now_s)
