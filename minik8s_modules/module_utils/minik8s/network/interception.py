@@ -4,7 +4,8 @@ The four chains ``MISTIO_…`` are those of the original (spec 1.14), and one ru
 what the sidecar hands to the application comes from 127.0.0.6 and goes there. What is left out of the mesh stands in
 two chains of ours, which are asked before them; so the four are always the same, and whoever writes them once more, as
 the original's init container does, changes nothing. Connections that were there before the rules pass as they are: the
-kernel takes the next packet of one that it has not tracked for the first of a new one, and would cut it.
+kernel takes the next packet of one that it has not tracked for the first of a new one, and would cut it. Not so what
+comes in to a pod with mutual TLS: a stranger's packet that begins no connection would have the one that follows pass.
 
 Rules of iptables are compared with what ``iptables-save`` prints. What nft prints differs from version to version:
 there each rule has a digest of its words as its comment, and digests are compared.
@@ -129,7 +130,7 @@ def rules_of(entry: Mapping[str, Any]) -> dict[str, tuple[Rule, ...]]:
     left_out = _ports([STATISTICS_PORT, *whole["exclude_inbound_ports"]])
     return {
         **_JUMPS,
-        INBOUND: (_TRACKED_LATE, *here, *left_out, *([_MUTUAL_TLS] if whole["mutual_tls"] else ())),
+        INBOUND: (*here, *left_out, _MUTUAL_TLS) if whole["mutual_tls"] else (_TRACKED_LATE, *here, *left_out),
         OUTBOUND: (_TRACKED_LATE, *there, *_ports(whole["exclude_outbound_ports"])),
         **_MISTIO,
     }
@@ -143,7 +144,7 @@ def rules_of_ipv6(entry: Mapping[str, Any]) -> dict[str, tuple[Rule, ...]]:
     own = (one for one in whole["node_addresses"] if ":" in one)
     here = (Rule(f"-s {one}/128 -j ACCEPT", f"ip6 saddr {one} accept") for one in own)
     left_out = _ports([STATISTICS_PORT, *whole["exclude_inbound_ports"]])
-    return {**_JUMPS_IPV6, INBOUND: (_TRACKED_LATE, _LOOPBACK, *here, *left_out, _MUTUAL_TLS)}
+    return {**_JUMPS_IPV6, INBOUND: (_LOOPBACK, *here, *left_out, _MUTUAL_TLS)}
 
 
 def of_family(chains: Mapping[str, Any], *, ipv6: bool) -> dict[str, Any]:
