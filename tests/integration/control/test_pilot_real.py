@@ -31,7 +31,7 @@ class Pilot:
         self.cluster, self.port = cluster, free_port()
         self.namespace = cluster.namespace()
         made = cluster.server.authority.issue("pilot", "minik8s-pilot", addresses=(address,))
-        self._config = cluster.folder / "pilot.yml"
+        self._config = cluster.folder / f"pilot-{self.port}.yml"  # its own: two may start at once
         configuration = {
             "kubeconfig": str(cluster.kubeconfig("pilot")),
             "listen": f"{address}:{self.port}",
