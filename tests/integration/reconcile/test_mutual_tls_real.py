@@ -150,7 +150,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 def test_permissive_lets_everybody_in_and_strict_those_of_the_mesh_alone(shop: Shop):
     address = f"http://{objects.status(shop.get('web'))['podIP']}:{PORT}/"
     shop.cluster.until(lambda: shop.asks("client"), WAIT_S)
-    assert shop.asks("stranger")
+    # a new Pod is strict until the pilot has seen it and its Namespace
+    shop.cluster.until(lambda: shop.asks("stranger"), WAIT_S)
     assert shop.asks("stranger", address)
     load = Load(shop)
     shop.mode(STRICT)
