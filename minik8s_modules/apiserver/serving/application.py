@@ -82,21 +82,7 @@ class Application:
         clock = SystemClock()
         gateways = TlsGateways(configured.reconciler_client) if configured.reconciler_client else None
         routes = Routes(self._cache, gateways)
-        self._backend = Backend(
-            self._store,
-            self._cache,
-            clock,
-            metrics,
-            configured.service_cidr,
-            mesh=configured.mesh,
-            dual_stack=configured.dual_stack,
-            service_cidr_ipv6=configured.service_cidr_ipv6,
-            external_ips=configured.external_ips,
-            refuse_taken_hosts=configured.refuse_taken_hosts,
-            policies=Policies(metrics),
-            webhooks=Webhooks(metrics, Transport(routes.connect)),
-            place=place,
-        )
+        self._backend = _backend(self._store, self._cache, clock, metrics, routes, configured, place)
         self._hub = Hub(clock, self._cache, self.admission)
         self._tunnels = Tunnels(clock, self.admission)
         self._startup = Startup(self._backend, configured)
@@ -247,6 +233,32 @@ def _tokens(backend: Backend, configured: Settings) -> Tokens | None:
         return None
     keys = KeyFiles(accounts.signing_key, accounts.verification_keys)
     return Tokens(backend, keys, accounts.issuer, accounts.max_token_s)
+
+
+def _backend(
+    store: Store,
+    cache: WatchCache,
+    clock: Clock,
+    metrics: Registry,
+    routes: Routes,
+    configured: Settings,
+    place: Place | None,
+) -> Backend:
+    return Backend(
+        store,
+        cache,
+        clock,
+        metrics,
+        configured.service_cidr,
+        mesh=configured.mesh,
+        dual_stack=configured.dual_stack,
+        service_cidr_ipv6=configured.service_cidr_ipv6,
+        external_ips=configured.external_ips,
+        refuse_taken_hosts=configured.refuse_taken_hosts,
+        policies=Policies(metrics),
+        webhooks=Webhooks(metrics, Transport(routes.connect)),
+        place=place,
+    )
 
 
 def _encrypted(store: Store, configured: Settings) -> Store:
