@@ -6,7 +6,6 @@ upstream's manifests give it. The suite is of v1.4.1: v1.3.0, whose kinds the ro
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 import yaml
 
 from tests.support.clusters.labcluster import LabCluster
+from tests.support.clusters.meshcluster import mesh_machine
 from tests.support.gotools import ISTIO, ISTIO_VERSION, module_path, tool
 
 NODE, WAIT_S = "control1", 3600
@@ -40,17 +40,8 @@ RESULT = re.compile(r"^ {4}--- (PASS|FAIL): TestConformance/(Mesh\w+) ", re.MULT
 
 @pytest.fixture(scope="module")
 def cluster(lab_name: str) -> Iterator[LabCluster]:
-    """A machine with a mesh; MINIK8S_MESH_ONE in the environment names a lab to use again and keep."""
-    name = os.environ.get("MINIK8S_MESH_ONE") or lab_name
-    made = LabCluster(name, control=1, workers=0, variables={"minik8s_mesh": True})
-    try:
-        made.up()
-        if not made.kubeconfig.exists():
-            made.install()
+    with mesh_machine(lab_name) as made:
         yield made
-    finally:
-        if name == lab_name:
-            made.close()
 
 
 def test_the_whole_profile_passes(cluster: LabCluster):

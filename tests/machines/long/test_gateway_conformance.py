@@ -7,7 +7,6 @@ not: it stands behind routes of UDP, which are not tried here.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.clusters.labcluster import LabCluster
+from tests.support.clusters.meshcluster import mesh_machine
 from tests.support.gotools import tool
 
 NODE, WAIT_S = "control1", 3600
@@ -43,17 +43,8 @@ RESULT = re.compile(r"^ {4}--- (PASS|FAIL|SKIP): TestConformance/(\w+) ", re.MUL
 
 @pytest.fixture(scope="module")
 def cluster(lab_name: str) -> Iterator[LabCluster]:
-    """A machine with a mesh; MINIK8S_MESH_ONE in the environment names a lab to use again and keep."""
-    name = os.environ.get("MINIK8S_MESH_ONE") or lab_name
-    made = LabCluster(name, control=1, workers=0, variables={"minik8s_mesh": True})
-    try:
-        made.up()
-        if not made.kubeconfig.exists():
-            made.install()
+    with mesh_machine(lab_name) as made:
         yield made
-    finally:
-        if name == lab_name:
-            made.close()
 
 
 def image(cluster: LabCluster, name: str, program: str) -> None:

@@ -22,6 +22,7 @@ import yaml
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import with_sidecar
 from tests.support.clusters.labcluster import REPOSITORY, LabCluster
+from tests.support.clusters.meshcluster import mesh_machine
 
 MINIK8S = Path(sys.executable).with_name("minik8s")
 WAIT_S = 400
@@ -41,21 +42,13 @@ REVIEWS_V3 = "istio/examples-bookinfo-reviews-v3:1.19.1"
 
 @pytest.fixture(scope="module")
 def cluster(lab_name: str) -> Iterator[LabCluster]:
-    """A machine with a mesh, a client and a second one; MINIK8S_MESH_ONE names a lab to use again and keep."""
-    name = os.environ.get("MINIK8S_MESH_ONE") or lab_name
-    made = LabCluster(name, control=1, workers=0, variables={"minik8s_mesh": True})
-    try:
-        made.up()
-        if not made.kubeconfig.exists():
-            made.install()
+    """A machine with a mesh, a client and a second one."""
+    with mesh_machine(lab_name) as made:
         service = {"selector": {"app": "reviews"}, "ports": [{"port": 9080}]}
         made.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "reviews"}, "spec": service})
         for each in ("client", "other"):
             made.apply(pod(each, ["sleep", "1000000"], sidecar=True))
         yield made
-    finally:
-        if name == lab_name:
-            made.close()
 
 
 def pod(name: str, command: list[str], *, sidecar: bool = False, labels: dict[str, str] | None = None) -> JsonObject:
