@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,13 @@ class Configuration:
     def text(self, key: str, default: str | None = None) -> str:
         """Return the string at dotted ``key``."""
         return str(self._typed(key, (str,), "a string", default))
+
+    def choice(self, key: str, choices: Collection[str], default: str) -> str:
+        """Return which of ``choices`` stands at dotted ``key``."""
+        text = self.text(key, default)
+        if text not in choices:
+            raise ConfigurationError(f"{self._where}: {key} must be {' or '.join(choices)}, not {text!r}")
+        return text
 
     def number(self, key: str, default: int | None = None) -> int:
         """Return the integer at dotted ``key``."""

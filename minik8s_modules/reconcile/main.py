@@ -91,12 +91,8 @@ def read_options(configuration: Configuration) -> Options:
     Raises:
         ConfigurationError: a key is missing or cannot be used.
     """
-    drift = configuration.text("drift", "normal")
-    if drift not in OBSERVE_EVERY_S:
-        raise ConfigurationError(f"drift must be normal or fast, not {drift!r}")
-    mode = configuration.text("proxy_mode", "auto")
-    if mode not in PROXY_MODES:
-        raise ConfigurationError(f"proxy_mode must be one of {', '.join(PROXY_MODES)}, not {mode!r}")
+    drift = configuration.choice("drift", OBSERVE_EVERY_S, "normal")
+    mode = configuration.choice("proxy_mode", PROXY_MODES, "auto")
     service_cidr = configuration.network("service_cidr", Settings().service_cidr)
     if mode == "ipvs" and configuration.text("service_cidr_ipv6", ""):
         raise ConfigurationError("service_cidr_ipv6 needs proxy_mode nftables: ipvs has Services of IPv4 alone")
