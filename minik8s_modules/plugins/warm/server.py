@@ -66,6 +66,7 @@ class Server:
         if code:
             clear(code)
         self._templates: list[Handle] = []
+        self._may_fork_siblings = True
         self._selector = selectors.DefaultSelector()
         self._last = time.monotonic()
         self._listener = self._listen()
@@ -179,7 +180,7 @@ class Server:
     def _ask_sibling(self, archive: str, control: socket.socket) -> bool:
         """Have a template that is there fork the new one; returns whether it was asked."""
         message = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [control.fileno()]))]
-        for handle in list(self._templates):
+        for handle in list(self._templates) if self._may_fork_siblings else ():
             try:
                 handle.control.sendmsg([b"t" + archive.encode()], message)
             except OSError:
@@ -210,6 +211,8 @@ class Server:
         handle.active -= len(ended)
         self._last = time.monotonic()
         if not ended:
+            # with a call: it may be what it has of other code that ends it, so from now on each begins with nothing
+            self._may_fork_siblings = self._may_fork_siblings and not handle.active
             self._forget(handle)
 
     def _forget(self, handle: Handle) -> None:

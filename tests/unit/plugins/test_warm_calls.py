@@ -45,14 +45,14 @@ PACKAGES = (
 )
 
 
-def archive(name: str, shared: str = "", wing: str = "") -> bytes:
+def archive(name: str, shared: str = "", wing: str = "", begins: str = "") -> bytes:
     """Return the archive of one module, with a file of its own beside those that all have; ``wing`` is in a package."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w") as file:
         for package in PACKAGES:
             file.writestr(f"{package}/__init__.py", "")
         file.writestr(f"{PACKAGES[-1]}/_loader.py", LOADER)
-        file.writestr("ansible/module_utils/shared.py", f"VALUE = {shared!r}")
+        file.writestr("ansible/module_utils/shared.py", f"VALUE = {shared!r}\n{begins}")
         file.writestr(f"ansible/module_utils/{name}.py", f"NAME = {name!r}")
         code = MODULE.format(name=name)
         if wing:
@@ -74,10 +74,12 @@ class Interpreter:
         self._path = client.server_path(f"{folder}/w")
         self.pid = peer_pid(Path(self._path))
 
-    def call(self, name: str = "minik8s_thing", shared: str = "", wing: str = "", **asked: int) -> int:
+    def call(
+        self, name: str = "minik8s_thing", shared: str = "", wing: str = "", begins: str = "", **asked: int
+    ) -> int:
         """Return the process that answered what was asked."""
         module = f"ansible.legacy.{name}"
-        payload = Payload(archive(name, shared, wing), module, "legacy", json.dumps(asked))
+        payload = Payload(archive(name, shared, wing, begins), module, "legacy", json.dumps(asked))
         answer = client.call(self._path, payload)
         told = json.loads(answer.out)
         assert (told["asked"], told["is"], answer.err) == (asked, name + shared, b"")
@@ -161,3 +163,13 @@ def test_a_template_that_was_killed_is_made_again_with_all_its_modules(interpret
     interpreter.call("minik8s_a")
     (new,) = interpreter.templates()
     assert new != template
+
+
+def test_code_that_ends_a_process_which_had_other_code_runs_in_one_that_had_none(folder: str) -> None:
+    interpreter = Interpreter(folder, calls=50)
+    interpreter.call("minik8s_a", "old", begins="import os; os.environ['OLD'] = '1'")
+    new = "import os; 'OLD' in os.environ and os._exit(1)"
+    with contextlib.suppress(client.CallLost):  # clients call once more
+        interpreter.call("minik8s_a", "new", begins=new)
+    interpreter.call("minik8s_a", "new", begins=new)
+    os.kill(interpreter.pid, signal.SIGKILL)
