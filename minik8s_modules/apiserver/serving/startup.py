@@ -18,7 +18,17 @@ from typing import NamedTuple
 
 from minik8s_modules.api.access import rbac
 from minik8s_modules.api.errors import AlreadyExists, Invalid, NotFound, StatusError
-from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, INGRESS_CLASS, NAMESPACE, SERVICE, Kind
+from minik8s_modules.api.kinds import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CONFIG_MAP,
+    INGRESS_CLASS,
+    NAMESPACE,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE,
+    Kind,
+)
 from minik8s_modules.api.network import ingress_routes
 from minik8s_modules.api.objects import JsonObject, name
 from minik8s_modules.apiserver.admission import service_addresses
@@ -43,6 +53,7 @@ NAMESPACES = ("default", "kube-system", "kube-node-lease", "kube-public")
 _CLUSTER = ("kube-system", "minik8s-cluster")
 EXTENSIONS = ("kube-system", "extension-apiserver-authentication")
 FRONT_PROXY = "front-proxy-client"
+_POLICY = (CLUSTER_ROLE, ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING)
 
 
 class RequiredObject(NamedTuple):
@@ -94,6 +105,7 @@ class Startup:
     def __init__(self, backend: Backend, settings: Settings) -> None:
         self._backend = backend
         self._settings = settings
+        self._policy: list[int] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="startup-objects", daemon=True)
         self.done = False
@@ -129,20 +141,28 @@ class Startup:
         for each in wanted_once():
             ensure_once(self._backend, each)
         service_addresses.repair(self._backend)
-        ensure_policy(self._backend)
+        self._ensure_policy()
         webhook_events.record(self._backend)
+
+    def _ensure_policy(self) -> None:
+        """Look at roles and bindings if one has changed since: comparing them all is most of what a look costs."""
+        changes = [self._backend.cache.changes(kind.prefix) for kind in _POLICY]
+        if changes != self._policy:
+            ensure_policy(self._backend)
+            self._policy = changes
 
 
 def ensure(backend: Backend, each: RequiredObject) -> None:
     """Make one object if it is missing; with ``keep``, make its content what it should be."""
     target = Target(each.kind, each.namespace, each.name)
     try:
-        backend.get(target)
+        found = backend.get(target).object
     except NotFound:
         _create(backend, each)
         return
-    if each.keep:
-        _change(backend, each.kind, each.namespace, each.name, partial(_merged, content=each.obj))
+    merged = partial(_merged, content=each.obj)
+    if each.keep and merged(found) != found:
+        _change(backend, each.kind, each.namespace, each.name, merged)
 
 
 def ensure_once(backend: Backend, each: RequiredObject) -> None:

@@ -13,6 +13,7 @@ from minik8s_modules.apiserver.http.board import Board, Place
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.serving.presence import GAP_S, LIFE_S, LOOK_S, Presence, Roll
 from minik8s_modules.apiserver.serving.startup import Startup
+from minik8s_modules.apiserver.verbs import writing
 from minik8s_modules.base.clock import FakeClock
 from tests.support.waiting import until
 from tests.unit.apiserver.serving.test_startup import SETTINGS
@@ -44,6 +45,21 @@ def pass_time(clock: FakeClock, seconds: float, *living: Presence) -> None:
         clock.advance(LOOK_S)
         for each in living:
             each.look()
+
+
+def test_a_look_at_endpoints_that_are_right_changes_nothing(
+    ready: Backend, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+):
+    alone = server(ready, "192.0.2.1")
+    alone.look()
+    changed: list[Target] = []
+    monkeypatch.setattr(writing, "change", lambda _backend, target, *_rest: changed.append(target))
+    clock.advance(LOOK_S)
+    alone.look()
+    assert changed == []
+    clock.advance(LOOK_S)
+    alone.look()
+    assert [target.kind for target in changed] == [LEASE]
 
 
 def test_a_lone_server_is_the_endpoint_and_writes_only_its_renewals(ready: Backend, clock: FakeClock):

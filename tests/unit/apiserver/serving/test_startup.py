@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import CONFIG_MAP, INGRESS_CLASS, NAMESPACE, SERVICE
+from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, INGRESS_CLASS, NAMESPACE, SERVICE
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.settings import Settings, TlsFiles
 from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.serving import startup as startup_module
 from minik8s_modules.apiserver.serving.startup import Startup
 from minik8s_modules.apiserver.verbs import deleting
 from minik8s_modules.base.clock import FakeClock
@@ -64,3 +65,26 @@ def test_what_is_missing_is_made_again_and_the_epoch_is_not_raised(
     Startup(backend, SETTINGS).ensure()
     backend.get(ADDRESS)
     assert backend.get(EPOCH).object["data"]["epoch"] == epoch
+
+
+def test_roles_are_compared_only_when_one_has_changed(
+    backend: Backend, options: Options, monkeypatch: pytest.MonkeyPatch
+):
+    looks: list[Backend] = []
+    compare = startup_module.ensure_policy
+
+    def counted(of: Backend) -> None:
+        looks.append(of)
+        compare(of)
+
+    monkeypatch.setattr(startup_module, "ensure_policy", counted)
+    startup = Startup(backend, SETTINGS)
+    startup.ensure()
+    startup.ensure()  # what the first one wrote are changes, too
+    before = len(looks)
+    startup.ensure()
+    assert len(looks) == before
+    role = Target(CLUSTER_ROLE, "", "view")
+    deleting.delete(backend, role, {}, options)
+    startup.ensure()
+    backend.get(role)
