@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 from flask import Response
+from werkzeug.datastructures import Headers
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import Kind
@@ -25,8 +26,11 @@ _STATUS_LINES = {each.value: f"{each.value} {each.phrase}" for each in HTTPStatu
 
 def raw(body: bytes, code: int = 200, warnings: Iterable[str] = (), media: str = JSON) -> Response:
     """Return ``body`` as it is."""
-    response = Response(body, _STATUS_LINES.get(code, code), content_type=media)
-    response.headers["Cache-Control"] = "no-cache, private"
+    headers = Headers()  # none of these is there yet: setting one would look for it
+    headers.add("Content-Type", media)
+    headers.add("Content-Length", len(body))
+    headers.add("Cache-Control", "no-cache, private")
+    response = Response([body], _STATUS_LINES.get(code, code), headers)
     for text in list(warnings)[:_MAX_WARNINGS]:
         warn(response, text)
     return response

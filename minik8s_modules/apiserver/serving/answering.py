@@ -42,6 +42,7 @@ from minik8s_modules.apiserver.authorization.authorization import Access, refusa
 from minik8s_modules.apiserver.authorization.identity import User
 from minik8s_modules.apiserver.http import responses
 from minik8s_modules.apiserver.http.backend import Backend, unavailable
+from minik8s_modules.apiserver.http.parameters import ResourceRequest
 from minik8s_modules.apiserver.http.target import Target, parse, rights, unserved, verb_of
 from minik8s_modules.apiserver.intake.limits import Holder, account_of
 from minik8s_modules.apiserver.nodes import proxying
@@ -93,19 +94,22 @@ class Answering:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request."""
-        request = Request(environ, populate_request=False)  # a cycle would keep the answer until a collection
+        request = ResourceRequest(environ, populate_request=False)  # a cycle would keep the answer until a collection
         if request.method not in METHODS or "HTTP_UPGRADE" in environ or not self._names_resource(request.path):
             body: Iterable[bytes] = self._others(environ, start_response)
             return body
         try:
-            self.guard(request)
+            self.guard(request, of_resource=True)
             response = self.resource(request)
         except Exception as error:  # noqa: BLE001 - whatever it is, it leaves as a Status
             response = self.failed(request, error)
         return responses.begun(self.ended(request, response), environ, start_response)
 
-    def guard(self, request: Request) -> None:
-        """Note who asks; refuse strangers, and what is no resource and not allowed."""
+    def guard(self, request: Request, *, of_resource: bool = False) -> None:
+        """Note who asks; refuse strangers, and what is no resource and not allowed.
+
+        ``of_resource``: the path is known to name one, which ``resource`` decides on.
+        """
         environ, path = request.environ, request.path
         environ[BEGAN] = time.perf_counter()
         environ[AUDIT_ID] = random_uid()
@@ -117,7 +121,7 @@ class Answering:
             raise Unauthorized
         environ[ORIGINAL] = user
         environ[ACTING] = user = acting(user, environ, self._services.access)
-        if not self._names_resource(path):
+        if not (of_resource or self._names_resource(path)):
             asked = Attributes(_NON_RESOURCE_VERBS.get(request.method, request.method), path=path.rstrip("/") or "/")
             _authorize(request, self._services.access, user, asked, None)
 
@@ -144,7 +148,8 @@ class Answering:
         except BadRequest:
             _authorize(request, services.access, user, asked, target.kind)  # a selector nobody can read gives no rights
             raise
-        for needed in rights(target, asked.verb, upgrade=proxying.is_upgrade(request.headers)):
+        upgrade = bool(target.subresource) and proxying.is_upgrade(request.headers)
+        for needed in rights(target, asked.verb, upgrade=upgrade):
             _authorize(request, services.access, user, selection.asked(asked._replace(verb=needed)), target.kind)
         if verb is None:
             raise MethodNotAllowed(target.kind, asked.verb)
