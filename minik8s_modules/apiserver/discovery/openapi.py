@@ -29,6 +29,7 @@ from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema import coverage, structural
 from minik8s_modules.apiserver.verbs.patching import STRATEGIC_MERGE_PATCH, SUPPORTED
+from minik8s_modules.store.encoding import exact
 
 _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _EXTRA = (_DELETE_OPTIONS, "io.k8s.apimachinery.pkg.apis.meta.v1.Status")
@@ -81,7 +82,7 @@ def of_kinds(kinds: tuple[Kind, ...]) -> tuple[bytes, str]:
 
 def named(content: JsonObject) -> tuple[bytes, str]:
     """Return a document as bytes, and the digest of it."""
-    body = orjson.dumps({"openapi": "3.0.0", "info": {"title": "minik8s", "version": __version__}, **content})
+    body = exact(orjson.dumps({"openapi": "3.0.0", "info": {"title": "minik8s", "version": __version__}, **content}))
     return body, hashlib.sha512(body).hexdigest()[:64].upper()
 
 

@@ -17,6 +17,7 @@ from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.kinds import KINDS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.discovery import openapi
+from minik8s_modules.store.encoding import exact
 
 PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _METHODS = ("get", "put", "post", "delete", "patch")
@@ -36,7 +37,7 @@ def document(kinds: Registry = KINDS) -> bytes:
             for name, schema in shared["schemas"].items():
                 _define(definitions, name, _older(schema))
     info = {"title": "minik8s", "version": __version__}
-    return orjson.dumps({"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions})
+    return exact(orjson.dumps({"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions}))
 
 
 def _define(definitions: JsonObject, name: str, schema: JsonObject) -> None:

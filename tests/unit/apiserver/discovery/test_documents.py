@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import orjson
 import pytest
 
@@ -242,3 +244,16 @@ def test_groups_that_are_not_served_are_not_found():
         openapi_patches.document("example.com", "v1")
     with pytest.raises(NotFound):
         discovery.group("example.com")
+
+
+@pytest.mark.parametrize("made", [openapi_v2.document, lambda: openapi.document("apps", "v1")[0]])
+def test_a_document_holds_no_more_memory_than_its_length(made):
+    openapi_v2.document.cache_clear()
+    openapi.of_kinds.cache_clear()
+    tracemalloc.start()
+    try:
+        document = made()
+        (held,) = (trace.size for trace in tracemalloc.take_snapshot().traces if trace.size >= len(document))
+    finally:
+        tracemalloc.stop()
+    assert held < len(document) + 100
