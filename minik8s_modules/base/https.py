@@ -6,7 +6,9 @@ are at most ``MOST`` connections: whoever opens more is cut off, and costs no mo
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import socket
 import ssl
 import sys
 import threading
@@ -14,6 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 log = logging.getLogger(__name__)
+LOOK_S = 3600.0
+"""How often a server looks around of itself: connections wake it, and its end does."""
 READ_S = 30.0
 """How long a peer may keep silent, in the handshake as later."""
 MOST = 256
@@ -31,6 +35,16 @@ class HttpsServer(ThreadingHTTPServer):
         self._context = context
         self.name = name
         self._free = threading.BoundedSemaphore(MOST)
+
+    def serve_forever(self, poll_interval: float = LOOK_S) -> None:
+        """Serve until ``shutdown``."""
+        super().serve_forever(poll_interval)
+
+    def shutdown(self) -> None:
+        """End serving."""
+        with contextlib.suppress(OSError):  # closed already
+            self.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for connections
+        super().shutdown()
 
     def get_request(self) -> tuple[ssl.SSLSocket, Any]:
         """Accept without the handshake."""

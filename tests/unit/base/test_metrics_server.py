@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
+import threading
+import time
 from collections.abc import Iterator
 from http import HTTPStatus
 
@@ -64,6 +66,28 @@ def test_metrics_are_for_a_token_that_opens_them(server: MetricsServer, authorit
 def test_health_is_for_everybody_and_there_is_nothing_else(server: MetricsServer, authority: Authority):
     assert get(server, authority, "/healthz") == (200, "ok")
     assert get(server, authority, "/other", "Bearer good")[0] == 404
+
+
+def test_a_server_looks_around_only_when_there_is_something(
+    authority: Authority, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+):
+    turns: list[https.HttpsServer] = []
+
+    def ended(self: https.HttpsServer) -> None:
+        turns.append(self)
+
+    monkeypatch.setattr(https.HttpsServer, "service_actions", ended)
+    server = MetricsServer(Registry(), "127.0.0.1:0", context, lambda _token: HTTPStatus.OK)
+    server.start()
+    for _ in range(2):
+        assert get(server, authority, "/healthz") == (200, "ok")
+    until(lambda: len(turns) == 2)
+    time.sleep(1.2)
+    assert len(turns) == 2
+    stopping = threading.Thread(target=server.stop, daemon=True)
+    stopping.start()
+    stopping.join(60)
+    assert not stopping.is_alive()
 
 
 def test_silent_peers_take_no_more_than_their_share(
