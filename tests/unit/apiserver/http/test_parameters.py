@@ -37,7 +37,7 @@ def test_what_is_not_there_costs_no_exception(monkeypatch: pytest.MonkeyPatch):
 
 def test_the_parameters_of_a_request_without_any_cannot_be_changed():
     with pytest.raises(TypeError):
-        request("").args["watch"] = "true"  # type: ignore[index]  # it is shared by all of them
+        request("").args["watch"] = "true"  # it is shared by all of them
 
 
 def test_an_answer_tells_its_length_once():
