@@ -12,7 +12,7 @@ description:
     an NFS server are never deleted.
   - A server that does not answer is asked in a program of its own, for seconds at most, and holds only the containers
     that are still to be made.
-  - A size limit is enforced here for an emptyDir with medium V(Memory) only; pods that write more to disk are evicted.
+  - A size limit is enforced here for an emptyDir with a medium only; pods that write more to disk are evicted.
 extends_documentation_fragment:
   - minik8s_node.section
   - minik8s_node.hold

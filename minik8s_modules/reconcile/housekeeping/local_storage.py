@@ -48,7 +48,7 @@ class LocalStorage(Job):
 def _on_disk(pod: JsonObject) -> list[str]:
     """Return the emptyDir volumes that lie on disk."""
     volumes = objects.spec(pod).get("volumes") or []
-    return [one["name"] for one in volumes if "emptyDir" in one and (one["emptyDir"] or {}).get("medium") != "Memory"]
+    return [one["name"] for one in volumes if "emptyDir" in one and not (one["emptyDir"] or {}).get("medium")]
 
 
 def _sizes(raw: Any) -> dict[str, int]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods import huge_pages
 from minik8s_modules.api.quantities import parse
 from minik8s_modules.base.errors import ConfigurationError
 
@@ -165,8 +166,9 @@ def reserved(configured: Mapping[str, str], limits: tuple[Threshold, ...]) -> di
 
 
 def allocatable(capacity: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
-    """Return ``capacity`` less what ``reserved`` says."""
+    """Return ``capacity`` less what ``reserved`` says; huge pages are no memory for anything else."""
     found = dict(capacity)
+    huge = sum(int(parse(amount)) for name, amount in capacity.items() if huge_pages.is_resource(name))
     if "cpu" in kept and "cpu" in capacity:
         found["cpu"] = f"{int((parse(capacity['cpu']) - parse(kept['cpu'])) * 1000)}m"
     for resource in ("memory", "ephemeral-storage"):
@@ -174,7 +176,7 @@ def allocatable(capacity: Mapping[str, str], kept: Mapping[str, str]) -> dict[st
             continue
         whole = int(parse(capacity[resource]))
         less = int(parse(kept.get(resource, "0"))) + int(kept.get(f"{resource}+", "0"))
-        less += whole * int(kept.get(f"{resource}%", "0")) // 100
+        less += whole * int(kept.get(f"{resource}%", "0")) // 100 + (huge if resource == "memory" else 0)
         if less:
             found[resource] = f"{max(0, whole - less) // 1024}Ki"
     return found

@@ -13,6 +13,8 @@ from typing import Any
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.load_balancers import SILENT
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods import huge_pages
+from minik8s_modules.api.quantities import format_bytes
 from minik8s_modules.reconcile.values.node_file import Declared
 
 MAX_PODS = 110
@@ -84,6 +86,10 @@ def status_from_facts(name: str, facts: Mapping[str, Any], version: str) -> Json
         "pods": str(MAX_PODS),
         # where containers and volumes write
         **({"ephemeral-storage": f"{int(disk) // 1024}Ki"} if (disk := facts.get("disk_bytes")) else {}),
+        **{
+            f"{huge_pages.PREFIX}{format_bytes(int(page))}": format_bytes(int(size))
+            for page, size in (facts.get("huge_pages") or {}).items()
+        },
     }
     info = {field: str(facts.get(fact) or "") for field, fact in _INFO.items()}
     info |= {"kubeletVersion": version, "kubeProxyVersion": version}

@@ -13,6 +13,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.nodes.node_affinity import matches_node
 from minik8s_modules.api.nodes.taints import untolerated
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods import huge_pages
 from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.reconcile.pods.security import Refusal
 from minik8s_modules.scheduler.framework.infos import NodeInfo, PodInfo, amounts, takes_room
@@ -54,13 +55,17 @@ def unfit(pod: JsonObject, node: JsonObject, beside: Iterable[JsonObject]) -> Re
 
 
 def _too_large(pod: PodInfo, node: NodeInfo) -> Refusal | None:
-    """Return the first resource that is not left; what the node does not name is not looked at, as by kubelet."""
+    """Return the first resource that is not left; as by kubelet, what the node does not name is not looked at.
+
+    A node that names no huge pages has none.
+    """
     named = objects.status(node.node).get("allocatable") or objects.status(node.node).get("capacity") or {}
     has = amounts(node.allocatable)
     for resource, wanted in amounts(pod.requests).items():
         used = node.requested.get(resource, 0)
-        if resource in named and wanted and wanted > has[resource] - used:
-            text = f"{resource}, requested: {wanted}, used: {used}, capacity: {has[resource]}"
+        there = has.get(resource, 0)
+        if (resource in named or huge_pages.is_resource(resource)) and wanted and wanted > there - used:
+            text = f"{resource}, requested: {wanted}, used: {used}, capacity: {there}"
             return Refusal(f"OutOf{resource}", f"Node didn't have enough resource: {text}")
     return None
 

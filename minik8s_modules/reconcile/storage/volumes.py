@@ -12,10 +12,12 @@ from typing import Literal, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods import huge_pages
 from minik8s_modules.api.quantities import to_bytes
 from minik8s_modules.module_utils.minik8s.core.paths import CSI_KIND
 from minik8s_modules.module_utils.minik8s.entries.containers import MountEntry
 from minik8s_modules.module_utils.minik8s.entries.volumes import (
+    EmptyDir,
     ProjectedFile,
     ProjectedVolume,
     SecretFile,
@@ -99,12 +101,30 @@ _Made = tuple[VolumeEntry, Sealed]
 
 def _empty_dir(pod: JsonObject, volume: JsonObject, _inputs: PodInputs) -> _Made:
     source = volume["emptyDir"]
-    medium: Literal["", "Memory"] = source.get("medium") or ""
     limit = source.get("sizeLimit")
     sizes = [] if limit is None else [to_bytes(limit)]
+    if huge_pages.is_medium(source.get("medium") or ""):
+        return _on_huge_pages(pod, source["medium"], sizes), Sealed()
+    medium: Literal["", "Memory"] = source.get("medium") or ""
     if medium == "Memory" and (memory := _memory_limit(pod)):
         sizes.append(memory)  # what is in memory counts against the pod's (SizeMemoryBackedVolumes)
     return {"kind": "emptyDir", "medium": medium, "size_bytes": min(sizes, default=None)}, Sealed()
+
+
+def _on_huge_pages(pod: JsonObject, medium: str, sizes: list[int]) -> EmptyDir:
+    """Return an emptyDir that holds as many huge pages as the pod requests, or fewer."""
+    requested = resources.huge_pages_of(pod)
+    try:
+        page = huge_pages.page_of(medium, requested)
+    except ValueError as error:
+        raise ConfigurationMissing(str(error)) from error
+    room = sum(size for name, size in requested.items() if huge_pages.page_bytes(name) == page)
+    return {
+        "kind": "emptyDir",
+        "medium": "HugePages",
+        "page_bytes": page,
+        "size_bytes": min([*filter(None, sizes), room]),
+    }
 
 
 def _memory_limit(pod: JsonObject) -> int:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods import huge_pages
 from minik8s_modules.api.quantities import parse
 from minik8s_modules.reconcile.values import resources
 from minik8s_modules.reconcile.values.sealing import value_hmac, values_of
@@ -258,7 +259,7 @@ def _resource(pod: JsonObject, container: JsonObject, wanted: JsonObject, inputs
 def resource_value(pod: JsonObject, wanted: JsonObject, inputs: PodInputs, container: str) -> str:
     """Return a container's limit or request as resourceFieldRef names it.
 
-    A missing limit is the pod's, and without one what the node has.
+    A missing limit is the pod's, and without one what the node has; of huge pages it is none.
 
     Raises:
         ConfigurationMissing: the pod has no such container.
@@ -268,7 +269,7 @@ def resource_value(pod: JsonObject, wanted: JsonObject, inputs: PodInputs, conta
         raise ConfigurationMissing(f"resourceFieldRef: container {container} not found")
     kind, _, resource = str(wanted.get("resource") or "").partition(".")
     amount = objects.dig(resources.as_limited(pod, target), "resources", kind, resource)
-    if amount is None and kind == "limits":
+    if amount is None and kind == "limits" and not huge_pages.is_resource(resource):
         amount = objects.dig(inputs.node, "status", "allocatable", resource)
     return str(resources.divided(parse(amount or 0), wanted.get("divisor")))
 

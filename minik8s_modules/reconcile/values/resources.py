@@ -10,6 +10,7 @@ from decimal import ROUND_CEILING, Decimal
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods import huge_pages
 from minik8s_modules.api.pods.resources import COMPUTE, pod_amounts, pod_level, pod_requests, qos_class
 from minik8s_modules.api.quantities import parse, to_bytes, to_milli
 from minik8s_modules.module_utils.minik8s.entries.sandboxes import HostPort, PodCgroup
@@ -58,17 +59,26 @@ def pod_cgroup(pod: JsonObject, pids: int) -> PodCgroup:
 
     The shares are of all requests; a limit is there only where the pod or every container has one. An init container
     counts where it asks for more than all containers that run later, and the overhead of the runtime is the pod's.
+    Of huge pages the request is the limit.
     """
     total = pod_requests(pod)
     best_effort = qos_class(pod) == "BestEffort"
     shares = _MIN_SHARES if best_effort else max(_MIN_SHARES, total.milli_cpu * _SHARES_PER_CPU // 1000)
     milli, memory = (_pod_limit(pod, name, amount) for name, amount in (("cpu", to_milli), ("memory", to_bytes)))
-    return {
+    entry: PodCgroup = {
         "cpu_shares": min(_MAX_SHARES, shares),
         "cpu_quota_us": max(_MIN_QUOTA_US, milli * _QUOTA_PERIOD_US // 1000) if milli else 0,
         "memory_bytes": memory,
         "pids": pids,
     }
+    if huge := {str(huge_pages.page_bytes(name)): size for name, size in huge_pages_of(pod).items()}:
+        entry["huge_pages"] = huge
+    return entry
+
+
+def huge_pages_of(pod: JsonObject) -> dict[str, int]:
+    """Return the bytes of huge pages that the pod requests, by resource."""
+    return {name: size for name, size in pod_requests(pod).other.items() if huge_pages.is_resource(name)}
 
 
 def _pod_limit(pod: JsonObject, resource: str, amount: Callable[[str], int]) -> int:

@@ -11,7 +11,14 @@ import pytest
 
 from minik8s_modules.module_utils.minik8s.core.docker import DockerError
 from minik8s_modules.module_utils.minik8s.core.section import Request, Scope, context_for
-from minik8s_modules.module_utils.minik8s.pods import cgroups, host_ports, pod_cgroup, pod_files, sandbox_parts
+from minik8s_modules.module_utils.minik8s.pods import (
+    cgroups,
+    host_ports,
+    huge_pages,
+    pod_cgroup,
+    pod_files,
+    sandbox_parts,
+)
 
 UID = "4ab1c2d3-0000-4000-8000-000000000001"
 LIMITS = {"cpu_shares": 1024, "cpu_quota_us": 50_000, "memory_bytes": 64 << 20, "pids": 100}
@@ -51,6 +58,64 @@ def test_what_an_older_document_does_not_say_of_a_pod_stays(version_2: Path) -> 
     pod_cgroup.write("n1", UID, 1, older)
     assert (version_2 / "pids.max").read_text() == "100"
     assert pod_cgroup.found("n1", UID, 1, older) == older
+
+
+HUGE = {"hugetlb.2MB.max": "max", "hugetlb.2MB.rsvd.max": "max", "hugetlb.1GB.max": "max", "hugetlb.2MB.current": "0"}
+
+
+def test_a_pod_has_the_huge_pages_it_requests_and_none_of_other_sizes(version_2: Path) -> None:
+    for name, text in HUGE.items():
+        (version_2 / name).write_text(text + "\n")
+    wants = {**LIMITS, "huge_pages": {str(2 << 20): 8 << 20}}
+    for path, text in pod_cgroup._files({"": "/" + str(version_2.relative_to(cgroups.ROOT))}, LIMITS):
+        if Path(path).exists():
+            Path(path).write_text(text)
+    assert pod_cgroup.found("n1", UID, 1, wants) == {**wants, "huge_pages": {str(1 << 30): -1, str(2 << 20): -1}}
+    pod_cgroup.write("n1", UID, 1, wants)
+    written = {name: (version_2 / name).read_text() for name in HUGE}
+    eight = str(8 << 20)
+    assert written == {
+        "hugetlb.2MB.max": eight, "hugetlb.2MB.rsvd.max": eight, "hugetlb.1GB.max": "0", "hugetlb.2MB.current": "0\n"
+    }  # fmt: skip
+    assert pod_cgroup.found("n1", UID, 1, wants) == wants
+    for name in ("hugetlb.2MB.max", "hugetlb.2MB.rsvd.max"):  # either alone is seen
+        (version_2 / name).write_text("0\n")
+        assert pod_cgroup.found("n1", UID, 1, wants) == {**wants, "huge_pages": {str(1 << 30): 0, str(2 << 20): 0}}
+        (version_2 / name).write_text(eight)
+    # a pod that asks for none, as all of older documents, has none
+    assert pod_cgroup.found("n1", UID, 1, LIMITS) == {**LIMITS, "huge_pages": {str(1 << 30): 0, str(2 << 20): 8 << 20}}
+    pod_cgroup.write("n1", UID, 1, LIMITS)
+    assert {(version_2 / name).read_text().strip() for name in HUGE} == {"0"}
+    assert pod_cgroup.found("n1", UID, 1, LIMITS) == LIMITS
+
+
+def test_huge_pages_are_limited_where_their_controller_is(tmp_path: Path) -> None:
+    first = {"cpu": "/d", "hugetlb": "/h/pod", "": "/u/pod"}
+    assert huge_pages.directory("/r", first) == "/r/hugetlb/h/pod"
+    assert huge_pages.directory("/r", {"cpu": "/d", "": "/u/pod"}) == "/r/unified/u/pod"
+    assert huge_pages.directory("/r", {"": "/u/pod"}) == "/r/u/pod"
+    assert huge_pages.directory("/r", {"cpu": "/d"}) == ""
+    (tmp_path / "hugetlb.64KB.limit_in_bytes").write_text("9223372036854710272\n")
+    assert huge_pages.different(str(tmp_path), {}) == {"65536": 9223372036854710272}
+    huge_pages.write(str(tmp_path), {"65536": 131072})
+    assert huge_pages.different(str(tmp_path), {"65536": 131072}) is None
+
+
+def test_the_controller_of_huge_pages_is_turned_on_above_a_pod(tmp_path: Path) -> None:
+    for path in ("unified", "unified/minik8s", "unified/minik8s/n", "unified/minik8s/n/pod"):
+        (tmp_path / path).mkdir()
+        (tmp_path / path / "cgroup.controllers").write_text("cpu hugetlb\n")
+        (tmp_path / path / "cgroup.subtree_control").write_text("")
+    pod = tmp_path / "unified/minik8s/n/pod"
+    huge_pages.write(str(pod), {})
+    assert (pod / "cgroup.subtree_control").read_text() == "", "its containers have no limits of their own"
+    for above in (pod.parent, pod.parent.parent, tmp_path / "unified"):
+        assert (above / "cgroup.subtree_control").read_text() == "+hugetlb"
+    (tmp_path / "unified" / "cgroup.controllers").write_text("cpu\n")
+    for above in (pod.parent, pod.parent.parent, tmp_path / "unified"):
+        (above / "cgroup.subtree_control").write_text("")
+    huge_pages.write(str(pod), {})
+    assert (pod.parent / "cgroup.subtree_control").read_text() == ""
 
 
 def test_a_cgroup_of_somebody_else_is_not_a_pods(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ class FakeNode:
         self.meddled: dict[str, list[JsonObject]] = {}
         """Steps by section that the next pass over their keys finds to do, or holds."""
         self.secret_blobs: list[str] = []
+        self.facts: JsonObject = {"cpus": 2, "memory_bytes": 1 << 30, "internal_ip": "192.0.2.10"}
         self.effects_left: int | None = None
         self.stopped: list[tuple[str, int]] = []
         self.calls: list[tuple[str, str]] = []
@@ -53,7 +54,7 @@ class FakeNode:
         with self._lock:
             self.calls.append((section, options.get("mode", "")))
             if section == "facts":
-                return {"changed": False, "facts": {"cpus": 2, "memory_bytes": 1 << 30, "internal_ip": "192.0.2.10"}}
+                return {"changed": False, "facts": dict(self.facts)}
             if section not in SECTIONS:  # housekeeping asks: there is nothing to count, to collect or to register
                 return {"changed": False}
             token = options.get("token") or self.token

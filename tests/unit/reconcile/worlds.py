@@ -29,7 +29,7 @@ NODE = {
     "spec": {"podCIDR": "10.244.0.0/24"},
     "status": {
         "addresses": [{"type": "InternalIP", "address": "192.0.2.10"}],
-        "allocatable": {"cpu": "2", "memory": "4Gi"},
+        "allocatable": {"cpu": "2", "memory": "4Gi", "hugepages-2Mi": "64Mi"},
     },
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 from minik8s_modules.api import cause, quantities, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods import huge_pages
 from minik8s_modules.api.validation import check
 from minik8s_modules.api.validation.pods import security
 
@@ -22,6 +23,7 @@ _RESOURCE_FIELDS = (
     "limits.cpu", "limits.ephemeral-storage", "limits.memory",
     "requests.cpu", "requests.ephemeral-storage", "requests.memory",
 )  # fmt: skip
+_HUGE_PAGES = tuple(f"{side}.{huge_pages.PREFIX}" for side in ("limits", "requests"))
 _STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _VALUE_SOURCES = ("configMapKeyRef", "fieldRef", "resourceFieldRef", "secretKeyRef")
 
@@ -145,7 +147,7 @@ def resource_reference(at: str, reference: JsonObject) -> list[Cause]:
     resource = reference.get("resource") or ""
     if not resource:
         return [cause.required(f"{at}.resource")]
-    if resource not in _RESOURCE_FIELDS:
+    if resource not in _RESOURCE_FIELDS and not resource.startswith(_HUGE_PAGES):
         return [cause.not_supported(f"{at}.resource", resource, _RESOURCE_FIELDS)]
     divisor = quantities.parse(reference.get("divisor") or "0")
     of_cpu = resource.endswith(".cpu")
@@ -153,7 +155,7 @@ def resource_reference(at: str, reference: JsonObject) -> list[Cause]:
     if not divisor or divisor in map(quantities.parse, allowed):
         return []
     detail = " and ".join(allowed) if of_cpu else ", ".join(allowed)
-    family = {"cpu": "cpu", "memory": "memory"}.get(resource.partition(".")[2], "local ephemeral storage")
+    family = "hugepages" if resource.startswith(_HUGE_PAGES) else _FAMILIES[resource.partition(".")[2]]
     return [
         cause.invalid(
             f"{at}.divisor", resource, f"only divisor's values {detail} are supported with the {family} resource"
@@ -161,6 +163,7 @@ def resource_reference(at: str, reference: JsonObject) -> list[Cause]:
     ]
 
 
+_FAMILIES = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "local ephemeral storage"}
 _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
 _SOURCE_CHECKS = {
     "configMapKeyRef": _KEY_REFERENCE,
@@ -253,14 +256,22 @@ def validate_resources(field: str, resources: JsonObject) -> list[Cause]:
     for name, amount in requests.items():
         if name in limits:
             causes += _within_limit(f"{field}.requests", name, amount, limits[name])
-        elif "/" in name:
+        elif _is_exact(name):
             causes.append(cause.required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
+    named = {*limits, *requests}
+    if any(map(huge_pages.is_resource, named)) and not named & {"cpu", "memory"}:
+        causes.append(cause.forbidden(field, "HugePages require cpu or memory"))
     return causes
+
+
+def _is_exact(name: str) -> bool:
+    """Return whether there is no more of a resource than is requested, so that a limit is the request."""
+    return "/" in name or huge_pages.is_resource(name)
 
 
 def _within_limit(field: str, name: str, amount: Any, limit: Any) -> list[Cause]:
     asked, allowed = quantities.parse(amount), quantities.parse(limit)
-    if "/" in name and asked != allowed:
+    if _is_exact(name) and asked != allowed:
         detail = f"must be equal to {name} limit of {quantities.canonical(limit)}"
     elif asked > allowed:
         detail = f"must be less than or equal to {name} limit of {quantities.canonical(limit)}"
@@ -279,11 +290,14 @@ def _amounts(field: str, amounts: Mapping[str, Any]) -> list[Cause]:
             causes.append(cause.invalid(at, str(amount), cause.NOT_NEGATIVE))
         if "/" in name and value != value.to_integral_value():
             causes.append(cause.invalid(at, str(amount), "must be an integer"))
+        if huge_pages.is_resource(name) and not huge_pages.is_whole(name, amount):
+            shown = quantities.canonical(amount)
+            causes.append(cause.invalid(at, shown, f"{shown} is not positive integer multiple of {name}"))
     return causes
 
 
 def _resource_name(field: str, name: str) -> list[Cause]:
     messages = syntax.qualified_name(name)
-    if not messages and "/" not in name and name not in _STANDARD_RESOURCES:
+    if not messages and not _is_exact(name) and name not in _STANDARD_RESOURCES:
         messages = ["must be a standard resource type or fully qualified", "must be a standard resource for containers"]
     return cause.all_invalid(field, name, messages)

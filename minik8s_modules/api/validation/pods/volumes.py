@@ -8,6 +8,7 @@ from typing import Any
 from minik8s_modules.api import cause, quantities, syntax
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods import huge_pages
 from minik8s_modules.api.validation import check, csi
 from minik8s_modules.api.validation.pods import containers
 from minik8s_modules.api.validation.pods.ephemeral_claims import ephemeral_source
@@ -61,7 +62,8 @@ def _size_limit(at: str, limit: Any) -> list[Cause]:
     return [cause.forbidden(at, detail)] if limit is not None and quantities.parse(limit) < 0 else []
 
 
-_EMPTY_DIR = check.fields(("sizeLimit", _size_limit), ("medium", check.if_given(check.one_of("", "Memory"))))
+_MEDIUM = check.one_of("", *huge_pages.MEDIA, "Memory")
+_EMPTY_DIR = check.fields(("sizeLimit", _size_limit), ("medium", check.if_given(_MEDIUM)))
 
 
 def _paths(at: str, source: JsonObject) -> list[Cause]:

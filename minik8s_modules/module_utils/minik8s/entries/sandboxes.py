@@ -49,6 +49,8 @@ class PodCgroup(_RequiredPodCgroup, total=False):
 
     pids: int
     """Limit of processes; left out for none."""
+    huge_pages: dict[str, int]
+    """Bytes of huge pages, by size of page in bytes; of sizes that are left out, none."""
 
 
 class CniPlugin(TypedDict):

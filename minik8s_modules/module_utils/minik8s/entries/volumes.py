@@ -50,10 +50,12 @@ class _RequiredEmptyDir(TypedDict):
 class EmptyDir(_RequiredEmptyDir, _Grouped, total=False):
     """V(emptyDir): a folder that lives as long as its pod."""
 
-    medium: Annotated[Literal["", "Memory"], Default("")]
-    """With V(emptyDir): empty for the node's disk, V(Memory) for a tmpfs."""
+    medium: Annotated[Literal["", "HugePages", "Memory"], Default("")]
+    """With V(emptyDir): empty for the node's disk, V(Memory) for a tmpfs, V(HugePages) for a hugetlbfs."""
+    page_bytes: Optional[int]
+    """With V(emptyDir) on V(HugePages): size of the pages in bytes."""
     size_bytes: Optional[int]
-    """With V(emptyDir): limit in bytes, null for none, enforced here for V(Memory) only. With V(csi): the
+    """With V(emptyDir): limit in bytes, null for none, enforced here for V(Memory) and V(HugePages). With V(csi): the
     PersistentVolume's capacity; a larger one than before has the driver expand the volume."""
 
 
@@ -127,7 +129,7 @@ class Csi(_RequiredCsi, _Grouped, total=False):
     """With V(nfs) and V(csi): C(mountOptions) of the PersistentVolume. None: NFS 4.2 or what the server speaks,
     V(hard). Others take effect at the next mount."""
     size_bytes: Optional[int]
-    """With V(emptyDir): limit in bytes, null for none, enforced here for V(Memory) only. With V(csi): the
+    """With V(emptyDir): limit in bytes, null for none, enforced here for V(Memory) and V(HugePages). With V(csi): the
     PersistentVolume's capacity; a larger one than before has the driver expand the volume."""
     secrets: Annotated[dict[str, str], Default({})]
     """With V(csi): C(<namespace>/<name>) of the Secrets that the driver is told, by the call: V(stage), V(publish),

@@ -6,6 +6,7 @@ Names are those of Kubernetes' Node ``status.nodeInfo`` and ``status.addresses``
 
 from __future__ import annotations
 
+import glob
 import os
 import platform
 import uuid
@@ -19,6 +20,8 @@ from ..core.files import read_bytes, write_atomically
 from ..core.sections import SECTIONS
 from ..network.netlink import Netlink
 from ..pods.devices import Device, present
+
+HUGE_PAGES = "/sys/kernel/mm/hugepages"
 
 
 def _text(path: str) -> str:
@@ -37,6 +40,18 @@ def parse_memory_bytes(text: str) -> int:
         if line.startswith("MemTotal:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def huge_pages(folder: str = HUGE_PAGES) -> dict[str, int]:
+    """Return by size of page, in bytes, how many bytes the kernel has set aside; {} where it has no huge pages.
+
+    Sizes are texts, as JSON has no other keys.
+    """
+    found = {}
+    for path in sorted(glob.glob(f"{folder}/hugepages-*kB/nr_hugepages")):
+        size = int(os.path.basename(os.path.dirname(path))[len("hugepages-") : -len("kB")]) * 1024
+        found[str(size)] = size * int(_text(path) or 0)
+    return found
 
 
 def disk_bytes(path: str) -> int:
@@ -103,6 +118,7 @@ def gather(state_dir: str, docker: Docker, *, check: bool = False, devices: Iter
     return {
         "hostname": platform.node(),
         "cpus": os.cpu_count() or 1,
+        "huge_pages": huge_pages(),
         "memory_bytes": parse_memory_bytes(_text("/proc/meminfo")),
         "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine()),
         "operating_system": "linux",

@@ -20,6 +20,7 @@ from typing import Any
 
 from ..core.files import read_bytes
 from ..core.memory_events import SLICE, is_own, own_parent, path_of
+from . import huge_pages
 from .cgroups import CPU_PERIOD_US, ROOT, limits_of_paths, membership, same_memory, weight_of
 
 TOP = "minik8s"
@@ -55,7 +56,7 @@ def paths_of(node: str, uid: str, pid: int) -> dict[str, str]:
     }
 
 
-def found(node: str, uid: str, pid: int, declared: Mapping[str, Any]) -> dict[str, int] | None:
+def found(node: str, uid: str, pid: int, declared: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the limits the kernel holds for the pod, in the words of the entry; None without a cgroup."""
     paths = paths_of(node, uid, pid)
     if not paths:
@@ -65,7 +66,9 @@ def found(node: str, uid: str, pid: int, declared: Mapping[str, Any]) -> dict[st
     if memory is not None and same_memory(declared["memory_bytes"], memory):
         memory = declared["memory_bytes"]
     limits = seen._replace(memory_bytes=memory)._asdict()
-    return {name: value if limits[name] is None else limits[name] for name, value in declared.items()}
+    shown = {name: value if limits.get(name) is None else limits[name] for name, value in declared.items()}
+    huge = huge_pages.different(huge_pages.directory(ROOT, paths), declared.get("huge_pages") or {})
+    return shown | ({} if huge is None else {"huge_pages": huge})
 
 
 def write(node: str, uid: str, pid: int, declared: Mapping[str, Any]) -> None:
@@ -83,6 +86,8 @@ def write(node: str, uid: str, pid: int, declared: Mapping[str, Any]) -> None:
         if os.path.exists(path):
             with open(path, "w", encoding="ascii") as target:
                 target.write(text)
+    if directory := huge_pages.directory(ROOT, paths):
+        huge_pages.write(directory, declared.get("huge_pages") or {})
 
 
 def properties(declared: Mapping[str, Any], *, version_2: bool) -> list[str]:

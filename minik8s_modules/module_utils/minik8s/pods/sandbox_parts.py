@@ -37,7 +37,7 @@ class Parts(NamedTuple):
     """
 
     unnamed: frozenset[str] = frozenset()
-    limits: Mapping[str, dict[str, int] | None] = {}
+    limits: Mapping[str, dict[str, Any] | None] = {}
     ports: Ports = Ports({}, whole=True)
     cgroups_left: tuple[str, ...] = ()
     records: Mapping[str, pod_plugins.Record] = {}
@@ -166,7 +166,7 @@ def declared_facets(entry: Mapping[str, Any]) -> Facets:
     return found | ({"cgroup": _shown(entry["cgroup"])} if entry["cgroup"] else {})
 
 
-def _shown(limits: Mapping[str, int]) -> str:
+def _shown(limits: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(limits.items()))
 
 

@@ -73,15 +73,20 @@ def _check(result: int, what: str) -> None:
         raise OSError(code, f"{what}: {os.strerror(code)}")
 
 
-def mount_tmpfs(path: str, mode: str, size_bytes: int, *, remount: bool = False) -> None:
-    """Mount a tmpfs (nosuid, nodev); ``size_bytes`` 0 leaves the kernel's half of the memory."""
+def mount(kind: str, path: str, options: str, flags: int = 0) -> None:
+    """Mount a file system that lies on no device (nosuid, nodev)."""
     import ctypes  # noqa: PLC0415
 
-    options = f"mode={mode}" + (f",size={size_bytes}" if size_bytes else "")
-    flags = MS_NOSUID | MS_NODEV | (MS_REMOUNT if remount else 0)
     libc = ctypes.CDLL(None, use_errno=True)
-    result = libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", ctypes.c_ulong(flags), options.encode())
-    _check(result, f"mounting tmpfs on {path}")
+    flag_word = ctypes.c_ulong(MS_NOSUID | MS_NODEV | flags)
+    result = libc.mount(kind.encode(), os.fsencode(path), kind.encode(), flag_word, options.encode())
+    _check(result, f"mounting {kind} on {path}")
+
+
+def mount_tmpfs(path: str, mode: str, size_bytes: int, *, remount: bool = False) -> None:
+    """Mount a tmpfs; ``size_bytes`` 0 leaves the kernel's half of the memory."""
+    options = f"mode={mode}" + (f",size={size_bytes}" if size_bytes else "")
+    mount("tmpfs", path, options, MS_REMOUNT if remount else 0)
 
 
 def bind(source: str, path: str) -> None:

@@ -30,7 +30,7 @@ from ..entries.volumes import (
     SecretVolume,
     VolumeFile,
 )
-from . import csi, hostpath, nfs
+from . import csi, hostpath, media, nfs
 from .secrets import Values, read_values
 from .volume_files import File, Files
 
@@ -62,6 +62,7 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
     if kind not in KINDS:
         raise KeyFault("InvalidEntry", f"{key}.kind is {kind!r}; known are {sorted(KINDS)}")
     check_fields(key, entry, KINDS[kind])
+    media.check(key, entry)
     if kind == "hostPath":
         hostpath.check(key, entry["path"], entry.get("type", ""))
     if kind == "local":

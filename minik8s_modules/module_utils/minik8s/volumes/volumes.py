@@ -25,7 +25,7 @@ from ..core.faults import KeyFault
 from ..core.files import TEMPORARY
 from ..core.paths import CSI_KIND, MOUNTS, TMPFS_KINDS, pod_dir, secrets_dir, split_key, volume_path
 from ..core.section import Context, Due, Facets, Plan, Scope, Step
-from . import csi, csi_calls, hostpath, mounts, nfs, persistent, tmpfs
+from . import csi, csi_calls, hostpath, media, mounts, nfs, persistent, tmpfs
 from .secrets import holds_secrets
 from .volume_entries import FILE_KINDS, DeclaredFiles, check_entry, wanted_files
 from .volume_files import DATA, File, Tree, links_for, read_tree, write_tree
@@ -151,12 +151,12 @@ class Volumes:
         if not os.path.isdir(path):
             context.checkpoint("make volume")
             make_open_directory(path)
-        if entry.get("medium") == "Memory":
+        if entry.get("medium"):
             present = mounts.at(os.path.realpath(path), mounts.mounts())
             context.checkpoint("mount volume")
             try:
-                mounts.mount_tmpfs(path, "0777", entry.get("size_bytes") or 0, remount=bool(present))
-            except OSError:
+                media.mount(path, entry, present)
+            except (KeyFault, OSError):
                 if not present:
                     os.rmdir(path)  # it does not stand without its mount
                 raise
@@ -282,19 +282,9 @@ def _look(state_dir: str, path: str, among: list[mounts.Mount]) -> Facets:
         return nfs.facets(path, among)
     if not os.path.isdir(path) or os.path.islink(path):
         return {"is": "no directory"}
-    memory = mounts.at(os.path.realpath(path), among)
-    found = {"tmpfs": _size_option(memory[-1].options)} if memory else {"directory": "present"}
+    found = media.seen(mounts.at(os.path.realpath(path), among))
     status = os.stat(path)
     return {**found, "group": str(status.st_gid)} if status.st_mode & stat.S_ISGID else found
-
-
-def _size_option(options: str) -> str:
-    sizes = [word[5:] for word in options.split(",") if word.startswith("size=")]
-    return sizes[0] if sizes else "default"
-
-
-def _kilobytes(size_bytes: int | None) -> str:
-    return f"{-(-size_bytes // 4096) * 4}k" if size_bytes else "default"  # the kernel rounds up to pages
 
 
 def _plan_volume(plan: Plan, context: Context, key: str, entry: Mapping[str, Any], observed: ObservedVolumes) -> None:
@@ -329,11 +319,7 @@ def _wanted_directory(entry: Mapping[str, Any], before: Facets) -> Facets:
     """Return an emptyDir's facets; a size or group that nobody asked for is whatever it is."""
     group = entry.get("fs_group")
     shown = before.get("group") if group is None else str(group)
-    group_facet = {} if shown is None else {"group": shown}
-    if entry.get("medium") != "Memory":
-        return {"directory": "present", **group_facet}
-    size = _kilobytes(entry.get("size_bytes"))
-    return {"tmpfs": before.get("tmpfs", size) if size == "default" else size, **group_facet}
+    return {**media.wanted(entry, before), **({} if shown is None else {"group": shown})}
 
 
 def _plan_hostpath(plan: Plan, key: str, entry: Mapping[str, Any], observed: ObservedVolumes) -> None:

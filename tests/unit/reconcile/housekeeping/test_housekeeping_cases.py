@@ -209,3 +209,8 @@ def test_allocatable_is_capacity_less_what_is_kept():
         "cpu": "3500m", "memory": "921600Ki", "ephemeral-storage": "900Ki", "pods": "110"
     }  # fmt: skip
     assert pressure.allocatable(capacity, {}) == capacity
+
+
+def test_huge_pages_are_taken_from_the_memory_of_a_node():
+    capacity = {"cpu": "4", "memory": "1048576Ki", "hugepages-1Gi": "0", "hugepages-2Mi": "16Mi", "pods": "110"}
+    assert pressure.allocatable(capacity, {"memory+": "1048576"}) == {**capacity, "memory": f"{1048576 - 17 * 1024}Ki"}

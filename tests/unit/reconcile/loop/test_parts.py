@@ -69,6 +69,8 @@ def test_a_nodes_capacity_comes_from_its_facts():
     capacity = status_from_facts("n", facts, "v1")["capacity"]
     assert capacity == {"cpu": "2", "memory": "1048576Ki", "pods": "110", "ephemeral-storage": "3145728Ki"}
     assert "ephemeral-storage" not in status_from_facts("n", {"disk_bytes": 0}, "v1")["capacity"]
+    huge = status_from_facts("n", {"huge_pages": {"1073741824": 0, "2097152": 16 << 20}}, "v1")["capacity"]
+    assert (huge["hugepages-1Gi"], huge["hugepages-2Mi"]) == ("0", "16Mi")
 
 
 def test_what_could_not_be_started_ended_when_it_was_created():

@@ -139,6 +139,7 @@ class Dice:
         self._of_both = random.Random(seed)
         self._of_makers = random.Random(seed)
         self._of_resources = random.Random(seed)
+        self._of_huge_pages = random.Random(seed)
 
     def _row(self, kind: Kind) -> random.Random:
         return self._of_policies if kind is NETWORK_POLICY else self._dice
@@ -177,6 +178,10 @@ class Dice:
         if pick([0, 0, 1]):  # its rules are an entry of the node's
             mark = {"env": [dict(MARK)]} if volumes else {}  # no dice: those that come next stay as they are
             spec["containers"] = [app, {"name": "envoy", "image": SIDECAR_IMAGE, **mark}]
+        if self._of_huge_pages.choice([0, 0, 1]):
+            pages = {"memory": "8Mi", "hugepages-2Mi": self._of_huge_pages.choice(["2Mi", "4Mi"])}
+            app["resources"] = {"limits": pages, "requests": pages}
+            spec["volumes"] = [*volumes, {"name": "huge", "emptyDir": {"medium": "HugePages"}}]
         left_out = pick([{}, {"annotations": {OUTBOUND_PORTS: pick(["22", "443,22"])}}])
         labels = {"labels": {"app": pick(["web", "api", "none"])}, **left_out}
         amounts = {"cpu": "10m", "memory": self._of_resources.choice(["8Mi", "9Mi"])}
@@ -277,6 +282,7 @@ class Applied:
     def __init__(self) -> None:
         self.cluster = Cluster()
         self.cluster.node.images.append(SIDECAR_IMAGE)
+        self.cluster.node.facts["huge_pages"] = {"2097152": 64 << 20}
         self.cluster.settings = SETTINGS
         self.cluster.start()
         balancers = partial(LoadBalancerController, balancing=SETTINGS.balancing)
