@@ -171,6 +171,7 @@ class Reconciler:
             state.dirty |= self._gateway_events.take(state, message)
             self._metrics.of(state.name).on_told(message)
             back = state.alive and not before
+            state.facts_wanted |= back  # after a boot, another kernel may run, with other memory set aside
         if back:
             # nothing is decided on what was seen before it fell silent: it may have lost its power
             self._shard.gateway.send({"op": "relist", "node": state.name})

@@ -227,6 +227,20 @@ def test_a_node_that_is_back_is_listed_before_anything_is_said_of_its_pods(clust
     until(lambda: cluster.api.get(NODE, NAME)["status"]["conditions"][0]["status"] == "True")
 
 
+def test_a_node_that_is_back_is_asked_again_what_it_is(cluster: Cluster):
+    def status() -> JsonObject:
+        found: JsonObject = cluster.api.get(NODE, NAME)["status"]
+        return found
+
+    until(lambda: status()["conditions"][0]["status"] == "True")
+    cluster.link.on_message({"op": "alive", "node": NAME, "alive": False})
+    until(lambda: status()["conditions"][0]["status"] == "Unknown")
+    cluster.node.facts |= {"boot_id": "second", "huge_pages": {"2097152": 8 << 20}}
+    cluster.link.on_message({"op": "alive", "node": NAME, "alive": True})
+    until(lambda: status()["nodeInfo"]["bootID"] == "second")
+    assert status()["allocatable"]["hugepages-2Mi"] == "8Mi"
+
+
 def test_a_bound_pod_runs_and_says_so(cluster: Cluster):
     cluster.create()
     until(lambda: running(cluster))
