@@ -60,6 +60,16 @@ def test_what_an_older_document_does_not_say_of_a_pod_stays(version_2: Path) -> 
     assert pod_cgroup.found("n1", UID, 1, older) == older
 
 
+def test_a_pod_uses_no_swap_in_version_2(version_2: Path) -> None:
+    pod_cgroup.write("n1", UID, 1, LIMITS)
+    assert not (version_2 / "memory.swap.max").exists()  # a kernel without swap
+    (version_2 / "memory.swap.max").write_text("max\n")
+    assert pod_cgroup.found("n1", UID, 1, LIMITS) == {**LIMITS, "swap_bytes": "max"}
+    pod_cgroup.write("n1", UID, 1, LIMITS)
+    assert (version_2 / "memory.swap.max").read_text() == "0"
+    assert pod_cgroup.found("n1", UID, 1, LIMITS) == LIMITS
+
+
 HUGE = {"hugetlb.2MB.max": "max", "hugetlb.2MB.rsvd.max": "max", "hugetlb.1GB.max": "max", "hugetlb.2MB.current": "0"}
 
 
@@ -181,14 +191,14 @@ def test_limits_of_a_slice_are_properties_that_a_reload_keeps(slice_of_a_pod: Pa
     pod_cgroup.write("n1", UID, 1, LIMITS)
     assert asked.read_text().split() == [
         "set-property", "--runtime", slice_of_a_pod.name,
-        "CPUQuota=50.00%", f"MemoryMax={64 << 20}", "CPUWeight=39", "TasksMax=100",
+        "CPUQuota=50.00%", f"MemoryMax={64 << 20}", "CPUWeight=39", "MemorySwapMax=0", "TasksMax=100",
     ]  # fmt: skip
 
 
 def test_no_limits_of_a_slice_take_back_earlier_ones() -> None:
     free = {"cpu_shares": 2, "cpu_quota_us": 0, "memory_bytes": 0, "pids": 0}
     assert pod_cgroup.properties(free, version_2=True) == [
-        "CPUQuota=", "MemoryMax=infinity", "CPUWeight=1", "TasksMax=infinity",
+        "CPUQuota=", "MemoryMax=infinity", "CPUWeight=1", "MemorySwapMax=0", "TasksMax=infinity",
     ]  # fmt: skip
     assert pod_cgroup.properties(free, version_2=False)[1:3] == ["MemoryLimit=infinity", "CPUShares=2"]
 

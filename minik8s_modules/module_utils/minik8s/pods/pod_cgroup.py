@@ -25,6 +25,8 @@ from .cgroups import CPU_PERIOD_US, ROOT, limits_of_paths, membership, same_memo
 
 TOP = "minik8s"
 SYSTEMD_WORDS = "should be a valid slice"
+SWAP = "memory.swap.max"
+"""Of version 2, where the kernel has swap."""
 CONTROL = "/run/systemd/system.control"
 """Where systemd keeps the properties of slices."""
 
@@ -68,7 +70,13 @@ def found(node: str, uid: str, pid: int, declared: Mapping[str, Any]) -> dict[st
     limits = seen._replace(memory_bytes=memory)._asdict()
     shown = {name: value if limits.get(name) is None else limits[name] for name, value in declared.items()}
     huge = huge_pages.different(huge_pages.directory(ROOT, paths), declared.get("huge_pages") or {})
-    return shown | ({} if huge is None else {"huge_pages": huge})
+    return shown | _swap(paths) | ({} if huge is None else {"huge_pages": huge})
+
+
+def _swap(paths: Mapping[str, str]) -> dict[str, Any]:
+    """Return how much swap the pod may use where that is more than none, which only version 2 limits by itself."""
+    text = b"" if "cpu" in paths else read_bytes(f"{ROOT}{paths.get('', '/')}/{SWAP}") or b""
+    return {} if text.strip() in {b"", b"0"} else {"swap_bytes": text.strip().decode()}
 
 
 def write(node: str, uid: str, pid: int, declared: Mapping[str, Any]) -> None:
@@ -95,7 +103,7 @@ def properties(declared: Mapping[str, Any], *, version_2: bool) -> list[str]:
     quota, memory, shares = declared["cpu_quota_us"], declared["memory_bytes"], declared["cpu_shares"]
     words = [f"CPUQuota={100 * quota / CPU_PERIOD_US:.2f}%" if quota else "CPUQuota="]
     words.append(f"{'MemoryMax' if version_2 else 'MemoryLimit'}={memory or 'infinity'}")
-    words.append(f"CPUWeight={weight_of(shares)}" if version_2 else f"CPUShares={shares}")
+    words += [f"CPUWeight={weight_of(shares)}", "MemorySwapMax=0"] if version_2 else [f"CPUShares={shares}"]
     return words + ([f"TasksMax={declared['pids'] or 'infinity'}"] if "pids" in declared else [])
 
 
@@ -121,6 +129,7 @@ def _files(paths: Mapping[str, str], declared: Mapping[str, Any]) -> Iterator[tu
         yield f"{base}/cpu.weight", str(weight_of(declared["cpu_shares"]))
         yield f"{base}/cpu.max", f"{quota or 'max'} {CPU_PERIOD_US}"
         yield f"{base}/memory.max", str(memory or "max")
+        yield f"{base}/{SWAP}", "0"
 
 
 def _directories(node: str, uid: str | None = None) -> Iterator[str]:
