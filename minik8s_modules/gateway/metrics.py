@@ -59,6 +59,13 @@ class Machine(NamedTuple):
     """By resource what ``pressure_of`` returns; {} where the kernel tells none."""
 
 
+class PodPressure(NamedTuple):
+    """Unix seconds, and by resource what ``pressure_of`` returns."""
+
+    at_s: float
+    resources: Mapping[str, JsonObject]
+
+
 class Reading(NamedTuple):
     """Everything read of a node at one time; ``source`` is cadvisor or docker."""
 
@@ -66,6 +73,8 @@ class Reading(NamedTuple):
     containers: Mapping[str, Usage]
     marks: Mapping[str, Marks]
     source: str
+    pressure: Mapping[str, PodPressure] = MappingProxyType({})
+    """By the UID of a pod; {} where no cgroup tells any."""
 
 
 class Ring:
@@ -130,7 +139,9 @@ class NodeMetrics:
             marks, usage = reading.marks.get(one), ring.shown()
             if marks is not None and (usage is not None or history):
                 rows.append({"id": one, **marks._asdict(), "usage": usage, **_history(ring, history=history)})
-        return {"source": reading.source, "machine": self._shown_machine(reading.machine), "containers": rows}
+        shown = {"source": reading.source, "machine": self._shown_machine(reading.machine), "containers": rows}
+        told = {uid: {"timestamp_s": one.at_s, **one.resources} for uid, one in reading.pressure.items()}
+        return shown | ({"pressure": told} if told else {})
 
     def _shown_machine(self, machine: Machine | None) -> JsonObject | None:
         usage = self._machine.shown()

@@ -21,7 +21,8 @@ import orjson
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import parse_rfc3339
 from minik8s_modules.gateway.errors import DockerUnavailable, FileRefused, NodeUnreachable
-from minik8s_modules.gateway.metrics import PRESSURES, Disk, Machine, Marks, Reading, Usage, machine_of
+from minik8s_modules.gateway.metrics import PRESSURES, Disk, Machine, Marks, PodPressure, Reading, Usage, machine_of
+from minik8s_modules.gateway.pod_pressure import PodPressures
 from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.core.docker import UnixConnection
 
@@ -119,6 +120,7 @@ class Source:
         self._docker = Http(docker)
         self._cadvisor = Http(cadvisor) if cadvisor else None
         self._files = files
+        self._pod_pressures = PodPressures(node, files.read)
         self._root = ""
         self._without_pressure = 0
         self._has_warned = False
@@ -132,7 +134,8 @@ class Source:
         marks = self._marks()
         usage = self._from_cadvisor(marks)
         source = "cadvisor" if usage is not None else "docker"
-        return Reading(self._machine(), self._from_docker(marks) if usage is None else usage, marks, source)
+        found = self._from_docker(marks) if usage is None else usage
+        return Reading(self._machine(), found, marks, source, self._of_pods({one.pod_uid for one in marks.values()}))
 
     def images(self) -> list[JsonObject]:
         """Return the node's images: ``{"id", "names", "size_bytes"}``."""
@@ -194,6 +197,13 @@ class Source:
         except (ValueError, NodeUnreachable) as error:
             self._warn(f"its own figures cannot be read: {error}")
             return None
+
+    def _of_pods(self, uids: set[str]) -> Mapping[str, PodPressure]:
+        try:
+            return self._pod_pressures.of(uids, time.time())
+        except NodeUnreachable as error:
+            self._warn(f"the pressure of its pods cannot be read: {error}")
+            return {}
 
     def _pressure(self) -> dict[str, bytes]:
         """Return the files of /proc/pressure; a kernel without them is left alone for some time.

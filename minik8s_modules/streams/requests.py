@@ -20,7 +20,8 @@ The answer, its head included, is the client's: chunked text; WebSocket ``v5.cha
 ``SPDY/3.1+portforward.k8s.io``; or SPDY/3.1. Errors are Status objects. ``/metrics`` answers ``{node: {"source",
 "machine": usage | null, "containers": [{"id", "pod_uid", "pod", "namespace", "container", "usage"}]}}``, where usage is
 ``{"timestamp_s", "window_s", "cpu_nanocores", "cpu_nanoseconds", "memory_bytes"}``; with history also the samples of
-each container, ``[Unix seconds, CPU ns, working set]``.
+each container, ``[Unix seconds, CPU ns, working set]``. Where cgroups tell pressure, ``"pressure": {pod UID:
+{"timestamp_s", "cpu", "memory", "io"}}`` comes along, and of the machine ``"pressure"`` in its usage.
 """
 
 from __future__ import annotations

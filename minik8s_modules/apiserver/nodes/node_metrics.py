@@ -33,6 +33,8 @@ class Measured(NamedTuple):
 
     pod: JsonObject
     usage: Mapping[str, JsonObject]
+    pressure: JsonObject = {}  # noqa: RUF012 - nobody changes it
+    """By resource, with the time it was told at, where the node's cgroups tell it."""
 
 
 class Node(NamedTuple):
@@ -195,14 +197,22 @@ def _disk_lines(node: Node) -> Iterator[str]:
 
 
 def _pressure_lines(node: Node) -> Iterator[str]:
-    for resource, told in (node.machine.get("pressure") or {}).items():
-        named = {"cpu": "CPU", "io": "I/O"}.get(resource, resource)
+    """Yield the pressure of the machine, and of each pod as its cgroup tells it, which is of no container."""
+    told = [(_MACHINE, node.machine.get("pressure") or {}, node.machine.get("timestamp_s"))]
+    told += [
+        ({"container": "", **_pod_labels(each)}, each.pressure, each.pressure.get("timestamp_s"))
+        for each in node.measured
+    ]
+    for resource, named in (("cpu", "CPU"), ("memory", "memory"), ("io", "I/O")):
         for which, name, what in (("some", "waiting", "have waited for"), ("full", "stalled", "were stalled by")):
-            if which in told:
-                sample = _Sample(_MACHINE, told[which]["total_us"] / 1e6, float(node.machine["timestamp_s"]))
+            samples = [
+                _Sample(labels, found[resource][which]["total_us"] / 1e6, float(at_s or 0.0))
+                for labels, found, at_s in told
+                if which in (found.get(resource) or {})
+            ]
+            if samples:
                 help_text = f"Total time in seconds that tasks {what} {named} congestion."
-                metric = f"container_pressure_{resource}_{name}_seconds_total"
-                yield from _family(metric, "counter", help_text, [sample])
+                yield from _family(f"container_pressure_{resource}_{name}_seconds_total", "counter", help_text, samples)
 
 
 def _machine_lines(node: Node) -> Iterator[str]:

@@ -162,7 +162,12 @@ def _measured(backend: Backend, reach: Reach, node: JsonObject) -> Node:
     reported = metrics_api.of_node(backend, reach.gateways, name)
     used = metrics_api.by_pod({name: reported})
     pods = _pods_of(backend, name)
-    measured = (Measured(each, used.get(metrics_api.marks(each), {})) for each in pods)
+    told = reported.get("pressure") or {}
+    measured = (
+        Measured(each, used.get(marks, {}), told.get(marks[-1]) or {})
+        for each in pods
+        for marks in [metrics_api.marks(each)]
+    )
     return Node(name, node, reported.get("machine") or {}, tuple(each for each in measured if each.usage))
 
 
@@ -198,9 +203,14 @@ def summary(node: Node) -> JsonObject:
 
 
 def _node_stats(machine: JsonObject) -> JsonObject:
-    found = _stats([machine])
-    for resource, told in (machine.get("pressure") or {}).items():
-        found.setdefault(resource, {"time": found["cpu"]["time"]})["psi"] = {which: _psi(told[which]) for which in told}
+    return _with_pressure(_stats([machine]), machine.get("pressure") or {})
+
+
+def _with_pressure(found: JsonObject, told: JsonObject) -> JsonObject:
+    for resource in ("cpu", "memory", "io"):
+        if resource in told:
+            rows = {which: _psi(row) for which, row in told[resource].items()}
+            found.setdefault(resource, {"time": found["cpu"]["time"]})["psi"] = rows
     return found
 
 
@@ -213,7 +223,8 @@ def _pod_stats(each: Measured) -> JsonObject:
     reference = {"name": objects.name(each.pod), "namespace": objects.namespace(each.pod), "uid": objects.uid(each.pod)}
     started = objects.status(each.pod).get("startTime")
     containers = [{"name": name, **_stats([usage])} for name, usage in each.usage.items()]
-    found: JsonObject = {"podRef": reference, "containers": containers, **_stats([*each.usage.values()])}
+    figures = _with_pressure(_stats([*each.usage.values()]), each.pressure)
+    found: JsonObject = {"podRef": reference, "containers": containers, **figures}
     return found | ({"startTime": started} if started else {})
 
 

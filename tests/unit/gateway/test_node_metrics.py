@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from minik8s_modules.gateway import metrics_sources
+from minik8s_modules.gateway import metrics_sources, pod_pressure
 from minik8s_modules.gateway.errors import FileRefused, NodeUnreachable
-from minik8s_modules.gateway.metrics import Disk, Marks, NodeMetrics, Reading, Ring, Usage, machine_of
+from minik8s_modules.gateway.metrics import Disk, Marks, NodeMetrics, PodPressure, Reading, Ring, Usage, machine_of
 from minik8s_modules.gateway.metrics_sources import Source, cadvisor_usage, docker_usage
+from minik8s_modules.gateway.pod_pressure import PodPressures
 
 ID = "2ece966a7e478645488cedbe07bfc5e6165628cdcdcbcd0f49adf9464b61267b"
 PROC = {
@@ -158,3 +159,62 @@ def test_dockers_working_set_leaves_out_what_the_kernel_may_drop(name):
 
 def test_a_container_that_has_ended_has_no_usage():
     assert docker_usage({"read": "0001-01-01T00:00:00Z", "memory_stats": {}, "cpu_stats": {}}) is None
+
+
+SLICE = "/sys/fs/cgroup/minik8s.slice/minik8s-1b16b1df.slice/minik8s-1b16b1df-podu_1.slice"
+
+
+class Cgroups:
+    """Files of a node's cgroups; what is not there is refused."""
+
+    def __init__(self, *folders: str) -> None:
+        self.files = {f"{folder}/{name}.pressure": PRESSURE for folder in folders for name in ("cpu", "memory", "io")}
+        self.asked: list[str] = []
+
+    def read(self, path: str) -> bytes:
+        """Return what the file holds."""
+        self.asked.append(path)
+        if path not in self.files:
+            raise FileRefused(f"cannot read {path}")
+        return self.files[path]
+
+
+@pytest.mark.parametrize("root", ["/sys/fs/cgroup/minik8s/1b16b1df/pod", "/sys/fs/cgroup/unified/minik8s/1b16b1df/pod"])
+def test_the_pressure_of_pods_is_read_where_their_cgroups_are(root: str):
+    node = Cgroups(f"{root}u-1", f"{root}u-2")
+    pressures = PodPressures("n", node.read)
+    found = pressures.of({"u-1", "u-2", "u-3"}, 7.0)
+    assert {uid: one.at_s for uid, one in found.items()} == {"u-1": 7.0, "u-2": 7.0}
+    assert found["u-1"].resources["io"]["some"]["total_us"] == 25558529
+    node.asked.clear()
+    assert pressures.of({"u-1"}, 17.0).keys() == {"u-1"}  # what was told last
+    assert node.asked == []
+    pressures.of({"u-1"}, 27.0)
+    assert pressures.of({"u-1"}, 37.0)["u-1"].at_s == 37.0
+    assert len(node.asked) == 3
+
+
+def test_the_pressure_of_pods_is_read_from_slices():
+    assert PodPressures("n", Cgroups(SLICE).read).of({"u-1"}, 7.0)["u-1"].resources.keys() == {"cpu", "memory", "io"}
+
+
+def test_a_node_whose_pods_tell_no_pressure_is_left_alone_for_some_time():
+    node = Cgroups()
+    pressures = PodPressures("n", node.read)
+    for _ in range(pod_pressure.EVERY * pod_pressure.PAUSE):
+        assert pressures.of({"u-1"}, 7.0) == {}
+    assert len(node.asked) == 3  # one file at each place
+    node.files = Cgroups(SLICE).files
+    assert pressures.of({"u-1"}, 8.0).keys() == {"u-1"}
+    del node.files[f"{SLICE}/io.pressure"]  # the pod goes while it is read
+    told = [pressures.of({"u-1"}, 9.0) for _ in range(pod_pressure.EVERY)]
+    assert told[-1] == {}
+
+
+def test_what_pods_told_is_shown_by_their_uids():
+    told = {"u-1": PodPressure(7.0, {"cpu": {"some": {"total_us": 5}}})}
+    metrics = NodeMetrics()
+    metrics.add(Reading(None, {}, {}, "docker", told))
+    assert metrics.shown()["pressure"] == {"u-1": {"timestamp_s": 7.0, "cpu": {"some": {"total_us": 5}}}}
+    metrics.add(Reading(None, {}, {}, "docker"))
+    assert "pressure" not in metrics.shown()

@@ -104,6 +104,24 @@ def test_the_pressure_of_a_machine_is_told_in_both() -> None:
     ]
 
 
+def test_the_pressure_of_a_pod_is_told_in_both() -> None:
+    row = {"total_us": 3_000_000, "avg10": 1.5, "avg60": 0.5, "avg300": 0.25}
+    told = {"timestamp_s": 19.0, "cpu": {"some": row, "full": row}, "io": {"full": row}}
+    whole = Node("n1", {}, {}, (Measured(POD, {"c": USAGE}, told),))
+    (pod,) = summary(whole)["pods"]
+    shown = {"total": 3_000_000_000, "avg10": 1.5, "avg60": 0.5, "avg300": 0.25}
+    assert pod["cpu"]["psi"] == {"some": shown, "full": shown}
+    assert pod["io"]["psi"] == {"full": shown}
+    assert "psi" not in pod["memory"]
+    lines = "".join(cadvisor_lines(whole)).splitlines()
+    of_pod = '{container="",namespace="default",pod="web"} 3.0 19000'
+    assert [line for line in lines if line.startswith("container_pressure")] == [
+        f"container_pressure_cpu_waiting_seconds_total{of_pod}",
+        f"container_pressure_cpu_stalled_seconds_total{of_pod}",
+        f"container_pressure_io_stalled_seconds_total{of_pod}",
+    ]
+
+
 @pytest.mark.parametrize(("method", "verb"), [("GET", "get"), ("POST", "create"), ("DELETE", "delete")])
 def test_rights_are_those_of_the_subresource(method: str, verb: str) -> None:
     path = "/api/v1/nodes/n1:10250/proxy/metrics/resource"
