@@ -47,7 +47,8 @@ ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integratio
 # what installs a lab's machines once more: the others there begin with an installation, and CI has two on this machine.
 # Also what something quicker shows: of machines/resilience, a Docker that dies (e2e/faults has one, under load), a
 # control plane that dies in the middle of a change (test_control_planes has one, integration/services has rollouts),
-# and ways without a tunnel (integration/library has them, by the same kernel); of IPVS, what integration/services asks
+# policies while Docker is restarted (another test there has them over a boot), and ways without a tunnel
+# (integration/library has them, by the same kernel); of IPVS, what integration/services asks
 # of rules by the section alone, and of Services on pods by nftables; of slow pods, how late the others are.
 # Of a Slurm, what is away for as long as commands and ssh take to see it, and what the whole way over ssh shows as well
 # (integration/control/test_slurm_whole.py).
@@ -95,6 +96,7 @@ NIGHTLY = [
     "machines/resilience/test_node_faults.py::test_a_restarted_docker_keeps_its_containers_running",
     "machines/resilience/test_node_faults.py::test_a_control_plane_killed_in_the_middle_of_a_change",
     "machines/resilience/test_overlay.py::test_neighbours_need_no_tunnel_where_direct_ways_are_asked_for",
+    "machines/resilience/test_overlay.py::test_policies_hold_while_docker_is_restarted",
     "machines/test_ipvs_whole.py",
     "machines/test_install.py",
     "machines/test_mesh_conformance.py",  # Istio's and upstream's programs are built for minutes

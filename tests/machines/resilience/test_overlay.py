@@ -292,3 +292,25 @@ def test_policies_hold_between_nodes_and_after_a_boot_that_nobody_attends(overla
     finally:
         cluster.kubectl("delete", "networkpolicy", "wall", "--ignore-not-found")
     cluster.until(lambda: overlaid.reached("client1", target), 120, "a policy that is gone still holds")
+
+
+def test_policies_hold_while_docker_is_restarted(overlaid: Overlaid) -> None:
+    """It writes its chains anew; a Pod that may not get in does not meanwhile, and who may then does."""
+    cluster, address = overlaid.cluster, overlaid.ips["web1"]
+    since = ["systemctl", "show", "--property=ActiveEnterTimestampMonotonic", "docker"]
+    knock = (
+        f"for _ in $(seq 30); do timeout 1 bash -c '</dev/tcp/{address}/{PORT}' 2>/dev/null && echo open; done; true"
+    )
+    try:
+        cluster.apply(wall())
+        cluster.until(lambda: not overlaid.reached("client2", f"{address}:{PORT}"), 120, "a Pod gets in")
+        before = cluster.on("worker1", since)
+        cluster.on("worker1", ["systemctl", "restart", "--no-block", "docker"])
+        assert overlaid.within("client2", "bash", "-c", knock) == ""
+        cluster.until(lambda: cluster.on("worker1", since) not in {before, "ActiveEnterTimestampMonotonic=0\n"}, 180)
+        assert overlaid.within("client2", "bash", "-c", knock) == ""
+        cluster.apply(wall({"podSelector": {"matchLabels": {"app": "client2"}}}))
+        cluster.until(lambda: overlaid.reached("client2", f"{address}:{PORT}"), 180, "who is allowed does not get in")
+        assert not overlaid.reached("client1", f"{address}:{PORT}")
+    finally:
+        cluster.kubectl("delete", "networkpolicy", "wall", "--ignore-not-found")
