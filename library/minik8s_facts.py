@@ -40,7 +40,7 @@ facts:
   description:
     - C(hostname), C(cpus), C(memory_bytes), C(huge_pages) (by size of page, in bytes, the bytes set aside),
       C(architecture), C(operating_system), C(kernel_version), C(os_image), C(boot_id), C(machine_id),
-      C(internal_ip), C(addresses), C(devices) (the paths that are there),
+      C(internal_ip), C(internal_ipv6), C(addresses), C(devices) (the paths that are there),
       C(docker_version), C(container_runtime_version), C(docker_root), C(disk_bytes), C(cgroup_version),
       C(live_restore), C(docker_error), C(token), C(epoch) and C(digests).
   type: dict

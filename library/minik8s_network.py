@@ -12,6 +12,8 @@ description:
   - With the driver C(vxlan) also the ways to the pods of the other nodes - a VXLAN device, its forwarding table, next
     hops and routes, all computed from the declared peers; nothing is learned. With C(direct), peers in the same network
     are routed to without a tunnel. Entries of others in the device's tables go, other routes are left alone.
+  - Machines of such an overlay reach each other by IPv4 or IPv6. They take its packets from the peers alone, and
+    forward none to a peer (table C(inet minik8s_tunnels) of nftables).
   - Where pods have IPv6 addresses (C(ipv6)), does the same for these (table C(ip6 minik8s_pods)). They always take the
     tunnels, and a device that takes routes from a router's advertisements goes on doing so (C(accept_ra) 2).
   - With the driver C(cni) it checks that the node has a valid network configuration; with C(weave) it joins the

@@ -56,6 +56,11 @@ options:
     description: Whether tunnels to other nodes begin here. They leave by the IPv4 address of the default route.
     type: bool
     default: false
+  network:
+    description: How nodes reach each other's pods. It has the C(driver), the C(underlay) of tunnels (V(ipv4) or
+      V(ipv6)), and whether neighbours are reached C(direct)ly.
+    type: dict
+    default: {}
   service_cidr_ipv6:
     description: Range of the services' IPv6 addresses, which must not overlap a network of the machine; empty where
       they have none.
@@ -125,9 +130,11 @@ problems:
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.minik8s.install.ranges import (
     Ranges,
+    Underlay,
     connected_networks,
     has_default_route,
     has_ipv6,
+    has_machine_address,
     range_problems,
 )
 from ansible.module_utils.minik8s.install.requirements import Needed, System, observe_machine, problems
@@ -162,6 +169,7 @@ def main() -> None:
             "cluster_cidr_ipv6": {"type": "str", "default": ""},
             "address": {"type": "str", "default": ""},
             "tunnels": {"type": "bool", "default": False},
+            "network": {"type": "dict", "default": {}},
             "service_cidr_ipv6": {"type": "str", "default": ""},
             "proxy_mode": {"type": "str", "default": "auto"},
             "nodes": {"type": "int", "default": 0},
@@ -178,7 +186,8 @@ def main() -> None:
     systems = tuple(System(name, one["version"], one["tried"]) for one in asked["systems"] for name in one["ids"])
     needed = Needed(tuple(asked["ports"]), asked["memory_mb"], PYTHON, systems, *given)
     place = {**{name: asked[name] for name in PLACE}, "has_ipv6": has_ipv6(), "has_route": has_default_route()}
-    ranges = Ranges(*(asked[name] for name in RANGES), **place)
+    underlay = Underlay(**asked["network"], has_address=has_machine_address())
+    ranges = Ranges(*(asked[name] for name in RANGES), **place, underlay=underlay)
     found = problems(observe_machine(needed.ports), needed) + range_problems(ranges, connected_networks())
     found += device_problems(asked["devices"])
     if found:

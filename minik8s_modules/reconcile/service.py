@@ -49,7 +49,7 @@ from minik8s_modules.reconcile.status.writer import StatusWriter
 from minik8s_modules.reconcile.values.addresses import AddressBook
 from minik8s_modules.reconcile.values.items import OnOutcome, Outcome, Purpose, Runner
 from minik8s_modules.reconcile.values.loop_metrics import LoopMetrics
-from minik8s_modules.reconcile.values.values import Entries, Named, Settings, is_meshed
+from minik8s_modules.reconcile.values.values import Entries, Named, Settings, is_meshed, tells_ipv6
 from minik8s_modules.reconcile.watching.watches import Watches
 from minik8s_modules.runtime.events import EventRecorder
 
@@ -126,6 +126,7 @@ class ShardService:
             lambda name: self.loop.silence(name),  # noqa: PLW0108
             settings.kubelet_port,
             settings.dual_stack,
+            ipv6=tells_ipv6(settings),
         )
         self.runner = outside.make_runner(self._on_outcome)
         self._watched = outside.watch
@@ -168,11 +169,11 @@ class ShardService:
 
     def _make_shard(self, addresses: AddressBook, settings: Settings) -> Shard:
         copies, services, named, folders = self._copies, self._services, self._named, self._folders
-        overlaid = is_meshed(settings)
+        overlaid, by_ipv6 = is_meshed(settings), settings.overlay.ipv6
 
         def everywhere() -> Named:
             found = named.of()._replace(folders=folders.of())
-            return found._replace(machines=machines(copies.nodes.list())) if overlaid else found
+            return found._replace(machines=machines(copies.nodes.list(), ipv6=by_ipv6)) if overlaid else found
 
         return Shard(
             Objects(

@@ -72,7 +72,8 @@ def off(ahead: timedelta) -> str:
 def _own_clock(node: JsonObject, lease: JsonObject) -> Iterator[Fault]:
     """Yield that a node's own clock is off, as the gateway has seen it."""
     if abs(node_ahead(lease)) > SKEW:
-        addresses = {one.get("type"): one.get("address") for one in objects.status(node).get("addresses") or []}
+        told = objects.status(node).get("addresses") or []
+        addresses = {one.get("type"): one.get("address") for one in reversed(told)}
         reached = str(addresses.get("InternalIP") or objects.name(node))
         text = f"its clock is {off(node_ahead(lease))} that of the machine whose gateway watches it"
         yield Fault(text, f"date -u; {shlex.join(['ssh', reached, 'date -u'])}")

@@ -31,7 +31,8 @@ _ROLE = "node-role.kubernetes.io/"
 def _node_info(node: JsonObject) -> Rows:
     info = objects.status(node).get("nodeInfo") or {}
     fields = ("kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion", "systemUUID")
-    addresses = {each.get("type"): each.get("address") for each in objects.status(node).get("addresses") or []}
+    told = objects.status(node).get("addresses") or []
+    addresses = {each.get("type"): each.get("address") for each in reversed(told)}
     texts = [*(info.get(field) for field in fields), objects.spec(node).get("podCIDR"), addresses.get("InternalIP")]
     return [(tuple(str(each or "") for each in texts), 1.0)]
 

@@ -23,7 +23,7 @@ from minik8s_modules.reconcile.status.writer import View
 from minik8s_modules.reconcile.storage.drivers import used_volumes
 from minik8s_modules.reconcile.values.items import FACTS, SectionRequest, WorkItem
 from minik8s_modules.reconcile.values.node_file import Declared
-from minik8s_modules.reconcile.values.resources import host_ip
+from minik8s_modules.reconcile.values.resources import host_ips
 from minik8s_modules.reconcile.values.values import PodDecision, PodInputs, Settings
 
 
@@ -125,7 +125,8 @@ def place_of(shard: Shard, name: str, uid: str, seen: ObservedPod) -> Place:
     up = seen.sandbox is not None and seen.sandbox.alive
     seen_ip = seen.sandbox.ip if seen.sandbox is not None else ""
     own = (seen_ip or shard.addresses.of(uid) or "") if up else ""
-    return Place(host_ip(shard.objects.node(name) or {}), own, shard.settings.dual_stack)
+    hosts = host_ips(shard.objects.node(name) or {})
+    return Place(next(iter(hosts), ""), own, shard.settings.dual_stack, tuple(hosts))
 
 
 def view_of(shard: Shard, state: NodeState, pod: JsonObject) -> View | None:

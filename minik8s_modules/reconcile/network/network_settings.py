@@ -10,10 +10,11 @@ from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.module_utils.minik8s.network.network import LEAST_MTU
 from minik8s_modules.module_utils.minik8s.network.network_ipv6 import LEAST_MTU as LEAST_MTU_IPV6
-from minik8s_modules.module_utils.minik8s.network.network_vxlan import HEADERS
+from minik8s_modules.module_utils.minik8s.network.network_vxlan import HEADERS, HEADERS_IPV6
 from minik8s_modules.reconcile.values.values import OverlaySettings, PluginSettings, Settings
 
 DRIVERS = ("bridge", "vxlan", "cni", "weave")
+UNDERLAYS = ("ipv4", "ipv6")
 OVERLAY_DEVICE = "mk8s-vx0"
 CONF_DIR = "/etc/cni/net.d"
 BIN_DIRS = ("/opt/cni/bin", "/usr/lib/cni")
@@ -30,6 +31,8 @@ def network_settings(configuration: Configuration, settings: Settings) -> Settin
     if driver not in DRIVERS:
         raise ConfigurationError(f"network.driver must be one of {', '.join(DRIVERS)}, not {driver!r}")
     declared = _overlay(configuration)  # looked at whatever the driver: what is wrong is told at once
+    if declared.ipv6 and driver != "vxlan":
+        raise ConfigurationError(f"network.underlay ipv6 is for the driver vxlan: {driver} makes no tunnels of ours")
     overlay = declared if driver == "vxlan" else OverlaySettings()
     plugin = _plugin(configuration, driver)
     required = configuration.flag("network.policies_required", default=True)
@@ -49,7 +52,13 @@ def _overlay(configuration: Configuration) -> OverlaySettings:
     direct = configuration.flag("network.direct", default=False)
     if not (0 < vni < 1 << 24 and 0 < port < 1 << 16):
         raise ConfigurationError(f"network.vni must be from 1 to 16777215, port from 1 to 65535, not {vni} and {port}")
-    return OverlaySettings(configuration.text("network.device", OVERLAY_DEVICE), vni, port, direct)
+    underlay = configuration.text("network.underlay", "ipv4")
+    if underlay not in UNDERLAYS:
+        raise ConfigurationError(f"network.underlay must be one of {', '.join(UNDERLAYS)}, not {underlay!r}")
+    if underlay == "ipv6" and direct:
+        raise ConfigurationError("network.direct is for tunnels over IPv4: with network.underlay ipv6 it must be false")
+    device = configuration.text("network.device", OVERLAY_DEVICE)
+    return OverlaySettings(device, vni, port, direct, underlay == "ipv6")
 
 
 def _plugin(configuration: Configuration, driver: str) -> PluginSettings:
@@ -71,4 +80,5 @@ def _mtu(configuration: Configuration, overlay: OverlaySettings) -> int:
     mtu = configuration.number("network.mtu", 0)
     if mtu and not LEAST_MTU <= mtu < 1 << 16:
         raise ConfigurationError(f"network.mtu must be from {LEAST_MTU} to 65535, or 0, not {mtu}")
-    return mtu or Settings().mtu - (HEADERS if overlay.device else 0)
+    headers = HEADERS_IPV6 if overlay.ipv6 else HEADERS
+    return mtu or Settings().mtu - (headers if overlay.device else 0)

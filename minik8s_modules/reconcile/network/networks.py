@@ -18,12 +18,15 @@ from minik8s_modules.reconcile.values.values import Settings
 KEY = "pod-network"
 
 
-def machines(nodes: Iterable[JsonObject]) -> dict[str, Peer]:
-    """Return range and address by node; those that lack one, have another's range, or are virtual are left out."""
+def machines(nodes: Iterable[JsonObject], *, ipv6: bool = False) -> dict[str, Peer]:
+    """Return range and address by node; those that lack one, have another's range, or are virtual are left out.
+
+    ``ipv6``: tunnels end at addresses of that family.
+    """
     found: dict[str, Peer] = {}
     ranges: set[str] = set()
     for node in sorted(nodes, key=objects.name):
-        cidr, address = objects.spec(node).get("podCIDR"), _internal(node)
+        cidr, address = objects.spec(node).get("podCIDR"), _internal(node, ipv6=ipv6)
         if cidr and address and cidr not in ranges and not is_virtual(node):
             ranges.add(cidr)
             found[objects.name(node)] = {"cidr": cidr, "address": address}
@@ -31,15 +34,19 @@ def machines(nodes: Iterable[JsonObject]) -> dict[str, Peer]:
 
 
 def network_entries(node: JsonObject, settings: Settings, known: Mapping[str, Peer]) -> dict[str, NetworkEntry]:
-    """Return the entries: none before the node has a podCIDR, and for an overlay an address."""
-    cidr, address = objects.spec(node).get("podCIDR"), _internal(node)
+    """Return the entries: none before the node has a podCIDR, and for an overlay an address.
+
+    While it tells none of IPv6 for tunnels that go by these, its pods have the bridge alone.
+    """
+    cidr, address = objects.spec(node).get("podCIDR"), _internal(node, ipv6=settings.overlay.ipv6)
     overlay = settings.overlay
     if settings.plugin.driver:
         return _of_plugin(node, settings, known)
-    if not cidr or (overlay.device and not address):
+    if not cidr or (overlay.device and not address and not overlay.ipv6):
         return {}
+    tunneled = bool(overlay.device and address)
     network: NetworkEntry = {
-        "driver": "vxlan" if overlay.device else "bridge",
+        "driver": "vxlan" if tunneled else "bridge",
         "bridge": settings.bridge,
         "cidr": cidr,
         "gateway": str(ipaddress.IPv4Network(cidr).network_address + 1),
@@ -49,7 +56,7 @@ def network_entries(node: JsonObject, settings: Settings, known: Mapping[str, Pe
     dual = settings.dual_stack
     if ranged := dual.range_of(cidr):
         network["ipv6"] = {"cidr": ranged, "gateway": dual.gateway_of(cidr), "cluster_cidr": dual.cluster_cidr}
-    if overlay.device:
+    if tunneled:
         # names that are all one machine, as in tests, reach each other without a tunnel
         others = {name: way for name, way in known.items() if name != objects.name(node) and way["address"] != address}
         peers = {name: _dual(way, settings) for name, way in others.items()} if ranged else others
@@ -62,6 +69,13 @@ def network_entries(node: JsonObject, settings: Settings, known: Mapping[str, Pe
             "peers": peers,
         }
     return {KEY: network}
+
+
+def missing(node: JsonObject, settings: Settings) -> str:
+    """Return why new pods of the node must wait for its tunnels, "" where they need not."""
+    if settings.overlay.ipv6 and not _internal(node, ipv6=True):
+        return f"node {objects.name(node)} tells no IPv6 address that its tunnels could leave from (network.underlay)"
+    return ""
 
 
 def _dual(way: Peer, settings: Settings) -> Peer:
@@ -86,6 +100,23 @@ def _of_plugin(node: JsonObject, settings: Settings, known: Mapping[str, Peer]) 
     return {KEY: network}
 
 
-def _internal(node: JsonObject) -> str:
-    addresses = objects.status(node).get("addresses") or []
-    return next((str(each["address"]) for each in addresses if each.get("type") == "InternalIP"), "")
+def _internal(node: JsonObject, *, ipv6: bool = False) -> str:
+    """Return the first InternalIP of a family that a machine can be reached at, "" for none.
+
+    What a Node says may not harm the others, whose networks are made with it.
+    """
+    told = (
+        each.get("address") for each in objects.status(node).get("addresses") or [] if each.get("type") == "InternalIP"
+    )
+    family = ipaddress.IPv6Address if ipv6 else ipaddress.IPv4Address
+    return next(filter(None, (_machines(str(one or ""), family) for one in told)), "")
+
+
+def _machines(text: str, family: type[ipaddress.IPv4Address | ipaddress.IPv6Address]) -> str:
+    """Return an address as the kernel writes it; "" for one of the other family, or of no single machine."""
+    try:
+        found = family(text)
+    except ValueError:
+        return ""
+    mapped = isinstance(found, ipaddress.IPv6Address) and (found.ipv4_mapped or found.is_link_local)
+    return "" if mapped or found.is_multicast or found.is_unspecified or found.is_loopback else str(found)

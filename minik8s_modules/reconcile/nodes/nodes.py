@@ -59,10 +59,19 @@ def declared(node: JsonObject, said: Declared) -> JsonObject:
 
 
 def addresses(known: Iterable[JsonObject], said: Iterable[JsonObject]) -> list[JsonObject]:
-    """Return the addresses of a node: those declared, and of other types what its machine tells."""
+    """Return the addresses of a node: those declared, and of other types and families what its machine tells.
+
+    Of a type, those of IPv4 come first: the first is what a node is known by.
+    """
     said = [dict(one) for one in said]
-    types = {one["type"] for one in said}
-    return [*said, *(one for one in known if one["type"] not in types)]
+    types = {(one["type"], _is_ipv6(one)) for one in said}
+    found = [*said, *(one for one in known if (one["type"], _is_ipv6(one)) not in types)]
+    order = list(dict.fromkeys(one["type"] for one in found))
+    return sorted(found, key=lambda one: (order.index(one["type"]), _is_ipv6(one)))
+
+
+def _is_ipv6(address: JsonObject) -> bool:
+    return ":" in str(address["address"])
 
 
 def endpoints(status: JsonObject, kubelet_port: int) -> JsonObject:
@@ -78,8 +87,15 @@ def labels(name: str, facts: Mapping[str, Any]) -> dict[str, str]:
     return {label: str(known.get(fact) or "") for label, fact in _LABELS.items()}
 
 
-def status_from_facts(name: str, facts: Mapping[str, Any], version: str) -> JsonObject:
-    """Return the part of ``status`` that comes from facts: addresses, capacity, allocatable, nodeInfo."""
+def status_from_facts(
+    name: str, facts: Mapping[str, Any], version: str, before: Iterable[JsonObject] = (), *, ipv6: bool = False
+) -> JsonObject:
+    """Return the part of ``status`` that comes from facts: addresses, capacity, allocatable, nodeInfo.
+
+    ``ipv6``: whether the cluster goes by the nodes' IPv6 addresses, too; as kubelet has it, that of IPv4 is the first.
+    It is kept from ``before`` where the machine has none now, as while a router is silent: without it, the node would
+    have no tunnels.
+    """
     capacity = {
         "cpu": str(facts.get("cpus") or 1),
         "memory": f"{int(facts.get('memory_bytes') or 0) // 1024}Ki",
@@ -93,9 +109,10 @@ def status_from_facts(name: str, facts: Mapping[str, Any], version: str) -> Json
     }
     info = {field: str(facts.get(fact) or "") for field, fact in _INFO.items()}
     info |= {"kubeletVersion": version, "kubeProxyVersion": version}
-    addresses = [{"type": "Hostname", "address": name}]
-    if facts.get("internal_ip"):
-        addresses.insert(0, {"type": "InternalIP", "address": str(facts["internal_ip"])})
+    known = (str(one["address"]) for one in before if one.get("type") == "InternalIP" and _is_ipv6(one))
+    own = [facts.get("internal_ip"), (facts.get("internal_ipv6") or next(known, "")) if ipv6 else ""]
+    addresses = [{"type": "InternalIP", "address": str(one)} for one in own if one]
+    addresses.append({"type": "Hostname", "address": name})
     return {"addresses": addresses, "capacity": capacity, "allocatable": capacity, "nodeInfo": info}
 
 

@@ -32,7 +32,7 @@ class Registrar:
     """``lookup(name)`` is the informer's Node, ``alive(name)`` what the gateway says (None: not known yet).
 
     With an empty ``cluster_cidr`` the controllers give the nodes their ranges. ``silence(name)`` is why a node does not
-    answer.
+    answer. ``ipv6``: whether Nodes tell the IPv6 addresses of their machines.
     """
 
     def __init__(
@@ -47,7 +47,10 @@ class Registrar:
         silence: Callable[[str], str] = lambda _: "",
         kubelet_port: int = 0,
         dual_stack: DualStack = SINGLE_STACK,
+        *,
+        ipv6: bool = False,
     ) -> None:
+        self._ipv6 = ipv6
         self._dual_stack = dual_stack
         self._kubelet_port = kubelet_port
         self._silence = silence
@@ -186,14 +189,19 @@ class Registrar:
         self._volumes.pop(name, None)
         self._silent.pop(name, None)
 
+    def _of_facts(self, name: str, node: JsonObject, facts: JsonObject) -> JsonObject:
+        before = objects.status(node).get("addresses") or []
+        found = nodes.status_from_facts(name, facts, version(), before, ipv6=self._ipv6)
+        if said := self._said(name).addresses:
+            found["addresses"] = nodes.addresses(found["addresses"], said)
+        return found
+
     def _write_status(self, name: str, node: JsonObject, facts: JsonObject | None) -> None:
-        wanted: JsonObject = nodes.status_from_facts(name, facts, version()) if facts is not None else {}
+        wanted: JsonObject = self._of_facts(name, node, facts) if facts is not None else {}
         declared, found = self._said(name).devices, (facts or {}).get("devices")
         ours = devices.amounts(declared, found) if found is not None else {}
         counted = devices.counted(node) if found is not None else frozenset()
         wanted |= nodes.extended_resources(node, wanted, ours, counted)
-        if facts is not None and self._said(name).addresses:
-            wanted["addresses"] = nodes.addresses(wanted["addresses"], self._said(name).addresses)
         alive = self._alive(name)
         if "allocatable" in wanted:
             wanted["allocatable"] = pressure.allocatable(wanted["allocatable"], self._kept)

@@ -23,6 +23,7 @@ from minik8s_modules.module_utils.minik8s.entries.sandboxes import (
     SandboxNetwork,
     SandboxOptions,
 )
+from minik8s_modules.reconcile.network.networks import missing
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.pods.security import sysctls
 from minik8s_modules.reconcile.pods.sidecars import rule_events
@@ -143,6 +144,8 @@ def _problem(pod: JsonObject, seen: ObservedPod, inputs: PodInputs) -> str:
         return ""
     if not objects.spec(inputs.node).get("podCIDR"):
         return f"node {objects.name(inputs.node)} has no podCIDR yet"
+    if seen.sandbox is None and (why := missing(inputs.node, inputs.settings)):
+        return why
     if inputs.settings.plugin.driver or address(seen, inputs):
         return ""
     return inputs.address_error or "waiting for an address"

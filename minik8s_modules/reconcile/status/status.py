@@ -31,6 +31,8 @@ class Place(NamedTuple):
     host_ip: str
     pod_ip: str
     dual_stack: DualStack = SINGLE_STACK
+    host_ips: tuple[str, ...] = ()
+    """The node's addresses of each family, where it has one of IPv6."""
 
 
 def pod_status(
@@ -78,7 +80,7 @@ def _addresses(pod: JsonObject, before: JsonObject, place: Place) -> JsonObject:
         pod_ip = place.host_ip
     found: JsonObject = {}
     if place.host_ip:
-        found |= {"hostIP": place.host_ip, "hostIPs": [{"ip": place.host_ip}]}
+        found |= {"hostIP": place.host_ip, "hostIPs": [{"ip": each} for each in place.host_ips or (place.host_ip,)]}
     if pod_ip:
         found |= {"podIP": pod_ip, "podIPs": [{"ip": each} for each in place.dual_stack.addresses_of(pod_ip)]}
     return found

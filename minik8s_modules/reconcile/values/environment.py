@@ -243,7 +243,7 @@ def field_value(pod: JsonObject, path: str, inputs: PodInputs) -> str:
         "spec.nodeName": objects.spec(pod).get("nodeName") or "",
         "spec.serviceAccountName": objects.spec(pod).get("serviceAccountName") or "",
         "status.hostIP": host_ip,
-        "status.hostIPs": host_ip,
+        "status.hostIPs": ",".join(resources.host_ips(inputs.node)),
         "status.podIP": pod_ip,
         "status.podIPs": ",".join(inputs.settings.dual_stack.addresses_of(pod_ip)),
     }

@@ -54,8 +54,9 @@ class Declared(NamedTuple):
         return {key: value for key, value in found.items() if value}
 
     def internal_ip(self) -> str:
-        """Return the address other machines reach the node at, "" when none is declared."""
-        return next((str(one["address"]) for one in self.addresses if one["type"] == "InternalIP"), "")
+        """Return the IPv4 address other machines reach the node at, "" when none is declared."""
+        told = (str(one["address"]) for one in self.addresses if one["type"] == "InternalIP")
+        return next((address for address in told if ":" not in address), "")
 
 
 class NodeFile(NamedTuple):
@@ -154,9 +155,16 @@ def _addresses(status: JsonObject, where: str) -> Iterator[JsonObject]:
         if kind not in {"InternalIP", "ExternalIP"} or set(one) != {"type", "address"}:
             raise ConfigurationError(f"{where}: an address has the type InternalIP or ExternalIP, not {kind!r}")
         try:
-            yield {"type": kind, "address": str(ipaddress.IPv4Address(address))}
+            yield {"type": kind, "address": _parsed(address, both=not single and kind == "InternalIP")}
         except ValueError as error:
-            raise ConfigurationError(f"{where}: status.address must be an IPv4 address: {error}") from error
+            raise ConfigurationError(
+                f"{where}: status.address must be an IPv4 address, and status.addresses may have an InternalIP of IPv6"
+                f" besides: {error}"
+            ) from error
+
+
+def _parsed(address: Any, *, both: bool) -> str:
+    return str(ipaddress.ip_address(str(address)) if both else ipaddress.IPv4Address(address))
 
 
 def declared_of(found: Any, where: str) -> dict[str, Declared]:

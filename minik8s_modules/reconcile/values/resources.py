@@ -143,8 +143,15 @@ def divided(amount: Decimal, divisor: str | None) -> int:
 
 
 def host_ip(node: JsonObject) -> str:
-    """Return the node's InternalIP, or ""."""
-    for address in objects.status(node).get("addresses") or []:
-        if address.get("type") == "InternalIP":
-            return str(address.get("address") or "")
-    return ""
+    """Return the node's first InternalIP, or ""."""
+    return next(iter(host_ips(node)), "")
+
+
+def host_ips(node: JsonObject) -> list[str]:
+    """Return the node's InternalIPs, the first of each family, as kubelet has them in ``hostIPs``."""
+    told = objects.status(node).get("addresses") or []
+    found: dict[bool, str] = {}
+    for address in (str(one.get("address") or "") for one in told if one.get("type") == "InternalIP"):
+        if address:
+            found.setdefault(":" in address, address)
+    return list(found.values())

@@ -56,6 +56,8 @@ class OverlaySettings(NamedTuple):
     vni: int = 1
     port: int = 8472
     direct: bool = False
+    ipv6: bool = False
+    """Whether tunnels go from machine to machine by IPv6."""
 
 
 class PluginSettings(NamedTuple):
@@ -121,6 +123,11 @@ class Settings(NamedTuple):
 def is_meshed(settings: Settings) -> bool:
     """Return whether a node's network is made of what is known of the others."""
     return bool(settings.overlay.device) or settings.plugin.driver == "weave"
+
+
+def tells_ipv6(settings: Settings) -> bool:
+    """Return whether Nodes tell the IPv6 addresses of their machines: their pods have some, or tunnels go by them."""
+    return bool(settings.dual_stack) or settings.overlay.ipv6
 
 
 class TokenNeed(NamedTuple):

@@ -20,6 +20,8 @@ _DEVICES = b"mk8s-"
 _IPVS = b"minik8s-dummy"
 _POLICIES = b" minik8s_policies"
 """What the name of the table of policies begins with."""
+_TUNNELS = b" minik8s_tunnels"
+"""What the name of the table that guards tunnels begins with."""
 
 
 _FOLDERS = {b"nginx": frozenset({"ingress"}), b"dns": frozenset({"dns"}), b"pods": frozenset({"volumes"})}
@@ -77,6 +79,8 @@ def _of_rule(line: bytes, bridge: bytes) -> frozenset[str]:
     """Return the sections that a line of nft may be about."""
     if _POLICIES in line:
         return frozenset({"policies"})
+    if _TUNNELS in line:
+        return frozenset({"network"})
     forward = line.startswith(b"delete ") and b" FORWARD " in line
     return _RULES if forward or bridge in line else _NOTHING
 

@@ -21,8 +21,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.benchmarks.figures import Figure
-from tests.integration.library.network.test_overlay_vxlan import Machine
 from tests.support.node import command
+from tests.support.overlaid import Machine
 
 ROUNDS, SECONDS, LEAST = 7, 1.5, 0.95
 PORT = 5201

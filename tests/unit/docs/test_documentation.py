@@ -76,6 +76,7 @@ def test_every_role_variable_that_a_page_names_exists() -> None:
         "minik8s_modules",
         "minik8s_pod",
         "minik8s_pods",
+        "minik8s_tunnels",
         "minik8s_nodes",
         "minik8s_sidecar",
     }

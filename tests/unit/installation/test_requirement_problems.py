@@ -10,8 +10,10 @@ import pytest
 
 from minik8s_modules.module_utils.minik8s.install.ranges import (
     Ranges,
+    Underlay,
     connected_networks,
     has_default_route,
+    has_machine_address,
     range_problems,
 )
 from minik8s_modules.module_utils.minik8s.install.requirements import (
@@ -105,6 +107,59 @@ def test_ranges_and_names_that_will_do(name: str) -> None:
 def test_each_range_and_name_that_will_not_do_is_told(changes: dict[str, Any], words: str) -> None:
     (found,) = range_problems(RANGES._replace(**changes), CONNECTED)
     assert words in found
+
+
+OVER_IPV6 = Underlay("vxlan", "ipv6")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (OVER_IPV6._replace(has_address=False), "has no IPv6 address that others can know it by"),
+        (OVER_IPV6._replace(direct=True), "minik8s_network_direct has no next hop of IPv6"),
+        (OVER_IPV6._replace(driver="weave"), "the network driver weave makes no tunnels of ours"),
+        (OVER_IPV6._replace(driver="bridge"), "the network driver bridge makes no tunnels of ours"),
+    ],
+)
+def test_a_machine_that_tunnels_over_ipv6_cannot_reach_is_told(given: Underlay, words: str) -> None:
+    (found,) = range_problems(RANGES._replace(tunnels=True, underlay=given), CONNECTED)
+    assert words in found
+
+
+def test_a_machine_with_an_ipv6_address_can_have_tunnels_over_it() -> None:
+    assert range_problems(RANGES._replace(tunnels=True, underlay=OVER_IPV6), CONNECTED) == []
+    # one that is no node needs none
+    assert range_problems(RANGES._replace(underlay=OVER_IPV6._replace(has_address=False)), CONNECTED) == []
+    # an IPv4 address is needed all the same
+    (found,) = range_problems(RANGES._replace(tunnels=True, has_route=False, underlay=OVER_IPV6), CONNECTED)
+    assert "no IPv4 default route" in found
+
+
+ROUTE_IPV4 = "Iface\tDestination\neth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
+DEFAULT_IPV6 = f"{0:032x} 00 {0:032x} 00 {1:032x} 00000400 00000001 00000000 00000003     eth1\n"
+REJECTED = f"{0:032x} 00 {0:032x} 00 {0:032x} ffffffff 00000001 00000000 00200200       lo\n"
+
+
+@pytest.mark.parametrize(
+    ("routes", "address", "has"),
+    [
+        ("", "20010db8000000000000000000000001 02 40 00 80     eth0", True),
+        ("", "20010db8000000000000000000000001 02 40 00 00     eth0", True),  # of a router, for a while
+        ("", "20010db8000000000000000000000001 02 40 00 01     eth0", False),  # temporary
+        ("", "20010db8000000000000000000000001 02 40 00 c0     eth0", False),  # tentative
+        ("", "fe800000000000000000000000000001 02 40 20 80     eth0", False),
+        ("", "20010db8000000000000000000000001 03 40 00 80     eth1", False),
+        (DEFAULT_IPV6, "20010db8000000000000000000000001 03 40 00 80     eth1", True),
+        (REJECTED, "00000000000000000000000000000001 01 80 10 80       lo", False),
+    ],
+)
+def test_a_machines_address_is_that_of_the_way_to_everybody(
+    tmp_path: Path, routes: str, address: str, *, has: bool
+) -> None:
+    for name, text in (("route", ROUTE_IPV4), ("route6", REJECTED + routes), ("addresses", f"{address}\n")):
+        (tmp_path / name).write_text(text)
+    assert has_machine_address(tmp_path / "route", tmp_path / "route6", tmp_path / "addresses") == has
+    assert not has_machine_address(tmp_path / "route", tmp_path / "none", tmp_path / "addresses")
 
 
 @pytest.mark.parametrize(

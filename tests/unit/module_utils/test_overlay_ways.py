@@ -9,7 +9,14 @@ import pytest
 
 from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
 from minik8s_modules.module_utils.minik8s.network.network import Network
-from minik8s_modules.module_utils.minik8s.network.network_vxlan import Underlay, Way, mac_of, ways
+from minik8s_modules.module_utils.minik8s.network.network_vxlan import (
+    HEADERS,
+    HEADERS_IPV6,
+    Underlay,
+    Way,
+    mac_of,
+    ways,
+)
 
 NEAR = {"cidr": "10.244.1.0/24", "address": "192.0.2.22"}
 FAR = {"cidr": "10.244.2.0/24", "address": "198.51.100.1"}
@@ -52,11 +59,25 @@ def test_macs_are_local_single_and_depend_on_the_name_alone() -> None:
         ({"peers": {"b": {**NEAR, "cidr": "10.9.1.0/24"}}}, "is not in 10.244.0.0/16"),
         ({"peers": {"b": {**NEAR, "cidr": "10.244.0.0/25"}}}, "overlaps 10.244.0.0/24 of the node itself"),
         ({"peers": {"b": NEAR, "c": NEAR}}, "overlaps 10.244.1.0/24 of b"),
+        ({"address": "2001:db8::21"}, "overlay.direct is for tunnels over IPv4"),
+        ({"address": "2001:db8::21", "direct": False, "peers": {"b": NEAR}}, "peers.b.address is not of the family"),
+        ({"peers": {"b": {**NEAR, "address": "2001:db8::22"}}}, "peers.b.address is not of the family"),
+        ({"address": "2001:db8:0::21", "direct": False}, "in its shortest form"),
+        ({"address": "fe80::21", "direct": False}, "is not an address of one machine"),
+        ({"address": "ff02::1", "direct": False}, "is not an address of one machine"),
     ],
 )
 def test_overlays_that_cannot_be_are_refused(overlay: dict[str, Any], words: str) -> None:
     with pytest.raises(KeyFault, match=words):
         Network().check_entry("pod-network", entry(**overlay))
+
+
+def test_a_tunnel_over_ipv6_takes_twenty_bytes_more() -> None:
+    over = {"address": "2001:db8::21", "direct": False, "peers": {"b": {**NEAR, "address": "2001:db8::22"}}}
+    Network().check_entry("pod-network", entry(**over))
+    assert HEADERS_IPV6 - HEADERS == 20
+    (way,) = ways(entry(**over), Underlay())
+    assert (way.hop, way.machine) == ("10.244.1.0", "2001:db8::22")
 
 
 def test_an_overlay_belongs_to_its_driver() -> None:

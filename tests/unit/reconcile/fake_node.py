@@ -38,7 +38,8 @@ class FakeNode:
         self.meddled: dict[str, list[JsonObject]] = {}
         """Steps by section that the next pass over their keys finds to do, or holds."""
         self.secret_blobs: list[str] = []
-        self.facts: JsonObject = {"cpus": 2, "memory_bytes": 1 << 30, "internal_ip": "192.0.2.10"}
+        addresses = {"internal_ip": "192.0.2.10", "internal_ipv6": "2001:db8::10"}
+        self.facts: JsonObject = {"cpus": 2, "memory_bytes": 1 << 30, **addresses}
         self.effects_left: int | None = None
         self.stopped: list[tuple[str, int]] = []
         self.calls: list[tuple[str, str]] = []

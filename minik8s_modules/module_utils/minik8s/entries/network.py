@@ -38,9 +38,9 @@ class Overlay(TypedDict):
     port: int
     """UDP port of the tunnels."""
     address: str
-    """This machine's address, where tunnels leave."""
+    """This machine's address, where tunnels leave; of IPv4 or IPv6, as those of the peers."""
     direct: bool
-    """Whether peers in the same network as C(address) are routed to without a tunnel."""
+    """Whether peers in the same network as C(address) are routed to without a tunnel; not where it is of IPv6."""
     peers: dict[str, Peer]
     """Other nodes, by name."""
 
@@ -71,7 +71,8 @@ class _RequiredNetwork(TypedDict):
     cluster_cidr: str
     """Range of all pods of the cluster."""
     mtu: int
-    """MTU of the bridge and of pods; with V(vxlan) at least 50 below that of the device with C(overlay.address)."""
+    """MTU of the bridge and of pods; with V(vxlan) at least 50 below that of the device with C(overlay.address), or 70
+    where this is of IPv6."""
 
 
 class NetworkEntry(_RequiredNetwork, total=False):

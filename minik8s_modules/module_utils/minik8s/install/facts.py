@@ -93,6 +93,17 @@ def internal_ip() -> str:
         return next((each.ip for each in netlink.addresses() if devices and each.ifindex == devices[0]), "")
 
 
+def internal_ipv6() -> str:
+    """Return the IPv6 address of the device with the default route of IPv6, else of IPv4; "" when there is none."""
+    with Netlink() as netlink:
+        defaults = [route for route in netlink.routes(ipv6=True) if route.destination == "default"]
+        found: dict[int, str] = {}
+        for each in netlink.machine_addresses():
+            found.setdefault(each.ifindex, each.ip)
+    devices = [route.ifindex for route in sorted(defaults, key=lambda one: ":" not in one.gateway)]
+    return next((found[device] for device in devices if device in found), "")
+
+
 def _docker(docker: Docker) -> dict[str, Any]:
     try:
         version, info = docker.call("GET", "/version"), docker.call("GET", "/info")
@@ -127,6 +138,7 @@ def gather(state_dir: str, docker: Docker, *, check: bool = False, devices: Iter
         "boot_id": _text("/proc/sys/kernel/random/boot_id"),
         "machine_id": machine_id(state_dir, check=check),
         "internal_ip": internal_ip(),
+        "internal_ipv6": internal_ipv6(),
         "addresses": addresses(),
         "devices": present(devices),
         "token": token,

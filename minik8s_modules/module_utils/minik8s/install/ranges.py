@@ -23,7 +23,17 @@ _ROUTE_FIELDS = 8
 _REJECT = 0x200  # linux/route.h: RTF_REJECT
 _LAST_METRIC = 0xFFFFFFFF
 _ROUTE_FIELDS_IPV6 = 10
+_PASSING = 0x01 | 0x08 | 0x20 | 0x40  # linux/if_addr.h: TEMPORARY, DADFAILED, DEPRECATED, TENTATIVE
 _NO_NETWORK = 0x200 | 0x00100000 | 0x80000000  # linux/ipv6_route.h: RTF_REJECT, RTF_ANYCAST, RTF_LOCAL
+
+
+class Underlay(NamedTuple):
+    """How nodes reach each other's pods, and whether this machine has an IPv6 address that others may know it by."""
+
+    driver: str = "bridge"
+    underlay: str = "ipv4"
+    direct: bool = False
+    has_address: bool = True
 
 
 class Ranges(NamedTuple):
@@ -46,6 +56,7 @@ class Ranges(NamedTuple):
     address: str = ""
     tunnels: bool = False
     has_route: bool = True
+    underlay: Underlay = Underlay()
 
 
 def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list[str]:
@@ -89,6 +100,21 @@ def _address_problems(wanted: Ranges) -> list[str]:
             f"minik8s_network_driver vxlan: the machine has no IPv4 default route, which tells its address: {what}."
             " Give it an IPv4 address and such a route"
         )
+    return found + (_underlay_problems(wanted) if wanted.underlay.underlay == "ipv6" else [])
+
+
+def _underlay_problems(wanted: Ranges) -> list[str]:
+    name, given = "minik8s_network_underlay ipv6", wanted.underlay
+    found = []
+    if given.driver != "vxlan":
+        found.append(f"{name}: the network driver {given.driver} makes no tunnels of ours: take vxlan, or leave it out")
+    if given.direct:
+        found.append(f"{name}: minik8s_network_direct has no next hop of IPv6 for Pods' IPv4: set it to false")
+    if wanted.tunnels and not given.has_address:
+        found.append(
+            f"{name}: the device with the machine's default route has no IPv6 address that others can know it by (a"
+            " link-local, temporary or deprecated one is none): give it one, or take ipv4"
+        )
     return found
 
 
@@ -107,6 +133,23 @@ def has_default_route(table: Path = Path("/proc/net/route")) -> bool:
         len(row) >= _ROUTE_FIELDS and not int(row[1], 16) and not int(row[7], 16) and not int(row[3], 16) & _REJECT
         for row in rows
     )
+
+
+def has_machine_address(
+    table: Path = Path("/proc/net/route"),
+    table_ipv6: Path = Path("/proc/net/ipv6_route"),
+    addresses: Path = Path("/proc/net/if_inet6"),
+) -> bool:
+    """Return whether a device with a default route has an IPv6 address for others (install/facts.py takes that)."""
+    rows = [line.split() for line in table.read_text(encoding="ascii").splitlines()[1:]]
+    devices = {row[0] for row in rows if len(row) >= _ROUTE_FIELDS and not int(row[1], 16) and not int(row[7], 16)}
+    try:
+        rows = [line.split() for line in table_ipv6.read_text(encoding="ascii").splitlines()]
+        devices |= {row[9] for row in rows if not int(row[0] + row[1], 16) and not int(row[8], 16) & _NO_NETWORK}
+        rows = [line.split() for line in addresses.read_text(encoding="ascii").splitlines()]
+    except FileNotFoundError:  # a kernel without IPv6
+        return False
+    return any(row[5] in devices and not int(row[3], 16) and not int(row[4], 16) & _PASSING for row in rows)
 
 
 def _ipv6_problems(wanted: Ranges, pods: ipaddress.IPv4Network | None) -> list[str]:

@@ -23,6 +23,7 @@ DUMP_INTERRUPTED = 0x10  # NLM_F_DUMP_INTR of linux/netlink.h: something changed
 DUMP_TRIES = 20
 MAIN_TABLE, UNICAST = 254, 1
 LASTING, UNTRIED = 0x80, 0x02  # IFA_F_PERMANENT, IFA_F_NODAD of linux/if_addr.h
+PASSING = 0x01 | 0x08 | 0x20 | 0x40  # of the same: TEMPORARY, DADFAILED, DEPRECATED, TENTATIVE
 PERMANENT = 0x80  # NUD_PERMANENT of linux/neighbour.h
 EVERYWHERE = 0  # RT_SCOPE_UNIVERSE
 NOBODY = (errno.ENODEV, errno.ERANGE)  # ERANGE: a name longer than a device's can be
@@ -184,6 +185,24 @@ class Netlink:
             if ip and given:
                 found.append(Address(each["index"], ip, each["prefixlen"]))
         return found
+
+    def machine_addresses(self) -> list[Address]:
+        """Return the IPv6 addresses that others may know the machine by: those that last first, no temporary ones."""
+        found = [
+            (not each["flags"] & LASTING, Address(each["index"], ip, each["prefixlen"]))
+            for each in self._dump("addr", family=socket.AF_INET6)
+            if each["family"] == socket.AF_INET6 and not each["flags"] & PASSING and each["scope"] == EVERYWHERE
+            if (ip := each.get_attr("IFA_LOCAL") or each.get_attr("IFA_ADDRESS"))
+        ]
+        return [address for _fleeting, address in sorted(found, key=lambda one: one[0])]
+
+    def holder(self, ip: str) -> Address | None:
+        """Return the address ``ip`` as a device has it, None where none does; one of IPv6 may come from a router."""
+        family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+        for each in self._dump("addr", family=family):
+            if each["family"] == family and ip in (each.get_attr("IFA_LOCAL"), each.get_attr("IFA_ADDRESS")):
+                return Address(each["index"], ip, each["prefixlen"])
+        return None
 
     def neighbours(self, index: int, family: int = socket.AF_INET) -> set[tuple[str, str]]:
         """Return the permanent neighbours of a device: (address, MAC)."""

@@ -18,7 +18,7 @@ from ..core.faults import KeyFault
 from ..core.schema import check_fields, schema_of
 from ..core.section import Context, Plan, Scope, Step
 from ..entries.network import NetworkEntry
-from . import ipv6_switches, netfilter, network_ipv6
+from . import ipv6_switches, netfilter, network_ipv6, tunnel_guard
 from . import sources as pod_sources
 from .netlink import Link
 from .network_bridge import FORWARDING, KEY, BridgeDriver, Driver, ObservedNetwork, alias_of
@@ -65,31 +65,30 @@ class Network:
 
     def observe(self, context: Context, entries: Entries, scope: Scope) -> ObservedNetwork:
         """Return links, addresses and rules."""
-        overlaid = "overlay" in entries.get(KEY, {})
+        device = entries.get(KEY, {}).get("overlay", {}).get("device", "")
         last = load_document(context.state_dir, "network").entries.get(KEY, {})
         turned = ipv6_switches.recorded(context.state_dir)
         dual = "ipv6" in entries.get(KEY, {}) or "ipv6" in last or bool(turned)
         with OverlayNetlink() as netlink:
             links, addresses = netlink.links(), netlink.addresses(ipv6=dual)
-            overlay = netlink.overlay(links.get(entries[KEY]["overlay"]["device"])) if overlaid else None
+            local = entries[KEY]["overlay"]["address"] if device else ""
+            overlay = netlink.overlay(links.get(device), local) if device else None
         with open(FORWARDING, encoding="ascii") as source:
             forwarding = source.read().strip()
         plugin = DRIVERS[entries[KEY]["driver"]].look(context, entries[KEY]) if KEY in entries else {}
         left = _weave_before(last) if "weave" not in entries.get(KEY, {}) else ""
         rules = netfilter.chains(), netfilter.forwards(context.node)
         ipv6 = network_ipv6.observe(context.node) if dual else None
-        return ObservedNetwork(links, addresses, forwarding, *rules, overlay, plugin, left, ipv6, turned)
+        seen = ObservedNetwork(links, addresses, forwarding, *rules, overlay, plugin, left, ipv6, turned)
+        tunneled = {device, last.get("overlay", {}).get("device", ""), *_overlays(context.node, seen)} - {""}
+        return seen._replace(guards={name: tunnel_guard.found(name) for name in sorted(tunneled)})
 
     def plan(self, context: Context, entries: Entries, observed: ObservedNetwork, scope: Scope) -> Plan:
         """Return the steps: another bridge of this node goes, the declared one becomes right."""
         plan = Plan()
         declared = entries[KEY]["bridge"] if KEY in entries else None
         if scope.covers(KEY):
-            keep = entries[KEY].get("overlay", {}).get("device") if KEY in entries else None
-            for link in _overlays(context.node, observed):
-                if link.name != keep:
-                    plan.steps.append(Step("unoverlay", KEY, link.name, link))
-                    plan.differs(KEY, {"vxlan": link.name}, None)
+            _plan_tunnels(plan, entries.get(KEY, {}).get("overlay", {}).get("device", ""), observed, context.node)
             if observed.left:
                 plan.steps.append(Step("unweave", KEY, "forget the other machines", observed.left))
             for name in _ours(context.node, observed):
@@ -125,6 +124,10 @@ class Network:
             sources = {each.ip for each in netlink.addresses(ipv6=True) if each.ifindex in ours}
             netlink.delete_overlay(step.data.ifindex, sources)
 
+    def _unguard(self, context: Context, step: Step) -> None:
+        context.checkpoint("nft transaction")
+        tunnel_guard.remove(step.detail)
+
     def _unweave(self, context: Context, step: Step) -> None:
         forget_all(context, step.data)
 
@@ -159,9 +162,10 @@ def _weave_before(last: Mapping[str, Any]) -> str:
     return str(last["weave"]["command"]) if (last.get("weave") or {}).get("peers") else ""
 
 
-def _overlays(node: str, observed: ObservedNetwork) -> list[Link]:
-    """Return the overlay devices this node has."""
-    return [link for link in observed.links.values() if link.alias == alias_of(node) and link.kind == "vxlan"]
+def _overlays(node: str, observed: ObservedNetwork) -> dict[str, Link]:
+    """Return the overlay devices this node has, by name."""
+    ours = (link for link in observed.links.values() if link.alias == alias_of(node) and link.kind == "vxlan")
+    return {link.name: link for link in ours}
 
 
 def _ours(node: str, observed: ObservedNetwork) -> list[str]:
@@ -169,6 +173,21 @@ def _ours(node: str, observed: ObservedNetwork) -> list[str]:
     links = [name for name, link in observed.links.items() if link.alias == alias_of(node) and link.kind == "bridge"]
     ipv6 = observed.ipv6.bridges(node) if observed.ipv6 is not None else set[str]()
     return sorted({*links, *netfilter.chains_of(node, observed.chains), *(observed.forwards or {}), *ipv6})
+
+
+def _plan_tunnels(plan: Plan, keep: str, observed: ObservedNetwork, node: str) -> None:
+    """Have other overlays than that to ``keep`` go, each before its guard."""
+    before: dict[str, str] = {}
+    for name, link in _overlays(node, observed).items():
+        if name != keep:
+            plan.steps.append(Step("unoverlay", KEY, name, link))
+            before["vxlan"] = name
+    for name, rules in observed.guards.items():
+        if rules and name != keep:
+            plan.steps.append(Step("unguard", KEY, name))
+            before["guard"] = rules
+    if before:
+        plan.differs(KEY, before, None)
 
 
 def _plan_removal(plan: Plan, node: str, bridge: str, observed: ObservedNetwork) -> None:

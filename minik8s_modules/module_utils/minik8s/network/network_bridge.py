@@ -43,6 +43,8 @@ class ObservedNetwork(NamedTuple):
     """Looked at where pods have IPv6 addresses, or had them."""
     turned: Mapping[str, str] = {}
     """What switches of IPv6 were that we have turned."""
+    guards: Mapping[str, str] = {}
+    """The rules for tunnels by VXLAN device, where there are or were tunnels."""
 
 
 class Driver(Protocol):

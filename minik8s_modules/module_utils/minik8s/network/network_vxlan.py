@@ -7,7 +7,8 @@ routed to without a tunnel. Routes leave from the gateway's address: it is one t
 device has it as well, for masquerading takes an address of the device that a packet leaves by: of a device without one
 it takes any of the machine's, and the answer to that would not come back through the tunnel. An address of the
 cluster's range that is no peer's (a node that has left, or is not known yet) is unreachable: it would leave by the
-default route, for whoever answers there.
+default route, for whoever answers there. Machines may reach each other by IPv6: then tunnels are of that family, and
+carry pods' packets of both. Nobody but peers puts anything into them (tunnel_guard.py).
 """
 
 from __future__ import annotations
@@ -23,16 +24,22 @@ from ..core.faults import KeyFault
 from ..core.schema import check_fields, schema_of
 from ..core.section import Context, Facets
 from ..entries.network import Overlay, Peer
-from .netlink import Address
+from . import tunnel_guard
+from .netfilter import family_of
+from .netlink import Address, Link
 from .network_bridge import BridgeDriver, ObservedNetwork, alias_of, check_ranges, gateways_of
 from .network_ipv6 import open_device
 from .overlay_links import PROTOCOL, UNREACHABLE, OverlayNetlink, OverlayRoute, Tunnel
 
 HEADERS = 50  # outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8 (RFC 7348)
+HEADERS_IPV6 = 70  # IPv6 has 40
 MOST_VNI, MOST_PORT = 2**24 - 1, 2**16 - 1
 NAME_LIMIT = 15  # IFNAMSIZ - 1
 OVERLAY = schema_of(Overlay)
 PEER = schema_of(Peer)
+
+
+Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 
 class Way(NamedTuple):
@@ -51,7 +58,7 @@ class Underlay(NamedTuple):
     ifindex: int = 0
     name: str = ""
     mtu: int = 0
-    network: ipaddress.IPv4Network | None = None
+    network: Network | None = None
 
 
 def mac_of(node: str) -> str:
@@ -79,6 +86,8 @@ class VxlanDriver(BridgeDriver):
             if not 0 < overlay[name] <= most:
                 raise KeyFault("InvalidEntry", f"{where}.{name} is {overlay[name]}; it is between 1 and {most}")
         _ip(f"{where}.address", overlay["address"])
+        if overlay["direct"] and ":" in overlay["address"]:
+            raise KeyFault("InvalidEntry", f"{where}.direct is for tunnels over IPv4: pods' IPv4 has no hop of IPv6")
         self._check_peers(f"{where}.peers", entry)
 
     def _check_peers(self, where: str, entry: Mapping[str, Any]) -> None:
@@ -88,6 +97,8 @@ class VxlanDriver(BridgeDriver):
         for name, peer in peers.items():
             check_fields(f"{where}.{name}", peer, PEER)
             _ip(f"{where}.{name}.address", peer["address"])
+            if family_of(peer["address"]) != family_of(entry["overlay"]["address"]):
+                raise KeyFault("InvalidEntry", f"{where}.{name}.address is not of the family of overlay.address")
             taken[name] = _range(f"{where}.{name}.cidr", peer["cidr"], entry["cluster_cidr"], taken)
             if "cidr_ipv6" not in peer:
                 continue
@@ -98,11 +109,12 @@ class VxlanDriver(BridgeDriver):
 
     def declared(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what should be."""
-        overlay, found = entry["overlay"], ways(entry, _underlay(entry, observed))
+        overlay, found = entry["overlay"], ways(entry, _under(observed))
         hops = [way for way in found if way.mac]
         return {
             **super().declared(node, entry, observed),
             "underlay": _needed(entry),
+            "guard": tunnel_guard.declared(overlay),
             "vxlan": _shown(overlay["device"], entry["mtu"], _tunnel(node, overlay), alias_of(node)),
             "end": _lines(f"{each.ip}/{each.prefix_length}" for each in _ends(entry, 0)),
             "forwarding": _lines({f"{way.mac} at {way.machine}" for way in hops}),
@@ -117,16 +129,17 @@ class VxlanDriver(BridgeDriver):
 
     def found(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what is."""
-        overlay, underlay = observed.overlay, _underlay(entry, observed)
+        overlay, underlay = observed.overlay, _under(observed)
         if overlay is None:
             raise AssertionError("it is observed where an overlay is declared")
         link = observed.links.get(entry["overlay"]["device"])
         shown = _shown(link.name, link.mtu, overlay.tunnel, link.alias) if link and link.up and overlay.tunnel else ""
-        fits = underlay.mtu >= entry["mtu"] + HEADERS
+        fits = underlay.mtu >= _carried(entry)
         seen = f"{underlay.name} has mtu {underlay.mtu}" if underlay.ifindex else "no device has that address"
         return {
             **super().found(node, entry, observed),
             "underlay": _needed(entry) if fits else seen,
+            "guard": observed.guards.get(entry["overlay"]["device"], ""),
             "vxlan": shown,
             "end": _lines(
                 f"{each.ip}/{each.prefix_length}"
@@ -142,6 +155,7 @@ class VxlanDriver(BridgeDriver):
         """Make one aspect right."""
         mending: dict[str, Callable[[Context, Mapping[str, Any], OverlayNetlink], None]] = {
             "underlay": _refuse_underlay,
+            "guard": _mend_guard,
             "vxlan": _mend_vxlan,
             "end": _mend_end,
             "forwarding": _mend_forwarding,
@@ -162,7 +176,7 @@ def ways(entry: Mapping[str, Any], underlay: Underlay) -> list[Way]:
     """
     found, source = [], entry["gateway"]
     for name, peer in sorted(entry["overlay"]["peers"].items()):
-        near = underlay.network is not None and ipaddress.IPv4Address(peer["address"]) in underlay.network
+        near = underlay.network is not None and ipaddress.ip_address(peer["address"]) in underlay.network
         if entry["overlay"]["direct"] and near:
             found.append(Way(peer["cidr"], peer["address"], source))
         else:
@@ -186,13 +200,13 @@ def _ends(entry: Mapping[str, Any], index: int) -> list[Address]:
 
 
 def _ip(where: str, text: Any) -> None:
+    """Raise KeyFault for what is no machine's address, or not as the kernel writes it."""
     try:
-        ipaddress.IPv4Address(text)
+        found = ipaddress.ip_address(text)
     except ValueError as error:
         raise KeyFault("InvalidEntry", f"{where}: {error}") from None
-
-
-Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+    if str(found) != text or (":" in text and (found.is_link_local or found.is_multicast or found.is_unspecified)):
+        raise KeyFault("InvalidEntry", f"{where}: {text!r} is not an address of one machine, in its shortest form")
 
 
 def _range(where: str, text: str, cluster_cidr: str, taken: Mapping[str, Network]) -> Network:
@@ -210,15 +224,17 @@ def _range(where: str, text: str, cluster_cidr: str, taken: Mapping[str, Network
     return cidr
 
 
-def _underlay(entry: Mapping[str, Any], observed: ObservedNetwork) -> Underlay:
-    wanted = entry["overlay"]["address"]
-    devices = {link.ifindex: link for link in observed.links.values()}
-    for address in observed.addresses:
-        if address.ip == wanted and address.ifindex in devices:
-            link = devices[address.ifindex]
-            network = ipaddress.IPv4Network(f"{wanted}/{address.prefix_length}", strict=False)
-            return Underlay(link.ifindex, link.name, link.mtu, network)
-    return Underlay()
+def _underlay(address: Address | None, links: Mapping[str, Link]) -> Underlay:
+    """Return the device that has an address."""
+    link = next((link for link in links.values() if address and link.ifindex == address.ifindex), None)
+    if address is None or link is None:
+        return Underlay()
+    network = ipaddress.ip_network(f"{address.ip}/{address.prefix_length}", strict=False)
+    return Underlay(link.ifindex, link.name, link.mtu, network)
+
+
+def _under(observed: ObservedNetwork) -> Underlay:
+    return _underlay(observed.overlay.under, observed.links) if observed.overlay else Underlay()
 
 
 def _tunnel(node: str, overlay: Mapping[str, Any]) -> Tunnel:
@@ -232,7 +248,16 @@ def _shown(device: str, mtu: int, tunnel: Tunnel, alias: str) -> str:
 
 
 def _needed(entry: Mapping[str, Any]) -> str:
-    return f"{entry['overlay']['address']} on a device of mtu {entry['mtu'] + HEADERS}"
+    return f"{entry['overlay']['address']} on a device of mtu {_carried(entry)}"
+
+
+def _headers(entry: Mapping[str, Any]) -> int:
+    return HEADERS_IPV6 if ":" in entry["overlay"]["address"] else HEADERS
+
+
+def _carried(entry: Mapping[str, Any]) -> int:
+    """Return the size of a pod's largest packet in a tunnel."""
+    return int(entry["mtu"]) + _headers(entry)
 
 
 def _lines(words: Any) -> str:
@@ -268,15 +293,19 @@ def _routes_shown(entry: Mapping[str, Any], routes: Iterable[OverlayRoute], unde
 
 
 def _refuse_underlay(_context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
-    address, mtu = entry["overlay"]["address"], entry["mtu"]
-    devices = {link.ifindex: link for link in netlink.links().values()}
-    at = next((devices[each.ifindex] for each in netlink.addresses() if each.ip == address), None)
-    if at is None:
+    address, mtu, headers = entry["overlay"]["address"], entry["mtu"], _headers(entry)
+    at = _underlay(netlink.holder(address), netlink.links())
+    if not at.ifindex:
         raise KeyFault(
             "NetworkNotReady", f"no device of this machine has the address {address}, which tunnels leave from"
         )
-    message = f"pods' packets of {mtu} bytes and {HEADERS} of VXLAN do not fit {at.name}, whose mtu is {at.mtu}"
-    raise KeyFault("NetworkNotReady", f"{message}: declare an mtu of {at.mtu - HEADERS} or less")
+    message = f"pods' packets of {mtu} bytes and {headers} of VXLAN do not fit {at.name}, whose mtu is {at.mtu}"
+    raise KeyFault("NetworkNotReady", f"{message}: declare an mtu of {at.mtu - headers} or less")
+
+
+def _mend_guard(context: Context, entry: Mapping[str, Any], _netlink: OverlayNetlink) -> None:
+    context.checkpoint("nft transaction")
+    tunnel_guard.make(context.node, entry["overlay"])
 
 
 def _mend_vxlan(context: Context, entry: Mapping[str, Any], netlink: OverlayNetlink) -> None:
@@ -316,7 +345,7 @@ def _seen(entry: Mapping[str, Any], netlink: OverlayNetlink) -> tuple[int, list[
     link = netlink.link(entry["overlay"]["device"])
     if link is None or link.kind != "vxlan":
         raise KeyFault("NetworkNotReady", f"device {entry['overlay']['device']} is not an overlay (yet)")
-    underlay = _underlay(entry, ObservedNetwork(netlink.links(), netlink.addresses(), "", {}, None))
+    underlay = _underlay(netlink.holder(entry["overlay"]["address"]), netlink.links())
     return link.ifindex, ways(entry, underlay), underlay
 
 

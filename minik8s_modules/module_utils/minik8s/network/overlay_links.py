@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple
 
-from .netlink import MAIN_TABLE, PERMANENT, Link, Netlink
+from .netlink import MAIN_TABLE, PERMANENT, Address, Link, Netlink
 
 PROTOCOL = 78  # nobody's in /etc/iproute2/rt_protos
 SELF = 0x02  # NTF_SELF: the device's own FDB, not that of a bridge it is in
@@ -46,6 +46,8 @@ class Overlay(NamedTuple):
     forwarding: set[tuple[str, str]]
     neighbours: set[tuple[str, str]]
     routes: list[OverlayRoute]
+    under: Address | None = None
+    """The address that tunnels leave from, as a device has it."""
 
 
 class OverlayNetlink(Netlink):
@@ -55,13 +57,13 @@ class OverlayNetlink(Netlink):
         """Return itself."""
         return self
 
-    def overlay(self, link: Link | None) -> Overlay:
-        """Return what there is; ``link`` is the VXLAN device, if it exists."""
+    def overlay(self, link: Link | None, local: str) -> Overlay:
+        """Return what there is; ``link`` is the VXLAN device, if it exists, and ``local`` where tunnels leave."""
         if link is None or link.kind != "vxlan":
-            return Overlay(None, set(), set(), self.overlay_routes())
+            return Overlay(None, set(), set(), self.overlay_routes(), self.holder(local))
         at = link.ifindex
         hops = self.neighbours(at) | self.neighbours(at, socket.AF_INET6)
-        return Overlay(self.tunnel(at), self.forwarding(at), hops, self.overlay_routes())
+        return Overlay(self.tunnel(at), self.forwarding(at), hops, self.overlay_routes(), self.holder(local))
 
     def delete_overlay(self, index: int, sources: set[str]) -> None:
         """Take away our routes that leave from ``sources``, then the device: what is left is found by the device."""
@@ -79,15 +81,16 @@ class OverlayNetlink(Netlink):
         data = information.get_attr("IFLA_INFO_DATA")
         return Tunnel(
             data.get_attr("IFLA_VXLAN_ID"),
-            data.get_attr("IFLA_VXLAN_LOCAL") or "",
+            data.get_attr("IFLA_VXLAN_LOCAL") or data.get_attr("IFLA_VXLAN_LOCAL6") or "",
             data.get_attr("IFLA_VXLAN_PORT"),
             message.get_attr("IFLA_ADDRESS"),
             bool(data.get_attr("IFLA_VXLAN_LEARNING")),
         )
 
     def add_tunnel(self, name: str, tunnel: Tunnel, mtu: int) -> None:
-        """Create a VXLAN device, up."""
-        settings = {"vxlan_id": tunnel.vni, "vxlan_local": tunnel.local, "vxlan_port": tunnel.port}
+        """Create a VXLAN device, up. Its UDP has checksums over IPv6, as RFC 8200 wants: the kernel's default."""
+        local = "vxlan_local6" if ":" in tunnel.local else "vxlan_local"
+        settings = {"vxlan_id": tunnel.vni, local: tunnel.local, "vxlan_port": tunnel.port}
         self._ask(
             "link", "add", ifname=name, kind="vxlan", address=tunnel.mac, mtu=mtu, state="up",
             vxlan_learning=tunnel.learning, **settings,

@@ -2,126 +2,38 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.node import command
+from tests.support.overlaid import Machine, machines_on_a_switch
 
-ROOT = Path(__file__).resolve().parents[4]
-PASS = """
-import json, sys
-from minik8s_modules.module_utils.minik8s.network.network import Network
-from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
-given = json.load(sys.stdin)
-check = given.pop("check")
-request = Request(given.pop("node"), docker_socket="/none", **given)
-print(json.dumps(run_pass(Network(), request, context_for(request, budget_s=60.0), check=check)))
+TAKE = """
+import socket
+with socket.create_server(("", 9000)) as server:
+    print("ready", flush=True)
+    connection, size = server.accept()[0], 0
+    while part := connection.recv(1 << 16):
+        size += len(part)
+    print(size)
 """
-
-
-class Machine:
-    """A node in a namespace of its own, at 192.0.2.<number> with pods in 10.77.<number>.0/24; one pod is .7."""
-
-    def __init__(self, folder: Path, number: int, prefix: str) -> None:
-        self.number, self.node = number, f"{prefix}-n{number}"
-        self.netns, self.pod = f"{prefix}{number}", f"{prefix}p{number}"
-        self.address, self.cidr = f"192.0.2.{number}", f"10.77.{number}.0/24"
-        self._folder = folder / self.node
-
-    def make(self, switch: str) -> None:
-        """Make the namespaces, and plug the machine into the ``switch``'s namespace."""
-        for name in (self.netns, self.pod):
-            command("ip", "netns", "add", name)
-            self.inside("ip", "link", "set", "lo", "up", netns=name)
-        plug = f"plug{self.number}"
-        command("ip", "-n", self.netns, "link", "add", "eth0", "type", "veth", "peer", plug, "netns", switch)
-        command("ip", "-n", switch, "link", "set", plug, "master", "switch", "up")
-        self.inside("ip", "addr", "add", f"{self.address}/24", "dev", "eth0")
-        self.inside("ip", "link", "set", "eth0", "up")
-
-    def inside(self, *argv: str, netns: str = "") -> str:
-        """Run a command on the machine."""
-        return command("ip", "netns", "exec", netns or self.netns, *argv)
-
-    def entries(self, *peers: Machine, mtu: int = 1450, **overlay: Any) -> dict[str, Any]:
-        """Return what the machine is to be."""
-        known = {peer.node: {"cidr": peer.cidr, "address": peer.address} for peer in peers}
-        base = {"device": "mk8t-vx", "vni": 9, "port": 8472, "address": self.address, "direct": False, "peers": known}
-        entry = {"driver": "vxlan", "bridge": "mk8t-br", "cidr": self.cidr, "gateway": f"10.77.{self.number}.1"}
-        return {"pod-network": {**entry, "cluster_cidr": "10.77.0.0/16", "mtu": mtu, "overlay": {**base, **overlay}}}
-
-    def run(self, entries: dict[str, Any], *, check: bool = False) -> Any:
-        """Run one pass of the section in the machine's namespace."""
-        folders = {"state_dir": str(self._folder / "s"), "run_dir": str(self._folder / "r")}
-        given = {"node": self.node, "entries": entries, "check": check, **folders}
-        argv = ["ip", "netns", "exec", self.netns, sys.executable, "-c", PASS]
-        done = subprocess.run(argv, input=json.dumps(given), capture_output=True, text=True, check=False, cwd=ROOT)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    def start_pod(self) -> None:
-        """Plug the pod's namespace into the node's bridge."""
-        command(
-            "ip",
-            "-n",
-            self.pod,
-            "link",
-            "add",
-            "eth0",
-            "mtu",
-            "1450",
-            "type",
-            "veth",
-            "peer",
-            "pod",
-            "netns",
-            self.netns,
-        )
-        self.inside("ip", "link", "set", "pod", "mtu", "1450", "master", "mk8t-br", "up")
-        self.inside("ip", "addr", "add", f"10.77.{self.number}.7/24", "dev", "eth0", netns=self.pod)
-        self.inside("ip", "link", "set", "eth0", "up", netns=self.pod)
-        self.inside("ip", "route", "add", "default", "via", f"10.77.{self.number}.1", netns=self.pod)
-
-    def reaches(self, target: str, *, from_pod: bool = True) -> str:
-        """Ping with packets of the whole MTU; return what ping says when it fails."""
-        ping = ["/bin/busybox", "ping", "-c1", "-W5", "-s", str(1450 - 28), target]
-        argv = ["ip", "netns", "exec", self.pod if from_pod else self.netns, *ping]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        return "yes" if done.returncode == 0 else done.stdout + done.stderr
-
-    def traces(self) -> str:
-        """Return links, routes and FORWARD rules of the machine."""
-        shown = [
-            ("ip", "-o", "link"), ("ip", "route"), ("ip", "neigh", "show", "nud", "permanent"),
-            ("iptables", "-S", "FORWARD"),
-        ]  # fmt: skip
-        return "\n".join(self.inside(*argv) for argv in shown)
+TABLE = "minik8s_tunnels_mk8t-vx"
 
 
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[list[Machine]]:
-    prefix = f"mk8t{uuid.uuid4().hex[:5]}"
-    switch = f"{prefix}s"
-    made = [Machine(tmp_path, number, prefix) for number in (1, 2)]
-    try:
-        command("ip", "netns", "add", switch)
-        command("ip", "-n", switch, "link", "add", "switch", "type", "bridge")
-        command("ip", "-n", switch, "link", "set", "switch", "up")
-        for machine in made:
-            machine.make(switch)
+    with machines_on_a_switch(tmp_path) as (made, _switch):
         yield made
-    finally:
-        for name in [switch, *(one for machine in made for one in (machine.netns, machine.pod))]:
-            with contextlib.suppress(AssertionError):
-                command("ip", "netns", "del", name)
+
+
+@pytest.fixture
+def over_ipv6(tmp_path: Path) -> Iterator[list[Machine]]:
+    with machines_on_a_switch(tmp_path, ipv6=True, count=3) as (made, _switch):
+        yield made
 
 
 def test_pods_of_two_nodes_reach_each_other_and_an_empty_set_leaves_nothing(machines: list[Machine]) -> None:
@@ -180,6 +92,15 @@ HARMS = {
     "ip route del 10.77.2.0/24": "routes",
     "ip route del unreachable 10.77.0.0/16": "routes",
     "ip addr flush dev mk8t-br": "address",
+    f"nft delete table inet {TABLE}": "guard",
+    f"nft flush chain inet {TABLE} input": "guard",
+    f"nft add element inet {TABLE} peers {{ 192.0.2.99 }}": "guard",
+}
+OVER_IPV6 = {
+    "bridge fdb del MAC dev mk8t-vx dst 2001:db8::2 self": "forwarding",
+    "bridge fdb add 02:00:00:00:00:01 dev mk8t-vx dst 2001:db8::99 self": "forwarding",
+    "ip link del mk8t-vx": "vxlan",
+    f"nft flush set inet {TABLE} peers": "guard",
 }
 
 
@@ -193,6 +114,86 @@ def test_drift_of_the_overlay_is_seen_and_healed(machines: list[Machine]) -> Non
         assert healed["steps"][0]["detail"].startswith(f"{aspect}: "), harm
         assert (healed["errors"], healed["status"]) == ({}, {"pod-network": {"state": "present"}}), harm
     assert not one.run(one.entries(two))["changed"]
+
+
+def test_pods_reach_each_other_where_machines_have_ipv6_alone(over_ipv6: list[Machine]) -> None:
+    before = over_ipv6[0].traces()
+    for machine in over_ipv6:
+        entries = machine.entries(*(one for one in over_ipv6 if one is not machine))
+        planned, result = machine.run(entries, check=True), machine.run(entries)
+        assert not result["errors"], result["errors"]
+        assert (result["steps"], result["status"]) == (planned["steps"], {"pod-network": {"state": "present"}})
+        assert not machine.run(entries)["changed"]
+        machine.start_pod()
+    one, two, _three = over_ipv6
+    for machine in over_ipv6:
+        assert [machine.reaches(f"10.77.{number}.7") for number in (1, 2, 3)] == ["yes"] * 3
+    assert "192.0.2" not in one.inside("ip", "addr")
+    assert _carried(one, two, 200_000) == 200_000
+    # what fits a tunnel over IPv4 does not fit this one
+    large = one.run(one.entries(two, mtu=1450))["errors"]["pod-network"]
+    assert "1450 bytes and 70 of VXLAN do not fit eth0" in large["message"]
+    assert "declare an mtu of 1430 or less" in large["message"]
+    command("ip", "-n", one.netns, "link", "del", "pod")
+    assert one.run({})["changed"]
+    assert one.traces() == before
+    assert "minik8s" not in one.inside("nft", "list", "ruleset")
+
+
+def _carried(one: Machine, other: Machine, size: int) -> int:
+    """Return how many bytes of ``size`` come from one pod to the other over TCP."""
+    serving = ["ip", "netns", "exec", other.pod, sys.executable, "-c", TAKE]
+    with subprocess.Popen(serving, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        send = f"import socket; socket.create_connection(('10.77.{other.number}.7', 9000), 60).sendall(bytes({size}))"
+        one.inside(sys.executable, "-c", send, netns=one.pod)
+        return int(server.communicate(timeout=60)[0])
+
+
+def test_drift_of_tunnels_over_ipv6_is_seen_and_healed(over_ipv6: list[Machine]) -> None:
+    one, two, _three = over_ipv6
+    one.run(one.entries(two))
+    two.run(two.entries(one))
+    for machine in (one, two):
+        machine.start_pod()
+    mac = one.inside("bridge", "fdb", "show", "dev", "mk8t-vx").split()[0]
+    for harm, aspect in OVER_IPV6.items():
+        one.inside(*harm.replace("MAC", mac).split())
+        healed = one.run(one.entries(two))
+        assert healed["steps"][0]["detail"].startswith(f"{aspect}: "), harm
+        assert (healed["errors"], healed["status"]) == ({}, {"pod-network": {"state": "present"}}), harm
+        assert one.reaches("10.77.2.7") == "yes", harm
+    assert not one.run(one.entries(two))["changed"]
+
+
+def test_tunnels_change_from_one_family_to_the_other_and_back(machines: list[Machine]) -> None:
+    one, two = machines
+    for machine in machines:
+        machine.inside("ip", "addr", "add", f"2001:db8::{machine.number}/64", "dev", "eth0", "nodad")
+        other = two if machine is one else one
+        machine.mtu = 1430
+        machine.run(machine.entries(other))
+        machine.start_pod()
+    for ipv6 in (True, False):
+        for machine, other in ((one, two), (two, one)):
+            was = machine.address, other.address
+            if ipv6:
+                machine.address, other.address = f"2001:db8::{machine.number}", f"2001:db8::{other.number}"
+            assert not machine.run(machine.entries(other))["errors"]
+            machine.address, other.address = was
+        assert one.reaches("10.77.2.7") == "yes"
+        assert ("2001:db8::2" in one.inside("bridge", "fdb", "show", "dev", "mk8t-vx")) is ipv6
+
+
+def test_a_guard_goes_with_an_overlay_that_somebody_else_has_deleted(machines: list[Machine]) -> None:
+    one, two = machines
+    one.run(one.entries(two))
+    one.inside("ip", "link", "del", "mk8t-vx")
+    alone = {name: field for name, field in one.entries()["pod-network"].items() if name != "overlay"}
+    steps = one.run({"pod-network": {**alone, "driver": "bridge"}})["steps"]
+    assert {"action": "unguard", "key": "pod-network", "detail": "mk8t-vx"} in steps
+    assert "minik8s_tunnels" not in one.inside("nft", "list", "ruleset")
 
 
 def test_a_pod_that_leaves_takes_no_mac_along_that_others_send_to(machines: list[Machine]) -> None:

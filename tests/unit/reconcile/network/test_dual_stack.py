@@ -22,9 +22,14 @@ from minik8s_modules.module_utils.minik8s.network.network import Network
 from minik8s_modules.reconcile.network.network_settings import network_settings
 from minik8s_modules.reconcile.network.networks import machines, network_entries
 from minik8s_modules.reconcile.network.policies import PolicyBook, filter_entry
+from minik8s_modules.reconcile.nodes import nodes
 from minik8s_modules.reconcile.nodes.registration import Registrar
+from minik8s_modules.reconcile.pods.observed import ObservedPod
 from minik8s_modules.reconcile.pods.sidecars import sidecar_entry
-from minik8s_modules.reconcile.values.values import OverlaySettings, Settings
+from minik8s_modules.reconcile.status.status import Place, pod_status
+from minik8s_modules.reconcile.values.environment import field_value
+from minik8s_modules.reconcile.values.resources import host_ip, host_ips
+from minik8s_modules.reconcile.values.values import OverlaySettings, PodDecision, Settings
 from tests.support.policies import SPACES, pods
 from tests.unit.reconcile.worlds import inputs
 
@@ -163,6 +168,41 @@ def test_a_node_gets_its_range_of_ipv6_when_the_cluster_does() -> None:
     ranges = {name: api.get(NODE, name)["spec"]["podCIDRs"] for name in ("old", "new")}
     assert ranges["old"] == ["10.244.4.0/24", "fd00:10:244:4::/64"]
     assert ranges["new"] == ["10.244.0.0/24", "fd00:10:244::/64"]
+
+
+@pytest.mark.parametrize("ipv6", [True, False])
+def test_a_node_tells_its_addresses_of_both_families_where_the_cluster_goes_by_both(*, ipv6: bool) -> None:
+    api = FakeApi(SystemClock())
+    registrar = Registrar(
+        api, lambda name: _there(api, name), lambda _: True, DUAL.ipv4, SystemClock(), dual_stack=DUAL, ipv6=ipv6
+    )
+    facts = {"cpus": 2, "memory_bytes": 1 << 30, "internal_ip": "192.0.2.10", "internal_ipv6": "2001:db8::10"}
+    registrar.on_facts("n1", facts)
+    registrar.write("n1")
+    found = api.get(NODE, "n1")
+    told = ["192.0.2.10", "2001:db8::10"] if ipv6 else ["192.0.2.10"]
+    assert [one["address"] for one in found["status"]["addresses"] if one["type"] == "InternalIP"] == told
+    assert (host_ip(found), host_ips(found)) == ("192.0.2.10", told)
+    place = Place(host_ip(found), "10.244.0.7", DUAL, tuple(host_ips(found)))
+    pod = {"metadata": {"name": "a"}, "spec": {"containers": []}}
+    status = pod_status(pod, ObservedPod(), PodDecision({}), place, SystemClock().now())
+    assert (status["hostIP"], status["hostIPs"]) == ("192.0.2.10", [{"ip": one} for one in told])
+    assert field_value(pod, "status.hostIPs", inputs({"node": found})) == ",".join(told)
+    # an address that is not there for a moment stays, another one takes its place
+    for address, stays in (("", told[-1]), ("2001:db8::11", "2001:db8::11" if ipv6 else "192.0.2.10")):
+        registrar.on_facts("n1", {**facts, "internal_ipv6": address})
+        registrar.write("n1")
+        assert host_ips(api.get(NODE, "n1"))[-1] == stays
+
+
+def test_a_declared_address_takes_the_place_of_what_the_machine_tells_of_its_family() -> None:
+    known = [{"type": "InternalIP", "address": one} for one in ("192.0.2.10", "2001:db8::10")]
+    known.append({"type": "Hostname", "address": "n1"})
+    said = [{"type": "InternalIP", "address": "fd00::7"}]
+    told = [one["address"] for one in nodes.addresses(known, said)]
+    assert told == ["192.0.2.10", "fd00::7", "n1"]
+    both = [*said, {"type": "InternalIP", "address": "198.51.100.7"}]
+    assert [one["address"] for one in nodes.addresses(known, both)] == ["198.51.100.7", "fd00::7", "n1"]
 
 
 def _there(api: FakeApi, name: str) -> dict[str, Any] | None:

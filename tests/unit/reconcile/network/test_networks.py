@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.module_utils.minik8s.network.network import Network
 from minik8s_modules.reconcile.main import read_options
-from minik8s_modules.reconcile.network.networks import machines, network_entries
+from minik8s_modules.reconcile.network.networks import machines, missing, network_entries
 from minik8s_modules.reconcile.network.services import dataplane_entry
-from minik8s_modules.reconcile.values.values import OverlaySettings, PluginSettings, Settings
+from minik8s_modules.reconcile.pods.desired import decide_pod
+from minik8s_modules.reconcile.values.values import OverlaySettings, PluginSettings, Settings, tells_ipv6
+from tests.unit.reconcile.worlds import inputs, observations, pod
 
 OVERLAID = Settings(overlay=OverlaySettings("mk8s-vx0"), mtu=1450)
 
@@ -36,6 +39,51 @@ def test_each_node_has_a_way_to_every_other_one() -> None:
         "a": {"cidr": "10.244.1.0/24", "address": "192.0.2.1"},
         "c": {"cidr": "10.244.3.0/24", "address": "192.0.2.3"},
     }
+
+
+def test_tunnels_go_by_the_nodes_second_addresses_where_these_are_chosen(tmp_path: Path) -> None:
+    found = options(tmp_path, driver="vxlan", underlay="ipv6")
+    assert (found.mtu, found.overlay.ipv6, tells_ipv6(found)) == (1430, True, True)
+    both = [with_second(node, f"2001:db8::{at}") for at, node in enumerate((A, B, C), 1)]
+    (entry,) = network_entries(both[1], found, machines(both, ipv6=True)).values()
+    Network().check_entry("pod-network", entry)
+    assert (entry["mtu"], entry["overlay"]["address"]) == (1430, "2001:db8::2")
+    assert {name: peer["address"] for name, peer in entry["overlay"]["peers"].items()} == {
+        "a": "2001:db8::1",
+        "c": "2001:db8::3",
+    }
+    # one that has none keeps its bridge, new pods of it wait, and it is nobody's peer
+    (entry,) = network_entries(A, found, machines(both, ipv6=True)).values()
+    Network().check_entry("pod-network", entry)
+    assert (entry["driver"], "overlay" in entry) == ("bridge", False)
+    assert missing(A, found) == "node a tells no IPv6 address that its tunnels could leave from (network.underlay)"
+    assert missing(both[0], found) == missing(A, OVERLAID) == ""
+    assert list(machines([A, both[1]], ipv6=True)) == ["b"]
+    # nobody else goes by them
+    assert machines(both) == machines([A, B, C])
+
+
+def test_a_new_pod_waits_for_the_address_of_its_nodes_tunnels_and_one_that_runs_goes_on() -> None:
+    settings = {"overlay": OverlaySettings("mk8s-vx0", ipv6=True)}
+    given = inputs({"node": A, "settings": settings})
+    decided = decide_pod(pod(), observations([]), given, SystemClock().now())
+    assert decided.waiting["app"].message == missing(A, given.settings)
+    assert not decided.entries.get("sandboxes")
+    running = decide_pod(pod(), observations([{"sandbox": 0}]), given, SystemClock().now())
+    assert running.entries["sandboxes"]
+    ready = inputs({"node": with_second(A, "2001:db8::1"), "settings": settings})
+    assert decide_pod(pod(), observations([]), ready, SystemClock().now()).entries["sandboxes"]
+
+
+@pytest.mark.parametrize("address", ["fe80::1", "ff02::1", "::", "::1", "::ffff:192.0.2.9", "fe80::1%eth0", "nowhere"])
+def test_an_address_of_no_machine_is_nobodys_peer(address: str) -> None:
+    assert machines([with_second(A, address)], ipv6=True) == {}
+    assert machines([with_second(A, "2001:DB8:0::1")], ipv6=True)["a"]["address"] == "2001:db8::1"
+
+
+def with_second(node: dict[str, Any], address: str) -> dict[str, Any]:
+    addresses = [*node["status"]["addresses"], {"type": "InternalIP", "address": address}]
+    return {**node, "status": {"addresses": addresses}}
 
 
 def test_nodes_that_cannot_be_reached_are_left_out() -> None:
@@ -101,6 +149,10 @@ def test_the_mtu_follows_the_driver_unless_it_is_told(tmp_path: Path) -> None:
         ({"vni": 0}, "network.vni"),
         ({"driver": "cni", "conf_dir": "net.d"}, "absolute paths"),
         ({"driver": "cni", "bin_dirs": ["/a:/b"]}, "absolute paths"),
+        ({"driver": "vxlan", "underlay": "ipx"}, "network.underlay must be one of ipv4, ipv6"),
+        ({"driver": "vxlan", "underlay": "ipv6", "direct": True}, "network.direct is for tunnels over IPv4"),
+        ({"driver": "weave", "underlay": "ipv6"}, "weave makes no tunnels of ours"),
+        ({"underlay": "ipv6"}, "bridge makes no tunnels of ours"),
     ],
 )
 def test_what_the_configuration_cannot_mean_is_refused(tmp_path: Path, network: dict[str, Any], words: str) -> None:

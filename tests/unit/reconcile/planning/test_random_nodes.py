@@ -75,7 +75,7 @@ from minik8s_modules.reconcile.planning.simulated_storage import (
 )
 from minik8s_modules.reconcile.planning.simulation import NETWORK_KINDS
 from minik8s_modules.reconcile.pods.service_links import link_variables
-from minik8s_modules.reconcile.values.values import DnsSettings, IngressSettings, Settings
+from minik8s_modules.reconcile.values.values import DnsSettings, IngressSettings, OverlaySettings, Settings
 from tests.integration.reconcile.conftest import ROOT
 from tests.support.load.storms import Manager
 from tests.unit.reconcile.loop.test_loop import NAME, Cluster, running, until
@@ -119,6 +119,13 @@ SETTINGS = Settings(
         Configuration({"load_balancer": {"default": "pool", "addresses": ["203.0.113.50-203.0.113.51"]}}, "test"), ()
     ),
 )
+OVERLAYS = (
+    SETTINGS,
+    SETTINGS._replace(overlay=OverlaySettings("mk8s-vx0"), mtu=1450),
+    SETTINGS._replace(overlay=OverlaySettings("mk8s-vx0", ipv6=True), mtu=1430),
+)
+"""How nodes reach each other's pods: not at all, by tunnels, and by tunnels over IPv6."""
+OTHER = {"metadata": {"name": "other"}, "spec": {"podCIDR": "10.244.9.0/24"}}
 
 
 def test_every_kind_that_a_node_is_told_of_is_generated():
@@ -138,6 +145,7 @@ class Dice:
         self._of_balancers = random.Random(seed)
         self._of_both = random.Random(seed)
         self._of_makers = random.Random(seed)
+        self._of_hosts = random.Random(seed)
         self._of_resources = random.Random(seed)
         self._of_huge_pages = random.Random(seed)
 
@@ -170,6 +178,9 @@ class Dice:
         app: JsonObject = {"name": "app", "image": IMAGE, "ports": [{"containerPort": 8080, "name": "http"}]}
         if pick([0, 1]):
             app["env"] = [{"name": "K", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "k"}}}]
+        if self._of_hosts.random() < 0.5:
+            hosts = {"name": "HOSTS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIPs"}}}
+            app["env"] = [*app.get("env", []), hosts]
         claimed = [{"persistentVolumeClaim": {"claimName": name}} for name in ("data", "more")]
         sources: list[JsonObject] = [{"secret": {"secretName": "keys"}}, {"emptyDir": {}}, *claimed]
         volumes = pick([[], *([{"name": "v", **each}] for each in sources)])
@@ -279,11 +290,14 @@ class Dice:
 class Applied:
     """A reconciler with one node, on which objects come and go."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings = SETTINGS) -> None:
         self.cluster = Cluster()
         self.cluster.node.images.append(SIDECAR_IMAGE)
         self.cluster.node.facts["huge_pages"] = {"2097152": 64 << 20}
-        self.cluster.settings = SETTINGS
+        self.cluster.settings = settings
+        self.cluster.api.create(NODE, OTHER)
+        addresses = [{"type": "InternalIP", "address": one} for one in ("192.0.2.19", "2001:db8::19")]
+        self.cluster.api.patch(NODE, "other", "", {"status": {"addresses": addresses}}, subresource="status")
         self.cluster.start()
         balancers = partial(LoadBalancerController, balancing=SETTINGS.balancing)
         self.controllers = Manager(self.cluster.api, ClaimController, VolumeController, balancers)
@@ -564,9 +578,25 @@ def test_what_comes_next_waits_for_the_volume_of_a_claim(provisioner: str):
         applied.cluster.stop()
 
 
+@pytest.mark.parametrize(
+    ("settings", "ends"),
+    list(zip(OVERLAYS, [None, ("192.0.2.10", "192.0.2.19"), ("2001:db8::10", "2001:db8::19")], strict=True)),
+)
+def test_a_node_is_told_of_the_other_one_by_the_family_of_tunnels(
+    settings: Settings, ends: tuple[str, str] | None
+) -> None:
+    applied = Applied(settings)
+    try:
+        overlay = applied.document()["network"]["pod-network"].get("overlay")
+        assert (overlay and (overlay["address"], overlay["peers"]["other"]["address"])) == ends
+    finally:
+        applied.controllers.stop()
+        applied.cluster.stop()
+
+
 @pytest.mark.parametrize("seed", range(SCENARIOS))
 def test_a_node_is_told_what_a_plan_foretells(seed: int):
-    dice, applied = Dice(seed), Applied()
+    dice, applied = Dice(seed), Applied(OVERLAYS[seed % len(OVERLAYS)])
     try:
         applied.apply({kind: dice.some(kind) for kind in GENERATED})
         applied.calm()

@@ -106,6 +106,30 @@ def test_plans_are_answered_where_api_servers_reach_the_node():
     assert "plan_port" not in daemon_configs.reconciler(MACHINE, {}, {"plan_port": 7001}, parse_node_file(BARE, "f"))
 
 
+def test_places_at_an_ipv6_address_have_brackets_and_can_be_listened_at():
+    machine = MACHINE._replace(address="::1")
+    plan = daemon_configs.reconciler(machine, {}, {"plan_port": 7001}, parse_node_file(BARE, "f"))["plan"]
+    gateway, streams = daemon_configs.gateway(machine, {}), daemon_configs.streams(machine, {"stream_port": 7002})
+    assert (plan["listen"], gateway["streams"]["advertise"]) == ("[::1]:7001", "[::1]:6446")
+    assert Configuration(streams, "s").host_and_port("listen") == ("::1", 7002)
+    with pytest.raises(ConfigurationError, match="HOST:PORT"):
+        Configuration({"listen": "::1:7002"}, "s").host_and_port("listen")
+
+
+def test_a_node_may_be_said_to_have_an_address_of_ipv6_besides():
+    text = "{{apiVersion: v1, kind: Node, status: {{addresses: [{}]}}}}"
+    both = [f"{{type: InternalIP, address: '{one}'}}" for one in ("2001:DB8::7", "192.0.2.7")]
+    declared = parse_node_file(text.format(", ".join(both)), "f").declared
+    assert [one["address"] for one in declared.addresses] == ["2001:db8::7", "192.0.2.7"]
+    assert declared.internal_ip() == "192.0.2.7"
+    for refused in (
+        text.format("{type: ExternalIP, address: '2001:db8::7'}"),
+        ORIGINAL.replace("192.0.2.7", "fd00::7"),
+    ):
+        with pytest.raises(ConfigurationError, match="must be an IPv4 address"):
+            parse_node_file(refused, "f")
+
+
 def test_nothing_declared_changes_nothing():
     made = nodes.node_object("n1", {}, "")
     assert nodes.declared(made, Declared()) == made

@@ -23,6 +23,8 @@ LINKS, RULES, NOTHING = {"network", "sandboxes"}, {"network", "sandboxes", "serv
         ("delete table ip minik8s_mk8s0", RULES),
         ("delete table ip minik8s_policies", {"policies"}),
         ("delete element ip minik8s_policies_mk8s0 ingress_of { 10.244.0.7 }", {"policies"}),
+        ("delete table inet minik8s_tunnels", {"network"}),
+        ("add element inet minik8s_tunnels_mk8t-vx0 peers { 2001:db8::7 }", {"network"}),
         ("add rule ip minik8s_pods mk8s0 ip saddr 10.244.0.0/24 counter accept", RULES),
         ("delete element ip minik8s_mk8s0 services { 100.0.0.7 . tcp . 80 }", RULES),
         ("delete rule ip filter FORWARD handle 17", RULES),
