@@ -170,7 +170,7 @@ def declared_set(params: dict[str, Any]) -> list[Declared]:
         identity = Identity(
             entry["common_name"],
             tuple(sorted(entry["organizations"])),
-            tuple(sorted(entry.get("names", []))),
+            tuple(sorted(str(general_name(name).value) for name in entry.get("names", []))),
             tuple(sorted(entry.get("usages", ["client"]))),
         )
         access = (entry["owner"], entry["group"], "0600")

@@ -165,13 +165,11 @@ def ipv4(value: str) -> list[str]:
 
 def ip(value: str) -> list[str]:
     """Return what keeps ``value`` from being an address of either family."""
-    if ":" not in value:
-        return ipv4(value)
     try:
-        mapped = ipaddress.IPv6Address(value).ipv4_mapped is not None
+        good = "%" not in value and ipaddress.IPv6Address(value).ipv4_mapped is None
     except ValueError:
-        mapped = True
-    return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"] if mapped or "%" in value else []
+        good = _IPV4.fullmatch(value) is not None
+    return [] if good else ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
 
 
 def non_special_ipv4(value: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.places import parse_place
 
 _LARGEST_PORT = 65535
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -60,7 +61,7 @@ class Configuration:
     def host_and_port(self, key: str, default: str | None = None) -> tuple[str, int]:
         """Return the host and the port at dotted ``key``, which stand there as HOST:PORT."""
         text = self.text(key, default)
-        host, _, port = text.rpartition(":")
+        host, port = parse_place(text)
         if not host or not port.isdecimal() or int(port) > _LARGEST_PORT:
             raise ConfigurationError(f"{self._where}: {key} must be HOST:PORT, not {text!r}")
         return host, int(port)

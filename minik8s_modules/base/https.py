@@ -15,6 +15,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from minik8s_modules.base.sockets import family_of
+
 log = logging.getLogger(__name__)
 LOOK_S = 3600.0
 """How often a server looks around of itself: connections wake it, and its end does."""
@@ -31,6 +33,7 @@ class HttpsServer(ThreadingHTTPServer):
     def __init__(
         self, address: tuple[str, int], handler: type[HttpsHandler], context: ssl.SSLContext, name: str
     ) -> None:
+        self.address_family = family_of(address[0])
         super().__init__(address, handler)
         self._context = context
         self.name = name

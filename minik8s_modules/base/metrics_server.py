@@ -14,6 +14,7 @@ from http import HTTPStatus
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.https import HttpsHandler, HttpsServer
 from minik8s_modules.base.metrics import Registry
+from minik8s_modules.base.places import parse_place
 
 Admission = Callable[[str], HTTPStatus]
 """Given a bearer token ("" for none), returns OK, or why its bearer gets no metrics."""
@@ -28,7 +29,7 @@ class MetricsServer:
     """Listens on ``address`` (``HOST:PORT``) from its making on."""
 
     def __init__(self, registry: Registry, address: str, context: ssl.SSLContext, admission: Admission) -> None:
-        host, _, port = address.rpartition(":")
+        host, port = parse_place(address)
         if not host or not port.isdigit():
             raise ConfigurationError(f'metrics.listen: "{address}" is not HOST:PORT, such as 127.0.0.1:10257')
         try:

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from minik8s_modules.api.access.bootstrap_tokens import parse_hash, parse_token
+from minik8s_modules.base.places import place
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.options import Subparsers, add, add_log_level, add_token
 from minik8s_modules.client.api import ApiClient
@@ -120,7 +121,7 @@ def server_url(text: str) -> str:
     Raises:
         UsageError: it is none of these.
     """
-    url = text if "://" in text else f"https://{text}"
+    url = text if "://" in text else f"https://{_bracketed(text)}"
     try:
         parts = urlsplit(url)
         port = parts.port or PORT
@@ -134,7 +135,24 @@ def server_url(text: str) -> str:
             ipaddress.IPv4Address(host)
         except ValueError as error:
             raise UsageError(f"-j {text}: invalid ip: {error}") from error
-    return f"https://{host}:{port}"
+    if ":" in host:
+        host = _ipv6(text, host)
+    return f"https://{place(host, port)}"
+
+
+def _bracketed(text: str) -> str:
+    """Return an address as it stands in a URL: one of IPv6 may be given without its brackets."""
+    return text if text.count(":") < 2 or "[" in text else f"[{text}]"  # noqa: PLR2004 - a port has one
+
+
+def _ipv6(text: str, host: str) -> str:
+    try:
+        address = ipaddress.IPv6Address(host)
+    except ValueError as error:
+        raise UsageError(f"-j {text}: invalid ip: {error}") from error
+    if address.is_link_local:
+        raise UsageError(f"-j {text}: {host} is link-local: give an address that API servers have everywhere")
+    return str(address)
 
 
 def token_text(options: argparse.Namespace) -> str:

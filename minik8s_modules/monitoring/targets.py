@@ -22,6 +22,7 @@ from minik8s_modules.api.network.gateway_api import GATEWAY_NAME
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecar_images import has_envoy, has_sidecar
+from minik8s_modules.base.places import place
 
 CADVISOR_PORT = 8090
 ENVOY_PORT = 15090
@@ -50,10 +51,10 @@ class _Asked(NamedTuple):
 def decide_node(node: JsonObject) -> Decision:
     """Return the file of a node: exactly the original's, without a last line break."""
     found = objects.status(node).get("addresses") or []
-    addresses = {each.get("type"): str(each.get("address") or "") for each in found}
+    addresses = {each.get("type"): str(each.get("address") or "") for each in reversed(found)}
     address = addresses.get("InternalIP", "")
     measured = address and not is_virtual(node)  # no cAdvisor is on a virtual one
-    return Decision(_file([{"targets": [_at(address, CADVISOR_PORT)]}]) if measured else "")
+    return Decision(_file([{"targets": [place(address, CADVISOR_PORT)]}]) if measured else "")
 
 
 def decide_pod(pod: JsonObject) -> Decision:
@@ -73,7 +74,7 @@ def decide_pod(pod: JsonObject) -> Decision:
             continue
         own = {"__metrics_path__": each.path, "__scheme__": each.scheme, "node": node}
         entry = {
-            "targets": [_at(address, int(each.port))],
+            "targets": [place(address, int(each.port))],
             "labels": labels | {name: value for name, value in own.items() if value},
         }
         if entry not in entries:
@@ -92,7 +93,7 @@ def decide_envoy(pod: JsonObject) -> Decision:
     labels = {"namespace": objects.namespace(pod), "pod": objects.name(pod)}
     if not told:
         labels["gateway"] = gateway
-    return Decision(_file([{"targets": [_at(address, ENVOY_PORT)], "labels": labels}]))
+    return Decision(_file([{"targets": [place(address, ENVOY_PORT)], "labels": labels}]))
 
 
 def _by_labels(pod: JsonObject) -> list[_Asked]:
@@ -134,10 +135,6 @@ def _problem(asked: _Asked) -> str:
 def _is_port(text: str) -> bool:
     few = len(text) <= len(str(_LARGEST_PORT))
     return few and text.isascii() and text.isdecimal() and 0 < int(text) <= _LARGEST_PORT
-
-
-def _at(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _file(entries: list[JsonObject]) -> str:

@@ -25,6 +25,7 @@ from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration, read_services_ipv6
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.base.inventory import DEFAULT_SHARD, Hosts, Inventory
+from minik8s_modules.base.places import parse_place, place
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import client_of, election_client
@@ -172,7 +173,7 @@ def _ipv4(key: str, text: str) -> str:
 
 def _plan_options(configuration: Configuration) -> PlanOptions:
     listen = configuration.text("plan.listen")
-    host, _, port = listen.rpartition(":")
+    host, port = parse_place(listen)
     if not host or not port.isdecimal():
         raise ConfigurationError(f"plan.listen must be HOST:PORT, not {listen!r}")
     paths = (Path(configuration.text(f"plan.{name}")) for name in ("cert", "key", "client_ca"))
@@ -377,7 +378,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     if options.plan is not None:
         server = PlanServer(*options.plan, leader.plan, leader.metrics)
         server.start()
-        annotations = {PLAN_ENDPOINT: f"https://{options.plan.host}:{server.port}"}
+        annotations = {PLAN_ENDPOINT: f"https://{place(options.plan.host, server.port)}"}
     lease = f"minik8s-reconciler-{options.shard}"
     elector = LeaderElector(
         election_client(configuration, "minik8s-reconciler"), lease, annotations=annotations, fenced=True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from cryptography import x509
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.process import raise_file_limit, run_daemon
+from minik8s_modules.base.sockets import way_out
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import access_of
 from minik8s_modules.client.kubeconfig import Access
@@ -93,12 +93,10 @@ def server_of(configuration: Configuration, carrier: Carrier) -> KubeletServer |
 def _own_address(server: str) -> str:
     """Return the address from which this machine reaches the API server, "" where it has no way there."""
     parts = urlsplit(server)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((parts.hostname or "", parts.port or 443))  # a datagram socket sends nothing by that
-        except OSError:
-            return ""
-        return str(probe.getsockname()[0])
+    try:
+        return way_out(parts.hostname or "", parts.port or 443)
+    except OSError:
+        return ""
 
 
 def is_a_node(access: Access) -> bool:

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import parse_rfc3339, rfc3339
+from minik8s_modules.base.places import place
 
 SECRET_TYPE = "bootstrap.kubernetes.io/token"  # noqa: S105 - a type of Secrets
 NAMESPACE, PREFIX = "kube-system", "bootstrap-token-"
@@ -191,7 +192,7 @@ def server_of(endpoints: JsonObject | None) -> str:
     """Return the URL of the API server that ``default/kubernetes`` names first, "" when it names none."""
     for subset in (endpoints or {}).get("subsets") or []:
         for address, port in zip(subset.get("addresses") or [], subset.get("ports") or [], strict=False):
-            return f"https://{address['ip']}:{port['port']}"
+            return f"https://{place(address['ip'], port['port'])}"
     return ""
 
 

@@ -136,7 +136,7 @@ def read(configuration: Configuration) -> Settings:
     if not 0 < port < 65536:  # noqa: PLR2004 - the range of TCP ports
         raise ConfigurationError(f"apiserver: port must be 1 to 65535, not {port}")
     return Settings(
-        listen_address=configuration.text("listen_address", "0.0.0.0"),  # noqa: S104 - clients are remote
+        listen_address=_listen(configuration.text("listen_address", "0.0.0.0")),  # noqa: S104 - clients are remote
         port=port,
         advertise_address=_address(configuration.text("advertise_address")),
         tls=_files(configuration, "tls", "client_ca"),
@@ -246,6 +246,13 @@ def _address(text: str) -> str:
         return str(ipaddress.IPv4Address(text))
     except ValueError as error:
         raise ConfigurationError(f"apiserver: advertise_address must be an IPv4 address: {error}") from error
+
+
+def _listen(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError as error:
+        raise ConfigurationError(f"apiserver: listen_address must be an IP address: {error}") from error
 
 
 def _network(text: str) -> ipaddress.IPv4Network:

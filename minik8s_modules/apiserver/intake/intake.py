@@ -49,6 +49,8 @@ TICK_S = 1.0
 _RECORD_BYTES = 16 * 1024
 # in one turn: records of a connection, connections accepted; at the end so many turns of these, which is any backlog
 _PIECES, _ACCEPTED, _ROUNDS = 16, 64, 64
+_MAPPED = "::ffff:"
+"""What an IPv4 address begins with at a socket of both families (RFC 4291, 2.5.5.2); its client has one name."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 
@@ -158,6 +160,7 @@ class Intake:
             except OSError:  # gone already
                 sock.close()
                 continue
+            peer = (peer[0].removeprefix(_MAPPED), *peer[1:])
             connection = Connection(sock, peer, self._epoll, time.monotonic() + HEAD_S)
             self._by_descriptor[connection.descriptor] = connection
             self._epoll.register(connection.descriptor, _IN | select.EPOLLONESHOT)

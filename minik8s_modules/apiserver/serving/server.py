@@ -31,6 +31,7 @@ from minik8s_modules.apiserver.http.board import Board, Place
 from minik8s_modules.apiserver.http.settings import MOST_WORKERS, Settings, TlsFiles
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.files import Stamp, stamp
+from minik8s_modules.base.places import place
 from minik8s_modules.base.tls import server_context
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
     def _options(self) -> dict[str, Any]:
         settings = self._settings
         return {
-            "bind": [f"{settings.listen_address}:{settings.port}"],
+            "bind": [place(settings.listen_address, settings.port)],
             "proc_name": "minik8s-apiserver",
             "workers": settings.workers,
             "worker_class": ApiWorker,

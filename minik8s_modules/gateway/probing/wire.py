@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from minik8s_modules.base.places import place
 from minik8s_modules.gateway.probing.checks import Check, Result, State
 
 _AGENT, _ACCEPT = "kube-probe/1.36", "*/*"
@@ -58,7 +59,7 @@ def http_request(action: Any) -> bytes:
     """Return a GET as kubelet sends it; headers given replace the usual ones, an empty Accept sends none."""
     given = [(name, value) for name, value in action["headers"] if not {"\r", "\n"} & set(name + value)]
     names = {name.lower() for name, _ in given}
-    usual = [("Host", f"{action['host']}:{action['port']}"), ("User-Agent", _AGENT), ("Accept", _ACCEPT)]
+    usual = [("Host", place(action["host"], action["port"])), ("User-Agent", _AGENT), ("Accept", _ACCEPT)]
     headers = [(name, value) for name, value in usual if name.lower() not in names]
     headers += [(name, value) for name, value in given if (name.lower(), value) != ("accept", "")]
     path = action["path"] if action["path"].startswith("/") else "/" + action["path"]
@@ -77,7 +78,7 @@ def grpc_request(action: Any) -> bytes:
         ":method": "POST",
         ":scheme": "http",
         ":path": _HEALTH,
-        ":authority": f"{action['host']}:{action['port']}",
+        ":authority": place(action["host"], action["port"]),
         "content-type": "application/grpc",
         "user-agent": _AGENT,
         "te": "trailers",
@@ -123,7 +124,7 @@ def message_of(check: Check, cause: Cause) -> str:
     """Return kubelet's words for how a network probe failed, "" when it did not."""
     if cause.good():
         return ""
-    where = f"{check.action['host']}:{check.action['port']}"
+    where = place(check.action["host"], check.action["port"])
     if cause.word == "http":
         return f"HTTP probe failed with statuscode: {cause.number}"
     if check.kind == "http":

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -29,6 +28,8 @@ from minik8s_modules.api.kinds import CONFIG_MAP, ENDPOINTS, NODE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
+from minik8s_modules.base.places import place
+from minik8s_modules.base.sockets import way_out
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.kubeconfig import Access, load_kubeconfig
 from minik8s_modules.reconcile.standalone import daemon_configs, joining, shared_settings, stream_user
@@ -222,7 +223,7 @@ class Agent:
     def _learn_servers(self, api: ApiClient) -> bool:
         subsets = api.get(ENDPOINTS, "kubernetes", "default").get("subsets") or []
         found = [
-            f"https://{address['ip']}:{subset['ports'][0]['port']}"
+            f"https://{place(address['ip'], subset['ports'][0]['port'])}"
             for subset in subsets
             for address in subset.get("addresses") or []
         ]
@@ -372,9 +373,7 @@ def own_address(server: str) -> str:
     """Return the address of this machine that leads to ``server``; nothing is sent."""
     parts = urlsplit(server)
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((parts.hostname or "", parts.port or 443))
-            return str(probe.getsockname()[0])
+        return way_out(parts.hostname or "", parts.port or 443)
     except OSError as error:
         raise ConfigurationError(
             f"there is no route from here to {server}: {error}; give the node's address in its file (status.address)"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.places import place
 from minik8s_modules.reconcile.standalone.shared_settings import PARTS, TEXTS
 from minik8s_modules.reconcile.values.node_file import NodeFile
 
@@ -92,7 +93,7 @@ def streams(machine: Machine, own: Mapping[str, Any]) -> JsonObject:
 
 
 def _stream_place(machine: Machine, own: Mapping[str, Any]) -> str:
-    return f"{machine.address}:{own.get('stream_port', STREAM_PORT)}"
+    return place(machine.address, own.get("stream_port", STREAM_PORT))
 
 
 def _serving(machine: Machine) -> JsonObject:
@@ -118,7 +119,7 @@ def reconciler(machine: Machine, shared: Mapping[str, Any], own: Mapping[str, An
         "private_data_dir": f"{machine.run_dir}/agent/runner",
         "project_dir": machine.project_dir,
         "hmac_key_file": f"{machine.folder}/hmac.key",
-        "plan": {"listen": f"{machine.address}:{own.get('plan_port', PLAN_PORT)}", **_serving(machine)},
+        "plan": {"listen": place(machine.address, own.get("plan_port", PLAN_PORT)), **_serving(machine)},
         **chosen,
         "nodes": {machine.node: file.declared.as_json()},
     }

@@ -3,7 +3,7 @@
  * Input, one line each ("+" lines make up a table, "=" puts it in the place of the one before):
  *   + ID KIND ADDRESS PORT INITIAL_MS PERIOD_MS TIMEOUT_MS SUCCESS FAILURE PAYLOAD
  *   = GENERATION
- * KIND is http, tcp or grpc; PAYLOAD is what to send, in hex ("-": nothing). A check whose line is the same but for
+ * KIND is http, tcp or grpc; ADDRESS is of IPv4 or IPv6; PAYLOAD is what to send, in hex ("-": nothing). A check whose line is the same but for
  * INITIAL_MS goes on with what it knows. Output, after each table and whenever a result changes, the whole state:
  *   ! GENERATION ID:STATE:STREAK:CAUSE:NUMBER ...
  * STATE is u (unknown), s (success) or f (failure) by the thresholds; STREAK counts equal results in a row; CAUSE with
@@ -32,11 +32,18 @@ enum { MAX_CHECKS = 256, REPLY_MAX = 4096, BODY_MAX = 10240, INPUT_MAX = 1 << 20
 enum kind { HTTP, TCP, GRPC };
 enum phase { IDLE, CONNECTING, READING };
 
+union address {
+	struct sockaddr any;
+	struct sockaddr_in ipv4;
+	struct sockaddr_in6 ipv6;
+};
+
 struct check {
 	char *line; /* everything but INITIAL_MS: what makes it the same check */
 	char *id;
 	enum kind kind;
-	struct sockaddr_in address;
+	union address address;
+	socklen_t address_size;
 	long period_ms, timeout_ms;
 	int success, failure;
 	unsigned char *payload;
@@ -112,7 +119,7 @@ static void begin(struct check *check, long long now)
 	check->began_ms = now;
 	check->sent = check->got = check->total = 0;
 	check->status = -1;
-	check->socket = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	check->socket = socket(check->address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (check->socket < 0) {
 		conclude(check, 0, "errno", errno, now);
 		return;
@@ -121,7 +128,7 @@ static void begin(struct check *check, long long now)
 	setsockopt(check->socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 	if (check->kind == TCP) /* no TIME_WAIT behind a connection that carried nothing */
 		setsockopt(check->socket, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
-	if (connect(check->socket, (struct sockaddr *)&check->address, sizeof check->address) < 0 && errno != EINPROGRESS)
+	if (connect(check->socket, &check->address.any, check->address_size) < 0 && errno != EINPROGRESS)
 		conclude(check, 0, "errno", errno, now);
 }
 
@@ -242,6 +249,23 @@ static unsigned char *from_hex(const char *text, size_t *size)
 	return bytes;
 }
 
+/* Returns the size of the socket address that text and port tell, 0 for no address. */
+static socklen_t read_address(union address *address, const char *text, const char *port)
+{
+	in_port_t number = htons((unsigned short)atoi(port));
+	if (inet_pton(AF_INET, text, &address->ipv4.sin_addr) == 1) {
+		address->ipv4.sin_family = AF_INET;
+		address->ipv4.sin_port = number;
+		return sizeof address->ipv4;
+	}
+	if (inet_pton(AF_INET6, text, &address->ipv6.sin6_addr) == 1) {
+		address->ipv6.sin6_family = AF_INET6;
+		address->ipv6.sin6_port = number;
+		return sizeof address->ipv6;
+	}
+	return 0;
+}
+
 /* Returns the check a "+" line tells, NULL for one that cannot be read. */
 static struct check *parse(char *line)
 {
@@ -253,12 +277,10 @@ static struct check *parse(char *line)
 		goto bad;
 	for (char *next = strtok_r(line, " ", &place); next && words < 12; next = strtok_r(NULL, " ", &place))
 		word[words++] = next;
-	if (words != 10 || !inet_aton(word[2], &check->address.sin_addr))
+	if (words != 10 || !(check->address_size = read_address(&check->address, word[2], word[3])))
 		goto bad;
 	check->id = strdup(word[0]);
 	check->kind = strcmp(word[1], "http") == 0 ? HTTP : strcmp(word[1], "grpc") == 0 ? GRPC : TCP;
-	check->address.sin_family = AF_INET;
-	check->address.sin_port = htons((unsigned short)atoi(word[3]));
 	check->due_ms = now_ms() + atol(word[4]);
 	check->period_ms = atol(word[5]) > 0 ? atol(word[5]) : 1;
 	check->timeout_ms = atol(word[6]);

@@ -23,13 +23,20 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
         ("https://api.example.test/", "https://api.example.test:6443"),
         ("192.0.2.1", "https://192.0.2.1:6443"),
         ("192.0.2.1:7443", "https://192.0.2.1:7443"),
+        ("https://[2001:db8::1]:7443", "https://[2001:db8::1]:7443"),
+        ("https://[2001:DB8:0::1]", "https://[2001:db8::1]:6443"),
+        ("[2001:db8::1]:7443", "https://[2001:db8::1]:7443"),
+        ("2001:db8::1", "https://[2001:db8::1]:6443"),
     ],
 )
 def test_a_server_is_a_url_or_an_address_as_in_the_original(text: str, url: str):
     assert joining.server_url(text) == url
 
 
-@pytest.mark.parametrize("text", ["", "http://192.0.2.1", "https://", "https://a/path", "10.0.0.300", "a:b", "u@a"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "http://192.0.2.1", "https://", "https://a/path", "10.0.0.300", "a:b", "u@a", "fe80::1", "1:2:3", "[::1"],
+)
 def test_another_server_is_refused(text: str):
     with pytest.raises(UsageError, match="-j"):
         joining.server_url(text)

@@ -70,11 +70,12 @@ def pause(program: Path) -> Iterator[Pause]:
 class Server:
     """Answers every connection with ``answer``; None leaves it open and silent."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         self.answer: bytes | None = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nok"
         self.asked: list[bytes] = []
         self.opened: list[socket.socket] = []
-        self.socket = socket.create_server(("127.0.0.1", 0))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.socket = socket.create_server((host, 0), family=family)
         self.port = self.socket.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -111,6 +112,18 @@ def test_a_probe_repeats_and_counts_by_its_thresholds(pause: Pause, server: Serv
     assert first == Result("success", -1, "HTTP probe failed with statuscode: 503")
     assert pause.until(lambda found: found["c/r"].state == "failure")["c/r"].streak == -2
     assert len(server.asked) >= 4
+
+
+def test_a_probe_asks_an_ipv6_address(pause: Pause):
+    server = Server("::1")
+    http, tcp = (http_check(f"c/{name}", "::1", server.port, period_s=0.1, failure=1) for name in "ht")
+    pause.declare(http, {**{key: value for key, value in tcp.items() if key != "http"}, "tcp": tcp["http"]})
+    pause.until(lambda found: {one.state for one in found.values()} == {"success"})
+    assert f"Host: [::1]:{server.port}\r\n".encode() in b"".join(server.asked)
+    server.socket.shutdown(socket.SHUT_RDWR)
+    server.socket.close()
+    found = pause.until(lambda found: {one.state for one in found.values()} == {"failure"})
+    assert found["c/t"].message == f"dial tcp [::1]:{server.port}: connect: connection refused"
 
 
 def test_a_refused_connection_is_told_with_its_cause(pause: Pause, server: Server):

@@ -148,4 +148,4 @@ def _port(field: str, port: Any) -> list[Cause]:
 
 def _host(at: str, given: JsonObject) -> list[Cause]:
     host = given.get("host")
-    return cause.all_invalid(f"{at}.host", host, syntax.ipv4(str(host))) if host and host != "localhost" else []
+    return cause.all_invalid(f"{at}.host", host, syntax.ip(str(host))) if host and host != "localhost" else []

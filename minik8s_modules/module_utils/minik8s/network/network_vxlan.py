@@ -18,7 +18,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterable, Mapping
-from typing import Any, Callable, NamedTuple, Union
+from typing import Any, Callable, NamedTuple
 
 from ..core.faults import KeyFault
 from ..core.schema import check_fields, schema_of
@@ -29,6 +29,7 @@ from .netfilter import family_of
 from .netlink import Address, Link
 from .network_bridge import BridgeDriver, ObservedNetwork, alias_of, check_ranges, gateways_of
 from .network_ipv6 import open_device
+from .overlay_ends import Network, check_address, peer_range
 from .overlay_links import PROTOCOL, UNREACHABLE, OverlayNetlink, OverlayRoute, Tunnel
 
 HEADERS = 50  # outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8 (RFC 7348)
@@ -37,9 +38,6 @@ MOST_VNI, MOST_PORT = 2**24 - 1, 2**16 - 1
 NAME_LIMIT = 15  # IFNAMSIZ - 1
 OVERLAY = schema_of(Overlay)
 PEER = schema_of(Peer)
-
-
-Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 
 class Way(NamedTuple):
@@ -85,7 +83,7 @@ class VxlanDriver(BridgeDriver):
         for name, most in (("vni", MOST_VNI), ("port", MOST_PORT)):
             if not 0 < overlay[name] <= most:
                 raise KeyFault("InvalidEntry", f"{where}.{name} is {overlay[name]}; it is between 1 and {most}")
-        _ip(f"{where}.address", overlay["address"])
+        check_address(f"{where}.address", overlay["address"])
         if overlay["direct"] and ":" in overlay["address"]:
             raise KeyFault("InvalidEntry", f"{where}.direct is for tunnels over IPv4: pods' IPv4 has no hop of IPv6")
         self._check_peers(f"{where}.peers", entry)
@@ -96,16 +94,16 @@ class VxlanDriver(BridgeDriver):
         taken_ipv6 = {"the node itself": ipaddress.ip_network(ipv6["cidr"])} if ipv6 else {}
         for name, peer in peers.items():
             check_fields(f"{where}.{name}", peer, PEER)
-            _ip(f"{where}.{name}.address", peer["address"])
+            check_address(f"{where}.{name}.address", peer["address"])
             if family_of(peer["address"]) != family_of(entry["overlay"]["address"]):
                 raise KeyFault("InvalidEntry", f"{where}.{name}.address is not of the family of overlay.address")
-            taken[name] = _range(f"{where}.{name}.cidr", peer["cidr"], entry["cluster_cidr"], taken)
+            taken[name] = peer_range(f"{where}.{name}.cidr", peer["cidr"], entry["cluster_cidr"], taken)
             if "cidr_ipv6" not in peer:
                 continue
             at = f"{where}.{name}.cidr_ipv6"
             if ipv6 is None:
                 raise KeyFault("InvalidEntry", f"{at} is for a node that has ipv6, and this one has none")
-            taken_ipv6[name] = _range(at, peer["cidr_ipv6"], ipv6["cluster_cidr"], taken_ipv6)
+            taken_ipv6[name] = peer_range(at, peer["cidr_ipv6"], ipv6["cluster_cidr"], taken_ipv6)
 
     def declared(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what should be."""
@@ -136,11 +134,7 @@ class VxlanDriver(BridgeDriver):
         shown = _shown(link.name, link.mtu, overlay.tunnel, link.alias) if link and link.up and overlay.tunnel else ""
         fits = underlay.mtu >= _carried(entry)
         seen = f"{underlay.name} has mtu {underlay.mtu}" if underlay.ifindex else "no device has that address"
-        return {
-            **super().found(node, entry, observed),
-            "underlay": _needed(entry) if fits else seen,
-            "guard": observed.guards.get(entry["overlay"]["device"], ""),
-            "vxlan": shown,
+        on_device = {
             "end": _lines(
                 f"{each.ip}/{each.prefix_length}"
                 for each in observed.addresses
@@ -149,6 +143,14 @@ class VxlanDriver(BridgeDriver):
             "forwarding": _lines(f"{mac} at {machine}" for mac, machine in overlay.forwarding),
             "neighbours": _lines(f"{hop} is {mac}" for hop, mac in overlay.neighbours),
             "routes": _routes_shown(entry, overlay.routes, {underlay.ifindex}, link.ifindex if link else 0),
+        }
+        remade = overlay.tunnel not in {None, _tunnel(node, entry["overlay"])}
+        return {
+            **super().found(node, entry, observed),
+            "underlay": _needed(entry) if fits else seen,
+            "guard": observed.guards.get(entry["overlay"]["device"], ""),
+            "vxlan": shown,
+            **({name: f"{text}, gone with the device" for name, text in on_device.items()} if remade else on_device),
         }
 
     def mend(self, context: Context, entry: Mapping[str, Any], aspect: str) -> None:
@@ -197,31 +199,6 @@ def _clusters(entry: Mapping[str, Any]) -> list[str]:
 def _ends(entry: Mapping[str, Any], index: int) -> list[Address]:
     """Return the addresses that the overlay's device has."""
     return [Address(index, each, ipaddress.ip_address(each).max_prefixlen) for each in gateways_of(entry)]
-
-
-def _ip(where: str, text: Any) -> None:
-    """Raise KeyFault for what is no machine's address, or not as the kernel writes it."""
-    try:
-        found = ipaddress.ip_address(text)
-    except ValueError as error:
-        raise KeyFault("InvalidEntry", f"{where}: {error}") from None
-    if str(found) != text or (":" in text and (found.is_link_local or found.is_multicast or found.is_unspecified)):
-        raise KeyFault("InvalidEntry", f"{where}: {text!r} is not an address of one machine, in its shortest form")
-
-
-def _range(where: str, text: str, cluster_cidr: str, taken: Mapping[str, Network]) -> Network:
-    """Return the range of a peer's pods; raise KeyFault for one that is not in the cluster's, or another's."""
-    cluster = ipaddress.ip_network(cluster_cidr)
-    try:
-        cidr = type(cluster)(text)
-    except ValueError as error:
-        raise KeyFault("InvalidEntry", f"{where}: {error}") from None
-    if not cidr.subnet_of(cluster):  # type: ignore[arg-type]  # both are of the same class
-        raise KeyFault("InvalidEntry", f"{where} {cidr} is not in {cluster}")
-    for other, range_ in taken.items():
-        if cidr.overlaps(range_):
-            raise KeyFault("InvalidEntry", f"{where} {cidr} overlaps {range_} of {other}")
-    return cidr
 
 
 def _underlay(address: Address | None, links: Mapping[str, Link]) -> Underlay:

@@ -78,7 +78,7 @@ def parse(listing: str) -> str:
 
 
 def script(node: str, overlay: Mapping[str, Any]) -> str:
-    """Return the input of ``nft -f`` that makes the table anew, in one transaction."""
+    """Return the input of ``nft -f`` that replaces the table, in one transaction."""
     table, kind = f"inet {table_of(overlay['device'])}", "ipv6_addr" if ":" in overlay["address"] else "ipv4_addr"
     lines = [f"add table {table}", f"delete table {table}", f'add table {table} {{ comment "{mark_of(node)}"; }}']
     lines.append(f"add set {table} {PEERS} {{ type {kind}; }}")

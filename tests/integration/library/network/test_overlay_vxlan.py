@@ -181,6 +181,7 @@ def test_tunnels_change_from_one_family_to_the_other_and_back(machines: list[Mac
             if ipv6:
                 machine.address, other.address = f"2001:db8::{machine.number}", f"2001:db8::{other.number}"
             assert not machine.run(machine.entries(other))["errors"]
+            assert not machine.run(machine.entries(other))["changed"]
             machine.address, other.address = was
         assert one.reaches("10.77.2.7") == "yes"
         assert ("2001:db8::2" in one.inside("bridge", "fdb", "show", "dev", "mk8t-vx")) is ipv6
