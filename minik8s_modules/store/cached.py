@@ -217,13 +217,13 @@ def difference(known: Mapping[str, int], entries: Iterable[Entry], revision: int
     """
     found = list(entries)
     written = [
-        Change(entry.key, entry.value, None, entry.revision, entry.key not in known)
+        Change(entry.key, entry.value, entry.revision, entry.key not in known)
         for entry in found
         if known.get(entry.key) != entry.revision
     ]
     written.sort(key=lambda change: change.revision)
     gone = sorted(known.keys() - {entry.key for entry in found})
-    return written + [Change(key, None, None, revision, created=False) for key in gone]
+    return written + [Change(key, None, revision, created=False) for key in gone]
 
 
 def resource_of(root: str, path: str) -> str:

@@ -98,9 +98,7 @@ class EtcdWatch:
             self._channel = channel
             if self._cancelled.is_set():
                 channel.cut()
-        create = rpc.WatchCreateRequest(
-            key=self._first, range_end=self._end, start_revision=self._after + 1, prev_kv=True
-        )
+        create = rpc.WatchCreateRequest(key=self._first, range_end=self._end, start_revision=self._after + 1)
         return channel.stream(WATCH, rpc.WatchRequest(create_request=create).SerializeToString())
 
     def _check_not_back(self, revision: int) -> None:
@@ -128,7 +126,5 @@ class EtcdWatch:
 def _change(event: Any) -> Change:
     kv = event.kv
     if event.type == event.DELETE:
-        return Change(kv.key.decode(), None, event.prev_kv.value, kv.mod_revision, created=False)
-    created = kv.create_revision == kv.mod_revision
-    previous = None if created else event.prev_kv.value
-    return Change(kv.key.decode(), kv.value, previous, kv.mod_revision, created)
+        return Change(kv.key.decode(), None, kv.mod_revision, created=False)
+    return Change(kv.key.decode(), kv.value, kv.mod_revision, kv.create_revision == kv.mod_revision)

@@ -32,11 +32,10 @@ class Page(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One write: ``value`` is None for a deletion, ``previous`` is what stood there before, if anything."""
+    """One write: ``value`` is None for a deletion. What stood there before is not told: it would double what comes."""
 
     key: str
     value: bytes | None
-    previous: bytes | None
     revision: int
     created: bool
 

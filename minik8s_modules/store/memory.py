@@ -176,13 +176,12 @@ class MemoryStore:
         return Entry(key, seen[-1].value, seen[-1].revision)
 
     def _write(self, *writes: tuple[str, bytes | None]) -> int:
-        before = {key: self._at(key, self._revision) for key, _ in writes}
+        new = {key for key, _ in writes if self._at(key, self._revision) is None}
         self._revision += 1
         for key, value in writes:
-            found = before[key]
             self._versions.setdefault(key, []).append(_Version(self._revision, value))
-            created = value is not None and found is None
-            self._log.append(Change(key, value, found.value if found else None, self._revision, created))
+            created = value is not None and key in new
+            self._log.append(Change(key, value, self._revision, created))
         self._changed.notify_all()
         return self._revision
 

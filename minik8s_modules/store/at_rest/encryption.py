@@ -73,11 +73,10 @@ class EncryptedStore:
         self._store.close()
 
     def change(self, change: Change) -> Change:
-        """Return a change of the other store with its values plain."""
-        if not change.key.startswith(self._prefixes):
+        """Return a change of the other store with its value plain."""
+        if change.value is None or not change.key.startswith(self._prefixes):
             return change
-        value, previous = (each and self._opened(change.key, each) for each in (change.value, change.previous))
-        return change._replace(value=value, previous=previous)
+        return change._replace(value=self._opened(change.key, change.value))
 
     def rewrite(self) -> int:
         """Write every value again that the ring's first key did not write; returns how many those were.

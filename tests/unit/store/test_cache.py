@@ -180,7 +180,7 @@ def _history(resource: Resource, names: Iterable[str], revision: int = 0) -> lis
     for name in names:
         for value in (stored(name), stored(name, labels={"app": name}), None):
             revision += 1
-            change = Change(PODS + name, value, None, revision, created=False)
+            change = Change(PODS + name, value, revision, created=False)
             data = with_revision(value, revision)[0] if value else b""
             made = CachedObject(change.key, data, revision, {}) if value else None
             event = resource.apply(change.key, revision, made)
@@ -433,7 +433,7 @@ def test_the_difference_is_ordered_by_revision():
     known = {"/a": 1, "/b": 2, "/c": 3}
     entries = [Entry("/a", b"a", 9), Entry("/b", b"b", 2), Entry("/d", b"d", 5)]
     assert difference(known, entries, 10) == [
-        Change("/d", b"d", None, 5, created=True),
-        Change("/a", b"a", None, 9, created=False),
-        Change("/c", None, None, 10, created=False),
+        Change("/d", b"d", 5, created=True),
+        Change("/a", b"a", 9, created=False),
+        Change("/c", None, 10, created=False),
     ]
