@@ -349,11 +349,14 @@ class PodController:
             log.warning("the status of %s cannot be written: %s", objects.key(pod), refused)
 
     def _write(self, pod: JsonObject, status: JsonObject) -> None:
-        """Replace the status whatever it is now: nobody else writes it, and uid says which Pod is meant."""
+        """Replace the status whatever it is now: nobody else writes it, and uid says which Pod is meant.
+
+        What else a Pod says is not sent along: a server takes nothing but the status.
+        """
         meta = {field: pod["metadata"][field] for field in ("namespace", "name", "uid")}
-        whole = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": objects.spec(pod), "status": status}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": status}
         with contextlib.suppress(NotFound, Conflict):  # as above: the copy is about to show it
-            self._client.update(POD, whole, subresource="status")
+            self._client.update(POD, body, subresource="status")
 
     # ------------------------------------------------------------------ parts
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.kinds import POD, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.virtual.contract import new_pod
 from minik8s_modules.virtual.errors import InvalidInput, NotFound, ProviderError
@@ -254,6 +254,21 @@ def test_a_pod_without_a_status_from_its_provider_is_left_as_it_is() -> None:
     until(lambda: world.phase("two") == "Running")
     assert world.phase() == "Running"
     world.stop()
+
+
+def test_of_a_pod_its_status_alone_is_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[JsonObject] = []
+    update = world.api.update
+
+    def noted(kind: Kind, obj: JsonObject, **more: str) -> JsonObject:
+        sent.append(obj)
+        return update(kind, obj, **more)
+
+    monkeypatch.setattr(world.api, "update", noted)
+    world.start()
+    world.create()
+    until(lambda: world.phase() == "Running")
+    assert {field for body in sent for field in body} == {"apiVersion", "kind", "metadata", "status"}
 
 
 def test_a_status_after_the_end_is_not_written() -> None:
