@@ -26,11 +26,14 @@ class Rule(NamedTuple):
 
     def allows(self, verb: str, group: str, resource: str, name: str) -> bool:
         """Return whether the rule allows ``verb`` on a resource (``pods``, ``pods/log``)."""
+        return self.allows_some(verb, group, resource) and (not self.names or name in self.names)
+
+    def allows_some(self, verb: str, group: str, resource: str) -> bool:
+        """Return whether the rule allows ``verb`` on objects of a resource: all, or those that it names."""
         return (
             (verb in self.verbs or "*" in self.verbs)
             and (group in self.groups or "*" in self.groups)
             and self._has_resource(resource)
-            and (not self.names or name in self.names)
         )
 
     def _has_resource(self, resource: str) -> bool:

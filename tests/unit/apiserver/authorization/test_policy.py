@@ -72,6 +72,15 @@ def test_a_role_counts_at_once_and_only_in_its_namespace(backend: Backend, acces
     assert not access.allowed(JANE, GET_POD)
 
 
+def test_thousands_of_names_are_one_look_up(backend: Backend):
+    rbac = Rbac(backend.cache)
+    make(backend, ROLE, "some", rules=[{**rules("get", "pods")[0], "resourceNames": ["web", "db"]}])
+    bound(backend, ROLE_BINDING, ROLE, "some", USER)
+    allowed = {name for name in (*map(str, range(3000)), "web", "db") if rbac.why(JANE, GET_POD._replace(name=name))}
+    assert allowed == {"web", "db"}
+    assert rbac.policy().looked_up == 1
+
+
 def test_a_cluster_role_holds_where_it_is_bound(backend: Backend, access: Access):
     make(backend, CLUSTER_ROLE, "reader", rules=rules("get", "pods nodes"))
     bound(backend, ROLE_BINDING, CLUSTER_ROLE, "reader", USER)
