@@ -39,15 +39,15 @@ _OWN = frozenset({("", "ReplicaSet"), ("", "RollingUpdate"), ("", "HorizontalPod
 _PROTOCOLS = {"tcp": "TCP", "udp": "UDP"}
 
 
-def to_canonical(kind: Kind, obj: JsonObject, around: str = "") -> JsonObject:
+def to_canonical(kind: Kind, obj: JsonObject, around: str = "", *, known: bool = False) -> JsonObject:
     """Return the object in Kubernetes' own form; one that is in it already is returned as it is.
 
     Call it on every body and on the result of every patch; it is idempotent. ``around`` is the dialect of the objects
-    of its namespace that do not show their own.
+    of its namespace that do not show their own; ``known``: the object has no field that its kind does not have.
     """
     if kind.id not in _SHARED | _OWN:
         return obj
-    if not is_original(kind, obj) and (around != ORIGINAL or not is_unmarked(obj)):
+    if not is_original(kind, obj, known=known) and (around != ORIGINAL or not is_unmarked(obj)):
         return obj
     canonical = copy.deepcopy(obj)
     _fold_case(structural.kind_shape(kind), canonical)
@@ -79,14 +79,14 @@ def explanation(kind: Kind) -> str:
     return f"read in the dialect of the original MiniK8s ({why} or the annotation {ANNOTATION} says so): {meaning}"
 
 
-def is_original(kind: Kind, obj: JsonObject) -> bool:
-    """Return whether the object is written in the original's dialect."""
+def is_original(kind: Kind, obj: JsonObject, *, known: bool = False) -> bool:
+    """Return whether the object is written in the original's dialect; ``known`` as for ``to_canonical``."""
     declared = dig(obj, "metadata", "annotations", ANNOTATION)
     if kind.id in _OWN or declared in (ORIGINAL, KUBERNETES):  # a tuple: it may not be hashable
         return kind.id in _OWN or declared == ORIGINAL
     if any(port["protocol"] in _PROTOCOLS for port in _ports(kind, obj)) or _has_scalar_size(kind, obj):
         return True
-    return _miscased(structural.kind_shape(kind), obj)
+    return not known and _miscased(structural.kind_shape(kind), obj)
 
 
 def is_unmarked(obj: JsonObject) -> bool:

@@ -82,26 +82,34 @@ class Finding(NamedTuple):
     rule: Rule
 
 
-def findings(kind: Kind, obj: JsonObject) -> Iterator[Finding]:
-    """Yield each field of ``obj`` that is refused or warned about, in document order."""
-    yield from _walk(structural.kind_shape(kind), obj, "")
+def findings(kind: Kind, obj: JsonObject) -> list[Finding]:
+    """Return each field of ``obj`` that is refused or warned about, in document order."""
+    found: list[Finding] = []
+    _walk(structural.kind_shape(kind), obj, "", found)
+    return found
 
 
-def _walk(shape: structural.Shape, value: Any, path: str) -> Iterator[Finding]:
+@cache
+def _speaking(definition: str) -> dict[str, Rule]:
+    """Return the rules that have something to say, or to look for below: every write is walked along them."""
+    return {field: rule for field, rule in rules_of(definition).items() if rule.treatment != "implemented"}
+
+
+def _walk(shape: structural.Shape, value: Any, path: str, found: list[Finding]) -> None:
     if isinstance(value, list) and shape.items is not None:
         for index, inner in enumerate(value):
-            yield from _walk(shape.items, inner, f"{path}[{index}]")
+            _walk(shape.items, inner, f"{path}[{index}]", found)
     elif isinstance(value, dict) and shape.kind == "object":
-        known = rules_of(shape.definition)
+        speaking = _speaking(shape.definition)
         for field, inner in value.items():
-            rule = known.get(field)
-            if rule is None or rule.treatment == "implemented":
+            rule = speaking.get(field)
+            if rule is None:
                 continue
-            here = f"{path}.{field}" if path else field
             if rule.treatment == "see":
-                yield from _walk(shape.fields[field], inner, here)
+                if isinstance(inner, (dict, list)):
+                    _walk(shape.fields[field], inner, f"{path}.{field}" if path else field, found)
             elif not rule.accepts(inner):
-                yield Finding(here, rule)
+                found.append(Finding(f"{path}.{field}" if path else field, rule))
 
 
 class CoveredField(NamedTuple):

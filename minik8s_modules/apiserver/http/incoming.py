@@ -102,7 +102,10 @@ def readable(kind: Kind, obj: JsonObject, options: Options, around: str = "") ->
         BadRequest: it is of another kind, has values of wrong JSON types, or (Strict) unknown fields.
     """
     check_kind(kind, obj)
-    obj = to_canonical(kind, obj, around)
+    given, plain = obj, structural.is_readable(kind, obj)
+    obj = to_canonical(kind, obj, around, known=plain)
+    if plain and obj is given:
+        return obj
     if options.validation != "Ignore":
         refuse_or_warn(kind, structural.unknown_fields(kind, obj), options)
     check_types(kind, obj)

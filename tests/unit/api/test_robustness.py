@@ -128,6 +128,32 @@ def test_odd_values_of_the_right_types(kind):
 
 
 @EACH
+def test_one_walk_tells_of_any_field_that_cannot_be_read(kind):
+    drawn, readable = Drawn(seed=29), 0
+    for _ in range(100):
+        obj = drawn.value(structural.kind_shape(kind)) or {}
+        assert structural.is_readable(kind, obj)
+        assert to_canonical(kind, obj, known=True) == to_canonical(kind, obj)
+        spoilt = spoil(drawn, structural.kind_shape(kind), obj)
+        told = structural.type_errors(kind, spoilt) or structural.unknown_fields(kind, spoilt)
+        assert structural.is_readable(kind, spoilt) == (not told)
+        readable += not told
+    assert readable < 90
+
+
+def spoil(drawn: Drawn, shape: structural.Shape, value: Any) -> Any:
+    """Return the value with one part of it replaced by any JSON, or with a field that the shape may not have."""
+    if not value or not isinstance(value, (dict, list)) or drawn.random.random() < 0.2:
+        return {**value, "Odd": 1} if isinstance(value, dict) and shape.kind == "object" else drawn.json()
+    if isinstance(value, list):
+        at = drawn.random.randrange(len(value))
+        return [*value[:at], spoil(drawn, shape.item, value[at]), *value[at + 1 :]]
+    name = drawn.random.choice(list(value))
+    inner = shape.below(name)
+    return {**value, name: drawn.json() if inner is None else spoil(drawn, inner, value[name])}
+
+
+@EACH
 def test_odd_updates(kind):
     drawn = Drawn(seed=11)
     old = samples.created(samples.sample(kind))
@@ -150,6 +176,7 @@ def test_any_json_is_looked_at_without_failing(kind):
         structural.unknown_fields(kind, canonical)
         causes = structural.type_errors(kind, canonical)
         assert all(cause.message for cause in causes)
+        assert structural.is_readable(kind, canonical) == (not (causes or structural.unknown_fields(kind, canonical)))
         if not causes:
             apply_defaults(kind, canonical)
 
