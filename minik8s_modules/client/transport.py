@@ -15,9 +15,10 @@ import socket
 import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 import urllib3
-from urllib3.connection import HTTPConnection
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
 from urllib3.response import BaseHTTPResponse
 
@@ -146,14 +147,46 @@ def never_sent(error: Exception) -> bool:
     return isinstance(error, NewConnectionError | ConnectTimeoutError)
 
 
+class _AtOnce(HTTPConnection):
+    """Sends head and body of a request at once: apart they are two records, each of which wakes the server."""
+
+    _held: list[bytes] | None = None
+
+    def request(self, *arguments: Any, **named: Any) -> None:
+        self._held = []
+        try:
+            super().request(*arguments, **named)
+        finally:
+            held, self._held = self._held, None
+        super().send(b"".join(held))
+
+    def send(self, data: Any) -> None:
+        if self._held is None:
+            super().send(data)
+        else:
+            self._held.append(data)
+
+
+class _SecureAtOnce(_AtOnce, HTTPSConnection):
+    """The same over TLS."""
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _AtOnce
+
+
+class _SecurePool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _SecureAtOnce
+
+
 def _pool(address: str, access: Access, size: int, timeout: urllib3.Timeout) -> urllib3.HTTPConnectionPool:
     url = urllib3.util.parse_url(address)
     options = [*HTTPConnection.default_socket_options, *KEEPALIVE]
     if url.scheme != "https":
-        return urllib3.HTTPConnectionPool(
+        return _Pool(
             url.host or "", url.port or 80, maxsize=size, timeout=timeout, retries=False, socket_options=options
         )
-    return urllib3.HTTPSConnectionPool(
+    return _SecurePool(
         url.host or "",
         url.port or 443,
         maxsize=size,

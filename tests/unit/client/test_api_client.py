@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from typing import Any
@@ -141,6 +142,21 @@ def test_one_connection_serves_many_requests():
             client.get(POD, "a", "default")
         client.close()
     assert len(peers) == 1
+
+
+def test_head_and_body_of_a_write_come_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = ApiClient(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        asking = threading.Thread(target=lambda: client.create(POD, pod("a")))
+        asking.start()
+        connection, _ = listening.accept()
+        with connection:
+            head, _, body = connection.recv(65_536).partition(b"\r\n\r\n")
+            connection.sendall(b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}")
+        asking.join()
+        client.close()
+    assert head.startswith(b"POST /api/v1/namespaces/default/pods")
+    assert orjson.loads(body) == pod("a")
 
 
 def test_a_read_is_repeated_on_a_dropped_connection_and_a_write_is_not():
