@@ -85,7 +85,10 @@ def owner_references(obj: Mapping[str, Any]) -> list[JsonObject]:
 
 def controller_of(obj: Mapping[str, Any]) -> JsonObject | None:
     """Return the owner reference with ``controller: true``, or None."""
-    return next((reference for reference in owner_references(obj) if reference.get("controller")), None)
+    for reference in owner_references(obj):  # asked of each pod some twenty times with each of its changes
+        if reference.get("controller"):
+            return reference
+    return None
 
 
 def deletion_timestamp(obj: Mapping[str, Any]) -> str:
@@ -125,7 +128,10 @@ def lasting_containers(pod: Mapping[str, Any]) -> list[JsonObject]:
 
 def condition(obj: Mapping[str, Any], kind: str) -> JsonObject | None:
     """Return the status condition of type ``kind``, or None."""
-    return next((entry for entry in status(obj).get("conditions") or [] if entry.get("type") == kind), None)
+    for entry in status(obj).get("conditions") or ():
+        if entry.get("type") == kind:
+            return entry
+    return None
 
 
 def object_reference(obj: Mapping[str, Any]) -> JsonObject:

@@ -302,6 +302,8 @@ def taken(managers: Managers, versions: Versions) -> Managers:
 
 def _capped(managers: Managers) -> Managers:
     """Merge the oldest updates of each version into one entry until there are at most MAX_UPDATERS."""
+    if len(managers) <= MAX_UPDATERS:
+        return managers
     updaters = sorted((m for m in managers.items() if m[0].operation == _UPDATE), key=lambda m: (_seconds(m[1]), m[0]))
     surplus = len(updaters) - MAX_UPDATERS
     merged: dict[str, list[tuple[Identity, Entry]]] = {}

@@ -23,7 +23,7 @@ from minik8s_modules.controllers.network.endpoints_of_pods import (
     offers,
     reference,
 )
-from minik8s_modules.controllers.network.endpointslices import HEADLESS_LABEL, read_of, selecting
+from minik8s_modules.controllers.network.endpointslices import HEADLESS_LABEL, concerned
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_LABEL, BY_NAMESPACE, selected
 
@@ -128,6 +128,4 @@ class EndpointsController(Looping):
             return
 
     def _of_pod(self, old: JsonObject | None, new: JsonObject | None) -> set[Key]:
-        if old is not None and new is not None and read_of(old) == read_of(new):
-            return set()
-        return {key for pod in (old, new) if pod is not None for key in selecting(self._services, pod)}
+        return concerned(self._services, old, new)

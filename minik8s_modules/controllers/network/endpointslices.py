@@ -336,10 +336,15 @@ class EndpointSliceController(Looping):
         return {key for pod in pods for key in selecting(self._services, pod)}
 
     def _of_pod(self, old: JsonObject | None, new: JsonObject | None) -> set[Key]:
-        """Return the Services that select the pod, or did; of a change nobody reads, none."""
-        if old is not None and new is not None and read_of(old) == read_of(new):
-            return set()
-        return {key for pod in (old, new) if pod is not None for key in selecting(self._services, pod)}
+        return concerned(self._services, old, new)
+
+
+def concerned(services: Informer, old: JsonObject | None, new: JsonObject | None) -> set[Key]:
+    """Return the Services that select a pod, or did; of a change nobody reads, none."""
+    found = {key for pod in (old, new) if pod is not None for key in selecting(services, pod)}
+    if found and old is not None and new is not None and read_of(old) == read_of(new):
+        return set()
+    return found
 
 
 def selecting(services: Informer, pod: JsonObject) -> set[Key]:

@@ -143,9 +143,10 @@ def failed_status(pod: JsonObject, error: BaseException, now: str) -> JsonObject
 def completed_status(pod: JsonObject, reported: JsonObject) -> JsonObject:
     """Return the status to write for what a provider ``reported``: as a whole its, but for what others alone know.
 
-    The scheduler's condition and the quality of service stay where the provider does not name them.
+    The scheduler's condition and the quality of service stay where the provider does not name them. It shares parts
+    with both.
     """
-    status = copy.deepcopy(reported)
+    status = {**reported}
     before = objects.status(pod)
     conditions = status.get("conditions") or []
     scheduled = objects.condition(pod, "PodScheduled")
