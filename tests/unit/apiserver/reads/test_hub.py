@@ -106,6 +106,19 @@ def create(backend: Backend, options: Options) -> Callable[..., int]:
     return made
 
 
+def test_what_comes_before_the_hub_has_heard_of_it_wakes_it_once(
+    backend: Backend, clock: FakeClock, admission: Admission
+):
+    hub = Hub(clock, backend.cache, admission)
+    for _ in range(1000):
+        hub.renew("/registry/core/configmaps/")
+    assert hub._wake_read.recv(65_536) == b"x"
+    hub._wake_write.send(b"x")
+    hub.start()
+    hub.stop()
+    assert hub.failure()
+
+
 def test_every_watcher_gets_each_event_once(watch: Opener, create):
     clients = [watch() for _ in range(5)]
     create("a")
