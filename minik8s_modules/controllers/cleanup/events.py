@@ -1,7 +1,7 @@
 """Events live for an hour after they last happened, as kube-apiserver's ``--event-ttl``.
 
 etcd's leases could do that, at the price of a lease per Event and of changes the store did not make; one list every
-two minutes is cheaper.
+two minutes is cheaper. It comes in pages, of which little is kept: there is an Event for each Pod of the last hour.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from minik8s_modules.api.kinds import EVENT
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock, parse_rfc3339
 from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.client.informer import PAGE
 from minik8s_modules.client.interface import Api
 
 log = logging.getLogger(__name__)
 
 TTL = timedelta(hours=1)
 INTERVAL_S = 120.0
+_TIMES = ("lastTimestamp", "eventTime", "series")
 
 
 class Expired(NamedTuple):
@@ -41,6 +43,13 @@ def decide_events(events: Iterable[JsonObject], now: datetime) -> list[Expired]:
         for event in events
         if (happened := last_happened(event)) is not None and now - happened > TTL
     ]
+
+
+def dated(event: JsonObject) -> JsonObject:
+    """Return which Event it is, and when it happened."""
+    meta = objects.metadata(event)
+    kept = {name: meta.get(name) for name in ("name", "namespace", "resourceVersion", "creationTimestamp")}
+    return {"metadata": kept, **{name: event.get(name) for name in _TIMES}}
 
 
 def last_happened(event: JsonObject) -> datetime | None:
@@ -87,7 +96,8 @@ class EventController:
             StatusError: the API refused.
             TemporaryError: it did not answer.
         """
-        expired = decide_events(self._client.list(EVENT).items, self._clock.now())
+        found = self._client.list(EVENT, limit=PAGE, keep=dated)
+        expired = decide_events(found.items, self._clock.now())
         for event in expired:
             if self._stop.is_set():
                 break

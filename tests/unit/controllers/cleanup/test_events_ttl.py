@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from minik8s_modules.api.kinds import EVENT
 from minik8s_modules.base.clock import FakeClock, rfc3339, rfc3339_micro
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.controllers.cleanup.events import EventController, decide_events
+from minik8s_modules.controllers.cleanup.events import EventController, dated, decide_events
 
 CLOCK = FakeClock()
 
@@ -36,6 +37,17 @@ def ago(minutes: int) -> str:
 )
 def test_which_events_are_over(expected, over):
     assert bool(decide_events([event(**expected)], CLOCK.now())) is over
+    assert decide_events([dated(event(**expected))], CLOCK.now()) == decide_events([event(**expected)], CLOCK.now())
+
+
+def test_of_thousands_of_events_a_sweep_holds_who_they_are_and_when_they_happened():
+    api, asked = FakeApi(CLOCK), dict[str, Any]()
+    found = api.list
+    api.list = lambda kind, **more: asked.update(more) or found(kind, **more)  # type: ignore[method-assign]
+    api.create(EVENT, event(message="a long story", lastTimestamp=ago(1)))
+    EventController(api, CLOCK).sweep()
+    assert asked["limit"]
+    assert [{*kept} for kept in found(EVENT, **asked).items] == [{"metadata", "lastTimestamp", "eventTime", "series"}]
 
 
 def test_a_sweep_deletes_what_is_over_unless_it_has_happened_again():
