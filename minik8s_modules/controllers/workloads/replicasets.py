@@ -15,7 +15,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.dialect import ANNOTATION, ORIGINAL
 from minik8s_modules.api.kinds import POD, REPLICA_SET, Kind
-from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.core import pods as podlib
 from minik8s_modules.controllers.core.acting import Failure, Owner
@@ -35,6 +35,9 @@ from minik8s_modules.runtime.controller import Context
 
 # no more at once (replica_set.go, BurstReplicas): the rest follows when these show
 BURST = 500
+# thousands of pods take so long to count that each change of one must not have them counted again: a set of which
+# nothing but its status was to be written rests for ten times as long; one that is counted in a millisecond does not
+_REST, _LEAST_REST_S, _MOST_REST_S = 10.0, 0.01, 1.0
 _FAILURE = "ReplicaFailure"
 
 
@@ -151,12 +154,28 @@ class ReplicaSetController(WorkloadController):
     def __init__(self, context: Context, kind: Kind = REPLICA_SET) -> None:
         super().__init__(context, kind, (POD,), workers=4)
         self._sets = self.loop.reads(kind, "controller")
+        self._rests_until: dict[Key, float] = {}
+
+    def sync(self, key: Key) -> None:
+        """Sync a set, or later one that rests; raises as ``WorkloadController`` does."""
+        left_s = self._rests_until.get(key, 0.0) - self.context.clock.monotonic()
+        if left_s > 0:
+            self.loop.add_after(key, left_s)
+            return
+        self._rests_until.pop(key, None)
+        super().sync(key)
 
     def decide(self, obj: JsonObject) -> Sequence[Step]:
         """Return the steps for one replica set."""
+        clock = self.context.clock
+        began = clock.monotonic()
         found = self.found(POD, obj)
-        now = self.context.clock.now()
-        return decide_replica_set(obj, found, self._related(obj, found), now, kind=self.kind)
+        steps = decide_replica_set(obj, found, self._related(obj, found), clock.now(), kind=self.kind)
+        ended = clock.monotonic()
+        rest_s = min(_REST * (ended - began), _MOST_REST_S)
+        if rest_s >= _LEAST_REST_S and all(isinstance(step, WriteStatus | Again) for step in steps):
+            self._rests_until[objects.key(obj)] = ended + rest_s
+        return steps
 
     def failed(self, owner: Owner, failures: Sequence[Failure]) -> None:
         """Say in the status why pods could not be made or deleted; then as ever."""

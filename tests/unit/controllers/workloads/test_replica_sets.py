@@ -11,11 +11,15 @@ import yaml
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, REPLICA_SET, REPLICATION_CONTROLLER, Kind
 from minik8s_modules.api.schema.structural import unknown_fields
+from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.client.watches import WatchEvent
 from minik8s_modules.controllers.core.pods import is_active
-from minik8s_modules.controllers.core.steps import Create, WriteStatus
+from minik8s_modules.controllers.core.steps import Create, Delete, Step, WriteStatus
 from minik8s_modules.controllers.simulation.deciders import DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import World
-from minik8s_modules.controllers.workloads.replicasets import Trouble, decide_replica_set
+from minik8s_modules.controllers.workloads import replicasets
+from minik8s_modules.controllers.workloads.replicasets import ReplicaSetController, Trouble, decide_replica_set
+from minik8s_modules.runtime.controller import Context
 from tests.support.workloads import NOW, SPACE, cut_off, pod, words, workload
 
 CASES = sorted((Path(__file__).parents[3] / "cases" / "decide_replica_set").glob("*.yml"))
@@ -70,6 +74,44 @@ def test_no_more_than_500_pods_are_made_or_deleted_at_once():
     none = workload(REPLICA_SET, {"replicas": 0})
     pods = [pod({"name": f"p{number}"}, REPLICA_SET, none) for number in range(600)]
     assert len(decide_replica_set(none, pods, [], NOW)) == 501
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "steps", "rest_s"),
+    [
+        (0.03, [], 0.3),
+        (0.03, [WriteStatus(REPLICA_SET, {}, {})], 0.3),
+        (5.0, [], 1.0),
+        (0.0005, [], 0.0),
+        (0.03, [Delete(POD, {})], 0.0),
+    ],
+)
+def test_a_set_that_takes_long_to_count_rests_before_it_is_counted_again(
+    takes_s: float, steps: list[Step], rest_s: float, context: Context, clock: FakeClock, monkeypatch: Any
+):
+    counted: list[float] = []
+
+    def counting(*_arguments: Any, **_named: Any) -> list[Step]:
+        clock.advance(takes_s)
+        counted.append(clock.monotonic())
+        return steps
+
+    monkeypatch.setattr(replicasets, "decide_replica_set", counting)
+    controller = ReplicaSetController(context)
+    monkeypatch.setattr(controller._acting, "take", lambda *_: [])
+    replica_set = workload(REPLICA_SET, {"replicas": 3})
+    key, queue = objects.key(replica_set), controller.loop._queue
+    controller.own._on_event(WatchEvent("ADDED", replica_set))
+    assert queue.get(0) == key
+    queue.done(key)
+    controller.sync(key)
+    clock.advance(max(rest_s - 0.001, 0))
+    controller.sync(key)
+    assert len(counted) == (1 if rest_s else 2)
+    clock.advance(0.002)
+    assert queue.get(0) == (key if rest_s else None)
+    controller.sync(key)
+    assert len(counted) == (2 if rest_s else 3)
 
 
 def test_there_are_cases():
