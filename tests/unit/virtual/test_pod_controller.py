@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -260,7 +261,7 @@ def test_of_a_pod_its_status_alone_is_sent(world: World, monkeypatch: pytest.Mon
     sent: list[JsonObject] = []
     update = world.api.update
 
-    def noted(kind: Kind, obj: JsonObject, **more: str) -> JsonObject:
+    def noted(kind: Kind, obj: JsonObject, **more: Any) -> JsonObject:
         sent.append(obj)
         return update(kind, obj, **more)
 

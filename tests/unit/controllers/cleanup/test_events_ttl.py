@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api.kinds import EVENT
+from minik8s_modules.api.kinds import EVENT, Kind
 from minik8s_modules.base.clock import FakeClock, rfc3339, rfc3339_micro
 from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.client.interface import ObjectList
 from minik8s_modules.controllers.cleanup.events import EventController, dated, decide_events
 
 CLOCK = FakeClock()
@@ -43,7 +44,12 @@ def test_which_events_are_over(expected, over):
 def test_of_thousands_of_events_a_sweep_holds_who_they_are_and_when_they_happened():
     api, asked = FakeApi(CLOCK), dict[str, Any]()
     found = api.list
-    api.list = lambda kind, **more: asked.update(more) or found(kind, **more)  # type: ignore[method-assign]
+
+    def noted(kind: Kind, **more: Any) -> ObjectList:
+        asked.update(more)
+        return found(kind, **more)
+
+    api.list = noted  # type: ignore[method-assign, assignment]
     api.create(EVENT, event(message="a long story", lastTimestamp=ago(1)))
     EventController(api, CLOCK).sweep()
     assert asked["limit"]
