@@ -128,7 +128,8 @@ def lasting_containers(pod: Mapping[str, Any]) -> list[JsonObject]:
 
 def condition(obj: Mapping[str, Any], kind: str) -> JsonObject | None:
     """Return the status condition of type ``kind``, or None."""
-    for entry in status(obj).get("conditions") or ():
+    entries: list[JsonObject] = status(obj).get("conditions") or []
+    for entry in entries:
         if entry.get("type") == kind:
             return entry
     return None
