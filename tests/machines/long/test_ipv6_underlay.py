@@ -102,16 +102,24 @@ def test_nodes_and_pods_tell_addresses_of_both_families(underlaid: LabCluster) -
     assert underlaid.address(WORKER) in underlaid.kubectl("get", "nodes", "-o", "wide")
 
 
-@pytest.mark.parametrize(
-    "harm",
-    [f"ip link del {DEVICE}", "nft delete table inet minik8s_tunnels", f"ip neigh flush dev {DEVICE} nud permanent"],
-)
+@pytest.mark.parametrize("harm", [f"ip link del {DEVICE}", "nft delete table inet minik8s_tunnels"])
 def test_what_somebody_breaks_of_tunnels_is_put_right(underlaid: LabCluster, harm: str) -> None:
     guard = ["nft", "list", "table", "inet", "minik8s_tunnels"]
     before = underlaid.on(WORKER, guard)
     underlaid.on(WORKER, harm.split())
     underlaid.until(lambda: reaches(underlaid, CONTROL, WORKER), HEALS_S, harm)
     underlaid.until(lambda: underlaid.on(WORKER, ["sh", "-c", f"{' '.join(guard)} || true"]) == before, HEALS_S, harm)
+
+
+def test_neighbours_and_forwarding_that_are_gone_are_drift_until_it_is_healed(underlaid: LabCluster) -> None:
+    underlaid.on(WORKER, ["ip", "neigh", "flush", "dev", DEVICE, "nud", "permanent"])
+    mac = underlaid.on(WORKER, ["bridge", "fdb", "show", "dev", DEVICE]).split()[0]
+    underlaid.on(WORKER, ["bridge", "fdb", "del", mac, "dev", DEVICE, "dst", ADDRESSES[CONTROL], "self"])
+    seen = underlaid.on(CONTROL, ["sh", "-c", "minik8s drift --full || true"])
+    assert "forwarding: " in seen
+    assert "neighbours: " in seen
+    underlaid.on(CONTROL, ["sh", "-c", "minik8s drift --heal || true"])
+    underlaid.until(lambda: reaches(underlaid, CONTROL, WORKER), HEALS_S, "drift --heal")
 
 
 def test_the_api_server_is_reached_by_ipv6_with_its_certificate(underlaid: LabCluster) -> None:
