@@ -5,14 +5,19 @@ Source: Docker Engine API, "ContainerAttach", stream format. Containers with a T
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
 from struct import Struct
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = 0, 1, 2, 3, 4
 _HEAD = Struct(">B3xI")
-_REMEMBERED = 20_000  # lines of a stream, 1.5 MB
-_STAMP = len("2026-11-20T07:22:59.487834343Z")
+_NEWLINE = 10
+_STAMP, _TICK = len("2026-11-20T07:22:59.487834343Z"), len("2026-11-20T07:22:59.48")
+# dockerd does not write a file of 10 MB within this time
+FILE_S = 0.02
+# a follower is trusted over pauses for as long, and while it is not later than before by this
+TRUSTED_BYTES, LATE_S = 256 * 1024, 0.1
 
 
 class Demultiplexer:
@@ -49,99 +54,229 @@ class Demultiplexer:
         return found
 
 
-class Unrepeated(Demultiplexer):
-    """Takes a followed log with timestamps apart and leaves out what comes twice.
+class Progress:
+    """How far a followed log was passed on, whichever connection it came by.
 
-    When Docker begins a new file, its followers get the end of the last one again (20.10: 1,300 of 24,000 lines over
-    two rotations). A line older than the newest of its stream, and seen before, begins such a repetition; one newer
-    than all ends it. Timestamps are of fixed width, so they compare as text; a clock that was set back repeats nothing,
-    for its times are new. ``stamped``: whether timestamps stay.
+    Docker's timestamps tell, and are of fixed width, so they compare as text. Those of one stream ascend, unless a
+    clock is set back; the parts of a line longer than 16 KiB share one.
+
+    Args:
+        stamped: whether timestamps stay before the lines.
+        streams: the streams that are passed on.
+
+    Attributes:
+        last: stream and timestamp of the last frame; (-1, b"") before the first.
+        first: those of the first one, which may be some part of a long line.
     """
 
-    def __init__(self, *, stamped: bool) -> None:
+    def __init__(self, *, stamped: bool, streams: Collection[int] = (STDOUT, STDERR)) -> None:
+        self.cut = 8 if stamped else 8 + _STAMP + 1
+        self.streams = frozenset(streams)
+        self.places: dict[int, Place] = {}
+        self.last = self.first = (-1, b"")
+        self._before = b""
+
+    @property
+    def newest(self) -> bytes:
+        """Return the newest timestamp so far; after a clock was set back that is not the last one."""
+        return max(self._before, *(place.last for place in self.places.values()), b"")
+
+    def take(self, kind: int, stamp: bytes, *, ended: bool) -> None:
+        """Note a frame that is passed on; ``ended``: it ends a line."""
+        if not self.places:
+            self.first = (kind, stamp)
+        place = self.places.setdefault(kind, Place())
+        if stamp < place.last:
+            self._before = max(self._before, place.last)
+        place.frames = place.frames + 1 if stamp == place.last else 1
+        place.last, place.ended = stamp, ended
+        self.last = (kind, stamp)
+
+
+@dataclass(slots=True)
+class Place:
+    """The last frame of a stream: its timestamp, how many frames have had it, and whether it ends a line."""
+
+    last: bytes = b""
+    frames: int = 0
+    ended: bool = True
+
+
+class Again(Demultiplexer):
+    """Takes apart a log that Docker tells once more, and returns what was not passed on before.
+
+    Args:
+        progress: what was passed on; goes on with what is returned.
+        whole: the log from its beginning on, as far as Docker has it. Otherwise it may begin too late.
+
+    Attributes:
+        gap: it does; nothing is returned.
+        first: stream and timestamp of the first frame that was returned.
+        size: how many bytes were.
+    """
+
+    def __init__(self, progress: Progress, *, whole: bool) -> None:
         super().__init__()
-        self._recent: dict[int, deque[bytes]] = {}
-        self._repeating: dict[int, bytes] = {}
-        self._cut = 8 if stamped else 8 + _STAMP + 1
+        self._progress, self._whole = progress, whole
+        self._search = _Search(progress)
+        self.gap = False
+        self.first: tuple[int, bytes] | None = None
+        self.size = 0
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
         """Return the (stream, bytes) that are complete and new."""
-        buffer = self._rest + data if self._rest else data
+        buffer, progress = self._rest + data if self._rest else data, self._progress
         found: list[tuple[int, bytes]] = []
-        at, end, cut = 0, len(buffer), self._cut
-        unpack, repeating = _HEAD.unpack_from, self._repeating
+        at, end = 0, len(buffer)
+        while at + 8 <= end and not self.gap:
+            kind, size = _HEAD.unpack_from(buffer, at)
+            stop = at + 8 + size
+            if stop > end:
+                break
+            stamp = buffer[at + 8 : at + 8 + _STAMP]
+            if self._is_new(kind, stamp):
+                self.first, self.size = self.first or (kind, stamp), self.size + size
+                progress.take(kind, stamp, ended=buffer[stop - 1] == _NEWLINE)
+                if kind in progress.streams:
+                    found.append((kind, buffer[at + progress.cut : stop]))
+            at = stop
+        self._rest = buffer[at:]
+        return found
+
+    def _is_new(self, kind: int, stamp: bytes) -> bool:
+        if self._search.done:
+            return True
+        passed_on = self._search.has_passed(kind, stamp)
+        if passed_on is None and self._whole:
+            self._search.done = True
+        self.gap = passed_on is None and not self._whole
+        return not passed_on and not self.gap
+
+
+class _Search:
+    """Looks on a new connection for the frame that was passed on last.
+
+    Attributes:
+        done: all that comes now is new.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._newest, self._last = progress.newest, progress.last
+        self._place = progress.places.get(progress.last[0], Place())
+        self._frames = self._place.frames
+        self._met, self._first = 0, True
+        # which part of a long line a frame is, is not known; but all of them were passed on
+        self._inside = self._last == progress.first and self._place.ended
+        self.done = not self._frames
+
+    def has_passed(self, kind: int, stamp: bytes) -> bool | None:
+        """Return whether a frame was passed on before; None: what comes begins too late to tell."""
+        first, self._first = self._first, False
+        if (kind, stamp) != self._last:
+            self.done = self._inside and self._met > 0
+            if self.done:
+                return False
+            return True if stamp <= self._newest else None
+        if first:  # some part of a long line, or the whole of a short one
+            if not self._place.ended:
+                return None
+            self._inside = True
+        self._met += 1
+        self.done = not self._inside and self._met == self._frames
+        return True
+
+
+class Follower(Demultiplexer):
+    """Takes apart what comes from one follower of Docker's, and says when it is not to be trusted.
+
+    Docker (20.10) begins a new file every 10 MB. Its follower then gives part of the new one twice; and one that is
+    late, or was just beginning, leaves out whole files, because it opens the one that is current by then. So what is
+    lost took as long to write as a file takes.
+
+    Args:
+        progress: what was passed on; goes on with what is returned.
+
+    Attributes:
+        doubted: stream and timestamp of a frame before which lines may be missing, or which may be no new one. It and
+            what follows wait until ``resume``.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__()
+        self._progress = progress
+        self._search = _Search(progress)
+        self._volume = 0
+        # it was woken by a line, and nothing was missing before that: it waits for the right file
+        self._tried = self._woken = self._unfound = False
+        self.doubted: tuple[int, bytes] | None = None
+
+    def feed(self, data: bytes, waited: float = 0.0) -> list[tuple[int, bytes]]:
+        """Return the (stream, bytes) that are complete and new; ``waited``: how long nothing came, in seconds."""
+        buffer, progress = self._rest + data if self._rest else data, self._progress
+        found: list[tuple[int, bytes]] = []
+        at, end, cut, streams, places = 0, len(buffer), progress.cut, progress.streams, progress.places
+        tick, unpack = progress.last[1][:_TICK], _HEAD.unpack_from
         while at + 8 <= end:
             kind, size = unpack(buffer, at)
             stop = at + 8 + size
             if stop > end:
                 break
             stamp = buffer[at + 8 : at + 8 + _STAMP]
-            recent = self._recent.get(kind) or self._stream(kind)
-            if kind in repeating:
-                if stamp > repeating[kind]:
-                    del repeating[kind]
-            elif stamp < recent[-1] and stamp in recent:
-                repeating[kind] = recent[-1]
-            if kind not in repeating:
-                recent.append(stamp)
+            place = places.get(kind)
+            if place is not None and stamp > place.last and stamp[:_TICK] == tick and self._search.done:
+                place.last, place.frames, place.ended = stamp, 1, buffer[stop - 1] == _NEWLINE
+                progress.last = kind, stamp
+                new = True
+            else:
+                new = self._is_new(kind, stamp, waited, self._volume + at)
+                if self.doubted:
+                    break
+                if new:
+                    progress.take(kind, stamp, ended=buffer[stop - 1] == _NEWLINE)
+                    tick = stamp[:_TICK]
+            if new and kind in streams:
                 found.append((kind, buffer[at + cut : stop]))
+            waited = 0.0
             at = stop
+        self._volume += at
         self._rest = buffer[at:]
         return found
 
-    def rest(self, *, whole: bool) -> Rest:
-        """Return what takes the end of the same log apart when Docker gives it again; ``whole``: all of its end."""
-        return Rest({kind: [*recent] for kind, recent in self._recent.items()}, self._cut, whole=whole)
+    def resume(self, again: Again) -> bool:
+        """Go on behind ``again``, with which the log was passed on from the doubt; return whether that is possible."""
+        if self._unfound:
+            stands = again.size > 0 and self._progress.places[self._progress.last[0]].ended
+        else:
+            stands = again.first in {None, self.doubted}
+        self._search = _Search(self._progress)
+        self._volume, self._tried, self.doubted = 0, self._tried or self._woken, None
+        return stands
 
-    @property
-    def last(self) -> bytes:
-        """Return the timestamp of the last line so far, b"" where there was none."""
-        return max((recent[-1] for recent in self._recent.values()), default=b"")
+    def _is_new(self, kind: int, stamp: bytes, waited: float, volume: int) -> bool:
+        """Return whether a frame is new, unless it is doubted."""
+        passed_on = False if self._search.done else self._search.has_passed(kind, stamp)
+        if passed_on:
+            return False
+        self._unfound = passed_on is None
+        place = self._progress.places.get(kind)
+        repeated = place is not None and (stamp < place.last or (stamp == place.last and place.ended))
+        if self._unfound or repeated or self._may_miss_a_file(stamp, waited, volume):
+            self.doubted = kind, stamp
+        return self.doubted is None
 
-    def _stream(self, kind: int) -> deque[bytes]:
-        return self._recent.setdefault(kind, deque([b""], maxlen=_REMEMBERED))
+    def _may_miss_a_file(self, stamp: bytes, waited: float, volume: int) -> bool:
+        """Return whether a file may have been written since the last line without the follower's noticing."""
+        last = self._progress.last[1]
+        if not last or stamp[:_TICK] == last[:_TICK]:
+            return False
+        passed = seconds_of(stamp) - seconds_of(last)
+        self._woken = waited >= passed / 2
+        return passed >= FILE_S and (not self._tried or volume >= TRUSTED_BYTES or passed - waited >= LATE_S)
 
 
-class Rest(Demultiplexer):
-    """Takes the end of a log with timestamps apart and leaves out what its follower got.
-
-    Args:
-        got: the timestamps of the lines that were got last, by stream, in their order.
-        cut: how much of a frame is no text.
-        whole: nothing is missing between them and the first line that comes.
-
-    Attributes:
-        gap: whether there may be more between: the first line is newer than all of them. Then nothing is returned.
-    """
-
-    def __init__(self, got: Mapping[int, Sequence[bytes]], cut: int, *, whole: bool) -> None:
-        super().__init__()
-        self._got = {kind: frozenset(stamps) for kind, stamps in got.items()}
-        self._last = {kind: stamps[-1] for kind, stamps in got.items()}
-        every = [stamp for stamps in got.values() for stamp in stamps if stamp]
-        self._first, self._newest = min(every, default=b""), max(every, default=b"")
-        self._cut = cut
-        self.gap: bool | None = False if whole else None
-
-    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Return the (stream, bytes) that are complete and new."""
-        buffer = self._rest + data if self._rest else data
-        found: list[tuple[int, bytes]] = []
-        at, end = 0, len(buffer)
-        while at + 8 <= end:
-            kind, size = _HEAD.unpack_from(buffer, at)
-            stop = at + 8 + size
-            if stop > end:
-                break
-            stamp = buffer[at + 8 : at + 8 + _STAMP]
-            if self.gap is None:
-                self.gap = stamp > self._newest
-            # after a clock was set back, lines that are not new have times that are
-            if not self.gap and stamp > self._last.get(kind, self._first) and stamp not in self._got.get(kind, ()):
-                found.append((kind, buffer[at + self._cut : stop]))
-            at = stop
-        self._rest = buffer[at:]
-        return found
+def seconds_of(stamp: bytes) -> float:
+    """Return a timestamp as seconds since 1970."""
+    return datetime.fromisoformat(stamp.decode()).timestamp()
 
 
 class Plain:

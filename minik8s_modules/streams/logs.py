@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+import time
+from collections.abc import Iterable
+from enum import Enum
 from typing import Protocol
 
 from minik8s_modules.api.errors import BadRequest, StatusError
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.streams import websocket
 from minik8s_modules.streams.asking import Conversation, connection_of
 from minik8s_modules.streams.connections import Connection
-from minik8s_modules.streams.frames import Demultiplexer, Plain, Unrepeated
+from minik8s_modules.streams.frames import (
+    STDERR,
+    STDOUT,
+    Again,
+    Demultiplexer,
+    Follower,
+    Plain,
+    Progress,
+    seconds_of,
+)
 from minik8s_modules.streams.passing import Packet
 from minik8s_modules.streams.requests import StreamRequest
 
@@ -24,9 +36,15 @@ _SUPPORTED = ("binary.k8s.io", "base64.binary.k8s.io", "")
 # They gather in the reader's buffer: a few hundred short lines fill the socket's, which would stop Docker
 GATHER_S = 0.002
 GATHER_BYTES = 64 * 1024
-# what is left out is mostly a line or two; Docker reads the last ones without reading the whole log
-LAST_LINES = 1000
+# of what was left out, mostly a line or two, Docker reads the last lines without reading the whole log
+_NEAR = (20, 600, 10_000)
 _OUT_OF_STEP_S = 2
+# a follower is late when so much was caught up beside it
+MUCH_BYTES = 1 << 20
+# a follower that says nothing may be waiting for a file that is no longer written
+IDLE_S, LONGEST_IDLE_S = 2.0, 60.0
+# followers that give nothing new are made ever more slowly, and some may end though the container runs
+ROUND_S, LONGEST_S, MOST_ENDS = 0.05, 2.0, 3
 
 
 class LogCut(Exception):
@@ -40,50 +58,152 @@ async def serve(client: Connection, request: StreamRequest, talk: Conversation, 
         StatusError: there is no such log; nothing was written yet.
         LogCut: see there; part of the log was written.
     """
-    frames = _frames(first.message["frames"], request)
+    kind = first.message["frames"]
     source = await connection_of(first)
     try:
         reader = await _begun(client, request)
         copying = _Copying(reader, int(request.text("limitBytes") or 0))
-        await copying.run(source, frames)
+        if kind == "stamped":
+            await _Following(request, talk, copying).run(source)
+        else:
+            await copying.run(source, Plain() if kind == "plain" else Demultiplexer())
+            if request.flag("follow") and not copying.full and await _is_running(talk):
+                raise LogCut(_cut(request))
+    except StatusError as error:
+        if not client.started:
+            raise
+        raise LogCut(f"{_cut(request)}: {error}") from error
     finally:
         source.close()
-    if request.flag("follow") and not copying.full:
-        await _end(request, talk, frames, copying)
     await reader.finish()
 
 
-async def _end(request: StreamRequest, talk: Conversation, frames: Demultiplexer | Plain, copying: _Copying) -> None:
-    """Write what Docker may have left out of a followed log whose container ended right after it had written.
+async def _is_running(talk: Conversation) -> bool:
+    return bool((await talk.say({"do": "running"})).message["running"])
 
-    Its follower looks at its file once more or at the end of the container, whichever it finds first (20.10). Raises
-    LogCut.
+
+def _cut(request: StreamRequest) -> str:
+    return f"docker ended the log of {request.container} in {request.pod}"
+
+
+class _Following:
+    """Follows a log with one follower of Docker's after the other, and asks for what they leave out.
+
+    Each is given up as soon as it has left something out, and where catching up took so long that it may be late.
     """
+
+    def __init__(self, request: StreamRequest, talk: Conversation, copying: _Copying) -> None:
+        self._request, self._talk, self._copying = request, talk, copying
+        self._progress = self._none()
+
+    def _none(self) -> Progress:
+        streams = {"Stdout": {STDOUT}, "Stderr": {STDERR}}.get(self._request.text("stream"), {STDOUT, STDERR})
+        return Progress(stamped=self._request.flag("timestamps"), streams=streams)
+
+    async def run(self, mark: Connection) -> None:
+        """Copy all of it; ``mark`` has the last line there is, behind which to go on if nothing else is asked for."""
+        last = Again(self._progress, whole=True)
+        while data := await mark.read():
+            last.feed(data)
+        if self._request.text("tailLines") != "0":
+            asked = self._none()
+            await self._copy({"do": "log"}, Again(asked, whole=True))
+            self._progress = asked if asked.places else self._progress
+        rounds = ended = 0
+        while not self._copying.full:
+            before = self._progress.last
+            outcome = await self._live()
+            ended = ended + 1 if outcome is _Outcome.ENDED else 0
+            if outcome is _Outcome.GONE or self._copying.full:
+                return
+            if ended and not await _is_running(self._talk):
+                await self._catch_up()
+                return
+            if ended > MOST_ENDS:
+                raise LogCut(_cut(self._request))
+            rounds = rounds + 1 if self._progress.last == before else 0
+            await asyncio.sleep(min(LONGEST_S, rounds * ROUND_S))
+
+    async def _live(self) -> _Outcome:
+        """Copy what a new follower gives, as long as that can be trusted."""
+        answer = await self._talk.say({"do": "follow", "lines": _NEAR[0] if self._progress.places else 0})
+        if not answer.descriptors:
+            return _Outcome.GONE
+        source, follower, patience = await connection_of(answer), Follower(self._progress), IDLE_S
+        try:
+            while not self._copying.full:
+                began = time.monotonic()
+                data = await _read(source, patience)
+                if data == b"":
+                    return _Outcome.ENDED
+                if data is None:  # nothing came; is there really nothing?
+                    patience = min(2 * patience, LONGEST_IDLE_S)
+                    again = await self._catch_up()
+                    if again is None or again.size:
+                        return _Outcome.GONE if again is None else _Outcome.DOUBTED
+                    continue
+                patience = IDLE_S
+                if outcome := await self._pass_on(follower, data, time.monotonic() - began):
+                    return outcome
+                if len(data) < GATHER_BYTES:
+                    await asyncio.sleep(GATHER_S)
+        finally:
+            source.close()
+        return _Outcome.DOUBTED
+
+    async def _pass_on(self, follower: Follower, data: bytes, waited: float) -> _Outcome | None:
+        """Write what is new of ``data``, and before it what the follower left out; an outcome: it is to be given up."""
+        await self._copying.write(follower.feed(data, waited))
+        while follower.doubted and not self._copying.full:
+            again = await self._catch_up()
+            if again is None:
+                return _Outcome.GONE
+            if not follower.resume(again) or again.size > MUCH_BYTES:
+                return _Outcome.DOUBTED
+            await self._copying.write(follower.feed(b""))
+        return None
+
+    async def _catch_up(self) -> Again | None:
+        """Write what the log has more by now; None: the container is gone, and its log with it.
+
+        Docker reads the last lines without reading the whole log; mostly a few are enough.
+        """
+        for lines in _NEAR if self._progress.places else ():
+            again = Again(self._progress, whole=False)
+            if not await self._copy({"do": "rest", "lines": lines, "since": 0}, again):
+                return None
+            if not again.gap:
+                return again
+        since = int(seconds_of(self._progress.last[1])) - _OUT_OF_STEP_S if self._progress.places else 0
+        again = Again(self._progress, whole=True)
+        return again if await self._copy({"do": "rest", "lines": 0, "since": since}, again) else None
+
+    async def _copy(self, question: JsonObject, again: Again) -> bool:
+        """Write what is new in the log that the answer brings; return whether there is one."""
+        answer = await self._talk.say(question)
+        if not answer.descriptors:
+            return False
+        source = await connection_of(answer)
+        try:
+            await self._copying.run(source, again)
+        finally:
+            source.close()
+        return True
+
+
+class _Outcome(Enum):
+    """How a follower ends: Docker ended it, it is not trusted any more, or the container is gone."""
+
+    ENDED, DOUBTED, GONE = "ended", "doubted", "gone"
+
+
+async def _read(source: Connection, patience: float) -> bytes | None:
+    """Return what has come, b"" at the end, None when nothing comes for so many seconds."""
     try:
-        if (await talk.say({"do": "running"})).message["running"]:
-            raise LogCut(f"docker ended the log of {request.container} in {request.pod}")
-        if not isinstance(frames, Unrepeated):
-            return
-        none_told: tuple[int, ...] = () if request.text("tailLines") == "0" else (0,)
-        for lines in (LAST_LINES, 0) if frames.last else none_told:
-            rest = frames.rest(whole=not lines)
-            answer = await talk.say({"do": "rest", "lines": lines, "since": _seconds(frames.last)})
-            if not answer.descriptors:  # the container is gone, and its log with it
-                return
-            source = await connection_of(answer)
-            try:
-                await copying.run(source, rest)
-            finally:
-                source.close()
-            if not rest.gap:
-                return
-    except StatusError as error:
-        raise LogCut(f"the end of the log of {request.container} in {request.pod} is unknown: {error}") from error
-
-
-def _seconds(stamp: bytes) -> int:
-    """Return a time shortly before a timestamp, as seconds since 1970: streams are out of step by less; 0 for none."""
-    return int(datetime.fromisoformat(stamp.decode()).timestamp()) - _OUT_OF_STEP_S if stamp else 0
+        async with asyncio.timeout(patience):
+            return await source.read()
+    except TimeoutError:
+        return None
 
 
 class Reader(Protocol):
@@ -123,13 +243,6 @@ async def _begun(client: Connection, request: StreamRequest) -> Reader:
     return await websocket.accept(client, request, protocol)
 
 
-def _frames(kind: str, request: StreamRequest) -> Demultiplexer | Plain:
-    """Return what takes apart a log that comes plain, in frames, or in frames with a timestamp before each line."""
-    if kind == "stamped":
-        return Unrepeated(stamped=request.flag("timestamps"))
-    return Plain() if kind == "plain" else Demultiplexer()
-
-
 class _Copying:
     """Copies to a reader: all, or ``limit`` bytes.
 
@@ -142,15 +255,19 @@ class _Copying:
         self.full = False
 
     async def run(self, source: Connection, frames: Demultiplexer | Plain) -> None:
-        """Copy until the end or the limit."""
-        while data := await source.read():
-            text = b"".join(piece for _, piece in frames.feed(data))
-            if self._limited:
-                text, self._left = text[: self._left], self._left - len(text)
-            if text:
-                await self._reader.write(text)
-            if self._limited and self._left <= 0:
-                self.full = True
+        """Copy until the end or the limit, or up to a gap."""
+        while not self.full and (data := await source.read()):
+            await self.write(frames.feed(data))
+            if isinstance(frames, Again) and frames.gap:
                 return
             if len(data) < GATHER_BYTES:
                 await asyncio.sleep(GATHER_S)
+
+    async def write(self, pieces: Iterable[tuple[int, bytes]]) -> None:
+        """Write up to the limit."""
+        text = b"".join(piece for _, piece in pieces)
+        if self._limited:
+            text, self._left = text[: self._left], self._left - len(text)
+            self.full = self._left <= 0
+        if text:
+            await self._reader.write(text)

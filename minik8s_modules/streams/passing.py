@@ -10,14 +10,16 @@ Each stream is a connection, and its end, on either side, ends the stream. The f
 
     exec          {"tty"}
     attach        {"tty", "stays_open"}
-    log           {"frames": "plain|multiplexed|stamped", "came"}      with Docker's connection
+    log           {"frames": "plain|multiplexed|stamped", "came"}      with Docker's connection; stamped: its last line
     portforward   {}
     proxy         {}                                                   with the connection to the pod
     metrics       {}                                                   with a file in memory
     anything      {"error": Status}
 
 Then come requests ``{"do": …}``, each answered in turn: exec and attach ``start`` (``{"came"}`` with the upgraded
-connection) and ``resize`` (``height``, ``width``); exec ``exit`` (``{"code"}``); log ``running`` (``{"running"}``);
+connection) and ``resize`` (``height``, ``width``); exec ``exit`` (``{"code"}``); log ``running`` (``{"running"}``),
+and of a stamped one ``log`` (as the request says), ``follow`` (``lines``: so many of the last first, 0: all) and
+``rest`` (``lines``; ``since``, seconds since 1970 or 0), with Docker's connection, or none when the container is gone;
 portforward ``connect`` (``port``), answered by a channel on which comes ``{}`` with the connection, or ``error``;
 ``failure`` on that channel, and of a proxy, asks for ssh's ``{"words"}``. ``came`` is what the gateway had read of a
 connection, in hex. A connection through ssh is two descriptors: one to read, one to write.

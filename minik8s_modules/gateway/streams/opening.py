@@ -101,31 +101,51 @@ async def of_attach(docker: Dockerd, request: StreamRequest) -> Opening:
 
 
 async def of_log(docker: Dockerd, request: StreamRequest) -> Opening:
-    """Hand over a container's log and say how it is framed. Raises StatusError, as Dockerd."""
+    """Hand over a container's log and say how it is framed. Raises StatusError, as Dockerd.
+
+    Of one that is followed, the first connection has the last line only; what is asked for next comes with timestamps,
+    of both streams.
+    """
     container = await finding.of_log(docker, request)
-    query, frames = docker_query(request), "plain" if container.tty else "multiplexed"
-    if request.flag("follow") and not container.tty:
-        query, frames = query | {"timestamps": "1"}, "stamped"  # by them is known what Docker repeats
-    opened = await docker.stream("GET", f"/containers/{container.id}/logs", query)
+    path, query = f"/containers/{container.id}/logs", docker_query(request)
 
     async def running(message: JsonObject) -> Given:
         numbers(message)
         return Given({"running": await finding.is_running(docker, container.id)})
 
+    if container.tty or not request.flag("follow"):
+        first = _given(await docker.stream("GET", path, query))
+        frames = "plain" if container.tty else "multiplexed"
+        return Opening(first._replace(message={**first.message, "frames": frames}), {"running": running})
+    # by timestamps is known what Docker repeats and leaves out
+    both = {"stdout": "1", "stderr": "1", "timestamps": "1"}
+
+    async def log(message: JsonObject) -> Given:
+        numbers(message)
+        return await _log(docker, path, {name: query[name] for name in ("tail", "since") if name in query} | both)
+
+    async def follow(message: JsonObject) -> Given:
+        (lines,) = numbers(message, lines=_MOST_LINES)
+        return await _log(docker, path, both | {"follow": "1"}, tail=lines)
+
     async def rest(message: JsonObject) -> Given:
         lines, since = numbers(message, lines=_MOST_LINES, since=_LATEST_S)
-        asked = {name: value for name, value in query.items() if name not in {"follow", "tail"}}
-        asked |= {"tail": str(lines)} if lines else {}
-        asked |= {"since": str(since)} if since else {}
-        try:
-            return _given(await docker.stream("GET", f"/containers/{container.id}/logs", asked))
-        except DockerRefused as error:
-            if error.status != finding.NOT_FOUND:
-                raise
-            return Given({})
+        return await _log(docker, path, both, tail=lines, since=since)
 
-    first = _given(opened)
-    return Opening(first._replace(message={**first.message, "frames": frames}), {"running": running, "rest": rest})
+    first = _given(await docker.stream("GET", path, both | {"tail": "1"}))
+    actions = {"log": log, "follow": follow, "rest": rest, "running": running}
+    return Opening(first._replace(message={**first.message, "frames": "stamped"}), actions)
+
+
+async def _log(docker: Dockerd, path: str, query: Mapping[str, str], **limits: int) -> Given:
+    """Return a connection with a log, none when its container is gone; a limit of 0 is none."""
+    asked = {name: str(limit) for name, limit in limits.items() if limit}
+    try:
+        return _given(await docker.stream("GET", path, {**query, **asked}))
+    except DockerRefused as error:
+        if error.status != finding.NOT_FOUND:
+            raise
+        return Given({})
 
 
 def of_metrics(usage: Mapping[str, Any]) -> Opening:

@@ -281,7 +281,7 @@ def test_the_end_of_a_log_is_asked_for_in_the_fixed_words_only(streaming: Stream
     pod = streaming.pod("ended", "echo begun; echo ended")
     streaming.until(lambda: not streaming.inspect(pod)["State"]["Running"])
     attacker = Attacker(streaming)
-    attacker.says(signed(line_of(streaming, pod, "log", follow="true"), caller))
+    attacker.says(signed(line_of(streaming, pod, "log", follow="true", tailLines="1"), caller))
     for message in (
         {"do": "rest"},
         {"do": "rest", "lines": 10},
@@ -289,13 +289,19 @@ def test_the_end_of_a_log_is_asked_for_in_the_fixed_words_only(streaming: Stream
         {"do": "rest", "lines": "all", "since": 0},
         {"do": "rest", "lines": 10, "since": 0, "id": "another"},
         {"do": "rest", "lines": -1, "since": 0},
+        {"do": "follow"},
+        {"do": "follow", "lines": "1&since=0"},
+        {"do": "follow", "lines": 1, "id": "another"},
+        {"do": "log", "tail": "all"},
+        {"do": "log", "id": "another"},
     ):
         assert attacker.refused(message)
-    answer, descriptors = attacker.says({"do": "rest", "lines": 1, "since": 0})
-    assert answer is not None
-    got = bytes.fromhex(answer["came"]) + everything(taken(descriptors))
-    assert b"ended" in got
-    assert b"begun" not in got
+    for message in ({"do": "rest", "lines": 1, "since": 0}, {"do": "follow", "lines": 1}, {"do": "log"}):
+        answer, descriptors = attacker.says(message)
+        assert answer is not None
+        got = bytes.fromhex(answer["came"]) + everything(taken(descriptors))
+        assert b"ended" in got
+        assert b"begun" not in got
 
 
 def test_ports_are_those_of_the_one_pod(streaming: Streaming, victim: JsonObject, caller: Certificate):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import threading
 import time
 
 from minik8s_modules.api.kinds import POD
@@ -117,14 +119,41 @@ def test_who_may_not_read_logs_is_refused(streaming: Streaming) -> None:
     assert (answer.code, answer.json["message"]) == (400, "Upgrade request required")
 
 
+# 24 MB of text; Docker begins a new file every 10 MB and keeps five
+WRITE = (
+    'awk \'BEGIN { t = sprintf("%980s", ""); for (i = 0; i < 24000; i++)'
+    ' { printf "%08d%s\\n", i, t; if (i % 2000 == 0) system("sleep 0.1") } }\'; echo over'
+)
+WRITTEN = [*(f"{number:08d}" for number in range(24000)), "over"]
+
+
 def test_following_goes_on_over_rotations(streaming: Streaming) -> None:
-    # 24 MB of text; Docker begins a new file every 10 MB and keeps five
-    script = (
-        'awk \'BEGIN { t = sprintf("%980s", ""); for (i = 0; i < 24000; i++)'
-        ' { printf "%08d%s\\n", i, t; if (i % 2000 == 0) system("sleep 0.1") } }\'; echo over'
-    )
-    pod = streaming.pod("rotating", script)
+    pod = streaming.pod("rotating", WRITE)
     followed = streaming.kubectl("logs", "-f", "rotating").stdout.splitlines()
-    assert [line[:8] for line in followed] == [*(f"{number:08d}" for number in range(24000)), "over"]
+    assert [line[:8] for line in followed] == WRITTEN
     limits = streaming.inspect(pod)["HostConfig"]["LogConfig"]
     assert limits == {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "5"}}
+
+
+def test_who_reads_only_after_two_rotations_is_told_all(streaming: Streaming) -> None:
+    """Docker's follower gives the rest of its file, and then what is in the last one; the file between is lost."""
+    streaming.pod("unread", f"echo begun; until [ -e /go ]; do sleep 0.1; done; {WRITE}; touch /written; sleep 3600")
+    kubectl = streaming.popen("logs", "-f", "unread", stderr=subprocess.STDOUT)
+    timer = threading.Timer(240, kubectl.kill)
+    timer.start()
+    try:
+        assert kubectl.stdout is not None
+        assert kubectl.stdout.readline() == b"begun\n"
+        streaming.kubectl("exec", "unread", "--", "touch", "/go")
+        streaming.until(
+            lambda: streaming.kubectl("exec", "unread", "--", "test", "-e", "/written", check=False).returncode == 0,
+            240,
+        )
+        followed = []
+        while not followed or followed[-1] not in {b"over", b""}:
+            followed.append(kubectl.stdout.readline()[:8].strip())
+        assert [line.decode() for line in followed] == WRITTEN
+    finally:
+        timer.cancel()
+        kubectl.kill()
+        kubectl.communicate()

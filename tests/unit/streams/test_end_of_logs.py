@@ -17,6 +17,7 @@ from minik8s_modules.streams.passing import Descriptor, Packet
 from minik8s_modules.streams.requests import StreamRequest
 
 ENDED: JsonObject = {"running": False}
+RUNNING: JsonObject = {"running": True}
 
 
 def line(second: int, text: str, kind: int = 1) -> bytes:
@@ -52,25 +53,28 @@ async def _read(first: Sequence[bytes], talk: Talk, **options: str) -> str:
     ours, theirs = socket.socketpair()
     client, other = await adopt(ours), await adopt(theirs)
     request = StreamRequest("n1", "u1", "log", {"follow": ["true"], **{k: [v] for k, v in options.items()}}, {}, "")
-    reading = asyncio.ensure_future(_all(other))
+    reading = asyncio.ensure_future(everything(other))
     try:
-        await logs.serve(client, request, talk, packet(*first, frames="stamped"))  # type: ignore[arg-type]
+        await logs.serve(client, request, talk, packet(*first[-1:], frames="stamped"))  # type: ignore[arg-type]
     finally:
         client.close()
         found = await reading
         other.close()
-    assert found.endswith(b"0\r\n\r\n")
-    body = found.partition(b"\r\n\r\n")[2]
-    return "".join(one for one in body.decode().split("\r\n")[1::2])
+    return text_of(found)
 
 
-async def _all(other: Connection) -> bytes:
-    return b"".join([piece async for piece in _pieces(other)])
-
-
-async def _pieces(other: Connection) -> Any:
+async def everything(other: Connection) -> bytes:
+    """Return all that comes."""
+    found = b""
     while data := await other.read():
-        yield data
+        found += data
+    return found
+
+
+def text_of(answer: bytes) -> str:
+    """Return the body of a whole answer in chunks."""
+    assert answer.endswith(b"0\r\n\r\n")
+    return "".join(answer.partition(b"\r\n\r\n")[2].decode().split("\r\n")[1::2])
 
 
 def told(first: Sequence[bytes], talk: Talk, **options: str) -> str:
@@ -78,40 +82,76 @@ def told(first: Sequence[bytes], talk: Talk, **options: str) -> str:
 
 
 def test_lines_that_docker_leaves_out_at_the_end_are_told():
-    talk = Talk(ENDED, packet(line(1, "a"), line(2, "b"), line(3, "over")))
-    assert told([line(1, "a"), line(2, "b")], talk) == "a\nb\nover\n"
-    assert talk.asked == [{"do": "running"}, {"do": "rest", "lines": logs.LAST_LINES, "since": 1767225600}]
+    talk = Talk(packet(*lines("ab")), packet(*lines("ab")), ENDED, packet(*lines("ab"), line(3, "over")))
+    assert told(lines("ab"), talk) == "a\nb\nover\n"
+    assert talk.asked == [
+        {"do": "log"},
+        {"do": "follow", "lines": 20},
+        {"do": "running"},
+        {"do": "rest", "lines": 20, "since": 0},
+    ]
 
 
 def test_more_than_the_last_lines_are_asked_for_where_these_do_not_join_on():
-    talk = Talk(ENDED, packet(line(9, "i")), packet(line(8, "h"), line(9, "i")))
-    assert told([line(1, "a")], talk) == "a\nh\ni\n"
-    assert [one["lines"] for one in talk.asked[1:]] == [logs.LAST_LINES, 0]
+    late = packet(line(9, "i"))
+    talk = Talk(packet(line(1, "a")), packet(line(1, "a")), ENDED, late, late_again(), packet(*lines("abcdefghi")))
+    assert told([line(1, "a")], talk) == "a\nb\nc\nd\ne\nf\ng\nh\ni\n"
+    assert [one["lines"] for one in talk.asked[3:]] == [20, 600, 10_000]
+
+
+def test_all_is_asked_for_in_the_end_from_shortly_before_the_last_line():
+    talk = Talk(packet(line(5, "e")), packet(), ENDED, *(late_again() for _ in range(3)), packet(line(9, "i")))
+    assert told([line(5, "e")], talk) == "e\ni\n"
+    assert talk.asked[-1] == {"do": "rest", "lines": 0, "since": 1767225603}
 
 
 def test_of_a_log_that_was_empty_all_is_asked_for():
-    talk = Talk(ENDED, packet(line(1, "a")))
+    talk = Talk(packet(), packet(), ENDED, packet(line(1, "a")))
     assert told([], talk) == "a\n"
-    assert talk.asked[1] == {"do": "rest", "lines": 0, "since": 0}
+    assert talk.asked[1] == {"do": "follow", "lines": 0}
+    assert talk.asked[3] == {"do": "rest", "lines": 0, "since": 0}
 
 
 def test_who_wants_nothing_that_was_there_before_is_told_nothing_of_it():
-    assert told([], Talk(ENDED), tailLines="0") == ""
+    talk = Talk(packet(*lines("ab")), ENDED, packet(*lines("abc")))
+    assert told(lines("ab"), talk, tailLines="0") == "c\n"
+    assert talk.asked[0] == {"do": "follow", "lines": 20}
+
+
+def test_where_nothing_is_new_enough_what_comes_is_told():
+    talk = Talk(packet(), packet(*lines("ab")), ENDED, packet(*lines("abc")))
+    assert told(lines("ab"), talk, since="1767225700") == "c\n"
 
 
 def test_who_has_as_much_as_he_asked_for_is_told_no_more():
-    talk = Talk()
-    assert told([line(1, "abc"), line(2, "d")], talk, limitBytes="2") == "ab"
-    assert talk.asked == []
-    talk = Talk(ENDED, packet(line(1, "a"), line(2, "bc")))
+    talk = Talk(packet(line(1, "abc"), line(2, "d")))
+    assert told([line(2, "d")], talk, limitBytes="2") == "ab"
+    assert talk.asked == [{"do": "log"}]
+    talk = Talk(packet(line(1, "a")), packet(line(1, "a")), ENDED, packet(line(1, "a"), line(2, "bc")))
     assert told([line(1, "a")], talk, limitBytes="3") == "a\nb"
 
 
 def test_the_log_of_a_container_that_is_removed_ends_where_it_ended():
-    assert told([line(1, "a")], Talk(ENDED, {})) == "a\n"
+    assert told([line(1, "a")], Talk(packet(line(1, "a")), {})) == "a\n"
+    assert told([line(1, "a")], Talk(packet(line(1, "a")), packet(line(1, "a")), ENDED, {})) == "a\n"
 
 
-@pytest.mark.parametrize("answer", [{"running": True}, ServiceUnavailable("gone")])
-def test_an_end_that_is_not_known_to_be_one_cuts_the_stream(answer: JsonObject | StatusError):
+def test_a_follower_that_ends_while_the_container_runs_has_some_successors():
+    talk = Talk(packet(line(1, "a")), *(one for _ in range(9) for one in (packet(line(1, "a")), RUNNING)))
     with pytest.raises(logs.LogCut):
-        told([line(1, "a")], Talk(answer))
+        told([line(1, "a")], talk)
+    assert [one["do"] for one in talk.asked].count("follow") == logs.MOST_ENDS + 1
+
+
+def test_an_end_that_is_not_known_to_be_one_cuts_the_stream():
+    with pytest.raises(logs.LogCut):
+        told([line(1, "a")], Talk(packet(line(1, "a")), packet(line(1, "a")), ServiceUnavailable("gone")))
+
+
+def lines(texts: str) -> list[bytes]:
+    """Return a line each second."""
+    return [line(second, text) for second, text in enumerate(texts, 1)]
+
+
+def late_again() -> Packet:
+    return packet(line(9, "i"))
