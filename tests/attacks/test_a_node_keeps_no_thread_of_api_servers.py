@@ -20,7 +20,7 @@ from minik8s_modules.store.cache import WatchCache
 
 FAR = Kubelet("far", "192.0.2.7", 10250)
 LIMIT_S = 1.0
-GIVEN_UP_S = 30.0
+GIVEN_UP_S = 120.0
 
 
 class _Node:

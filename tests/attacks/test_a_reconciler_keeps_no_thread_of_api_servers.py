@@ -18,7 +18,7 @@ from minik8s_modules.apiserver.nodes.reconcilers import Endpoint, HttpsReconcile
 from minik8s_modules.reconcile.planning.planserver import CALLER, PlanFiles, PlanServer
 from tests.support.pki import Authority
 
-GIVEN_UP_S = 30.0
+GIVEN_UP_S = 120.0
 OWN = "n1.node.minik8s.internal"
 
 

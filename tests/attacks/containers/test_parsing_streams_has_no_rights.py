@@ -58,7 +58,7 @@ class Attacker:
 
     def __init__(self, streaming: Streaming, uid: int = PARSER) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(20)
+        self.socket.settimeout(60)
         OPEN.append(self.socket)
         with user(uid):
             self.socket.connect(str(streaming.folder / "streams.sock"))
@@ -106,7 +106,7 @@ def line_of(streaming: Streaming, pod: JsonObject, what: str, /, **options: Any)
 def taken(descriptors: list[int]) -> socket.socket:
     (descriptor,) = descriptors
     found = socket.socket(fileno=descriptor)
-    found.settimeout(20)
+    found.settimeout(60)
     OPEN.append(found)
     return found
 
@@ -330,6 +330,6 @@ def test_what_cannot_be_read_ends_the_conversation_and_nothing_else(streaming: S
     socket.send_fds(attacker.socket, [b"{}"], [theirs.fileno()])
     theirs.close()
     assert b"error" in attacker.socket.recv(1 << 18)
-    ours.settimeout(20)
+    ours.settimeout(60)
     assert ours.recv(1) == b""  # the gateway has not kept what it did not ask for
     assert "to be read" in streaming.kubectl("logs", "victim").stdout

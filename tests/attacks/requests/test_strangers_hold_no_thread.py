@@ -17,6 +17,7 @@ from tests.support.apiserver import ApiServerProcess
 from tests.support.load.raw_clients import Crowd, client_hello, read_answer
 
 STRANGERS = 330
+PATIENCE_S = 10.0  # for a handshake, and for a head
 HALF_A_HEAD = b"GET /version HTTP/1.1\r\nHost: x\r\nX-Slow: "
 
 ATTACKS: dict[str, Callable[[Crowd], object]] = {
@@ -40,14 +41,18 @@ def worker(server: ApiServerProcess) -> psutil.Process:
 def test_an_administrator_is_answered_while_they_all_wait(server: ApiServerProcess, attack: str):
     server.request("GET", "/api/v1/nodes")
     before = worker(server).num_threads()
-    with Crowd(server) as crowd:
-        ATTACKS[attack](crowd)
-        for _ in range(10):
-            assert server.request("GET", "/api/v1/nodes").code == 200
-        waiting = crowd.still_open()
-        # the answer came although they wait, not because the server had meanwhile lost patience with them
-        assert waiting > STRANGERS - 10
-        assert worker(server).num_threads() < before + 10
+    for _ in range(10):
+        begun = time.monotonic()
+        with Crowd(server) as crowd:
+            ATTACKS[attack](crowd)
+            for _ in range(10):
+                assert server.request("GET", "/api/v1/nodes").code == 200
+            waiting, threads = crowd.still_open(), worker(server).num_threads()
+        if time.monotonic() - begun < PATIENCE_S:  # a machine busy enough to take longer is asked again
+            break
+    # the answer came although they wait, not because the server had meanwhile lost patience with them
+    assert waiting > STRANGERS - 10
+    assert threads < before + 10
 
 
 def test_heads_that_come_a_byte_at_a_time_are_given_up(server: ApiServerProcess):
@@ -68,7 +73,7 @@ def test_heads_that_come_a_byte_at_a_time_are_given_up(server: ApiServerProcess)
         try:
             for _ in range(10):
                 assert server.request("GET", "/api/v1/nodes").code == 200
-            until = time.monotonic() + 60  # the server allows a head 10 s, whatever comes meanwhile
+            until = time.monotonic() + 120  # the server allows a head 10 s, whatever comes meanwhile
             while crowd.still_open() and time.monotonic() < until:
                 time.sleep(0.5)
             assert crowd.still_open() == 0

@@ -149,7 +149,7 @@ def test_who_reads_only_after_two_rotations_is_told_all(streaming: Streaming) ->
             lambda: streaming.kubectl("exec", "unread", "--", "test", "-e", "/written", check=False).returncode == 0,
             240,
         )
-        followed = []
+        followed: list[bytes] = []
         while not followed or followed[-1] not in {b"over", b""}:
             followed.append(kubectl.stdout.readline()[:8].strip())
         assert [line.decode() for line in followed] == WRITTEN

@@ -241,7 +241,7 @@ def test_another_thread_can_close_a_waiting_watch():
     def answer(handler: Handler) -> None:
         handler.start_chunks()
         handler.chunk(line("ADDED", pod("a")))
-        release.wait(10)
+        release.wait(120)
 
     with serving(answer) as server:
         watch = ApiClient(server.url).watch(POD, resource_version="1")
@@ -249,6 +249,6 @@ def test_another_thread_can_close_a_waiting_watch():
         threading.Timer(0.05, watch.close).start()
         began = time.monotonic()
         assert list(watch) == []
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
         watch.close()
         release.set()

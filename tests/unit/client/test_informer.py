@@ -55,14 +55,14 @@ def started(informer: Informer) -> None:
 def test_it_lists_then_follows_changes(api, informer, changes):
     api.create(POD, pod("a"))
     started(informer)
-    assert changes.get(timeout=5) == (None, "a")
+    assert changes.get(timeout=60) == (None, "a")
     created = api.create(POD, pod("b"))
-    assert changes.get(timeout=5) == (None, "b")
+    assert changes.get(timeout=60) == (None, "b")
     api.update(POD, {**created, "spec": {"nodeName": "n"}})
-    assert changes.get(timeout=5) == ("b", "b")
+    assert changes.get(timeout=60) == ("b", "b")
     assert informer.get("default", "b")["spec"] == {"nodeName": "n"}
     api.delete(POD, "a", "default")
-    assert changes.get(timeout=5) == ("a", None)
+    assert changes.get(timeout=60) == ("a", None)
     assert informer.get("default", "a") is None
     assert [p["metadata"]["name"] for p in informer.list()] == ["b"]
     assert int(informer.resource_version) > int(created["metadata"]["resourceVersion"])
@@ -71,10 +71,10 @@ def test_it_lists_then_follows_changes(api, informer, changes):
 def test_an_index_follows_its_objects(api, informer, changes):
     created = api.create(POD, pod("a", "one"))
     started(informer)
-    changes.get(timeout=5)
+    changes.get(timeout=60)
     assert len(informer.by_index("node", "one")) == 1
     api.update(POD, {**created, "spec": {"nodeName": "two"}})
-    changes.get(timeout=5)
+    changes.get(timeout=60)
     assert informer.by_index("node", "one") == []
     assert [p["metadata"]["name"] for p in informer.by_index("node", "two")] == ["a"]
 
@@ -82,12 +82,12 @@ def test_an_index_follows_its_objects(api, informer, changes):
 def test_a_cut_watch_resumes_without_losing_or_doubling(api, informer, changes):
     started(informer)
     api.create(POD, pod("a"))
-    assert changes.get(timeout=5) == (None, "a")
+    assert changes.get(timeout=60) == (None, "a")
     with api.changed:
         api.create(POD, pod("b"))
         api.fail(ApiUnreachable("down"), passing_error())
         api.cut_watches()
-    assert changes.get(timeout=5) == (None, "b")
+    assert changes.get(timeout=60) == (None, "b")
     assert changes.empty()
     assert [call[0] for call in api.calls].count("list") == 1
 
@@ -96,7 +96,7 @@ def test_after_an_expired_revision_handlers_hear_only_the_differences(api, infor
     for name in ("stays", "goes", "turns"):
         api.create(POD, pod(name))
     started(informer)
-    assert {changes.get(timeout=5) for _ in range(3)} == {(None, "stays"), (None, "goes"), (None, "turns")}
+    assert {changes.get(timeout=60) for _ in range(3)} == {(None, "stays"), (None, "goes"), (None, "turns")}
     with api.changed:
         # all of it happens while the informer is cut off and cannot reach the lock
         api.cut_watches()
@@ -104,7 +104,7 @@ def test_after_an_expired_revision_handlers_hear_only_the_differences(api, infor
         api.update(POD, pod("turns", "n"))
         api.create(POD, pod("new"))
         api.compact()
-    assert {changes.get(timeout=5) for _ in range(3)} == {("goes", None), ("turns", "turns"), (None, "new")}
+    assert {changes.get(timeout=60) for _ in range(3)} == {("goes", None), ("turns", "turns"), (None, "new")}
     assert {p["metadata"]["name"] for p in informer.list()} == {"stays", "turns", "new"}
 
 
@@ -122,9 +122,9 @@ def test_a_field_selector_sees_an_object_leave_as_deleted(api):
     informer.add_handler(lambda old, new: changes.put(names(old, new)))
     created = api.create(POD, pod("a"))
     informer.start()
-    assert changes.get(timeout=5) == (None, "a")
+    assert changes.get(timeout=60) == (None, "a")
     api.update(POD, {**created, "spec": {"nodeName": "n"}})
-    assert changes.get(timeout=5) == ("a", None)
+    assert changes.get(timeout=60) == ("a", None)
     informer.stop()
 
 
@@ -141,5 +141,5 @@ def test_it_survives_a_handler_that_raises(api, informer):
     informer.add_handler(handler)
     api.create(POD, pod("a"))
     api.create(POD, pod("b"))
-    assert heard.get(timeout=5) == (None, "b")
+    assert heard.get(timeout=60) == (None, "b")
     assert {p["metadata"]["name"] for p in informer.list()} == {"a", "b"}

@@ -67,7 +67,7 @@ def test_a_node_that_comes_to_life_does_not_wait_for_the_interval(api: FakeApi):
     living.append("n")
     leases.renew_soon()
     with api.changed:
-        assert api.changed.wait_for(lambda: any(call[0] == "create" for call in api.calls), 5)
+        assert api.changed.wait_for(lambda: any(call[0] == "create" for call in api.calls), 60)
     leases.stop()
     assert not any(thread.name == "node-leases" for thread in threading.enumerate())
 

@@ -17,7 +17,7 @@ from minik8s_modules.gateway.probing.checks import Check, Result, parse
 from minik8s_modules.gateway.probing.wire import read_states, table_of
 from tests.support.docker.pause import compiled, http_check
 
-WAIT_S = 20
+WAIT_S = 60
 SERVING = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00" + b"\x00\x00\x07\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x02\x08"
 
 

@@ -71,7 +71,7 @@ def ask(pulls: Pulls, pull_id: str, image: str, node: str = "n") -> None:
 )
 def test_every_end_is_an_answer(pulls, answers, image, ok, reason, message):
     ask(pulls, "1", image)
-    answer = answers.get(timeout=5)
+    answer = answers.get(timeout=60)
     assert (answer["op"], answer["id"], answer["node"], answer["image"]) == ("pulled", "1", "n", image)
     assert (answer["ok"], answer["reason"], answer["message"]) == (ok, reason, message)
     assert answer["image_id"] == ("sha256:fine" if ok else "")
@@ -81,7 +81,7 @@ def test_a_full_node_holds_up_no_other(pulls, answers):
     for number in range(3):
         ask(pulls, f"slow{number}", "slow")
     ask(pulls, "other", "fine", node="m")
-    assert answers.get(timeout=5)["id"] == "other"
+    assert answers.get(timeout=60)["id"] == "other"
 
 
 def test_running_and_queued_pulls_can_be_cancelled(pulls, answers):
@@ -90,7 +90,7 @@ def test_running_and_queued_pulls_can_be_cancelled(pulls, answers):
     for number in (2, 1, 0):
         pulls.cancel(f"slow{number}")
     pulls.cancel("unknown")
-    got = [answers.get(timeout=5) for _ in range(3)]
+    got = [answers.get(timeout=60) for _ in range(3)]
     assert {answer["reason"] for answer in got} == {"Cancelled"}
     assert {answer["id"] for answer in got} == {"slow0", "slow1", "slow2"}
 
@@ -99,6 +99,6 @@ def test_an_id_under_way_is_one_pull(pulls, answers):
     ask(pulls, "1", "slow")
     ask(pulls, "1", "slow")
     ScriptedPull.release.set()
-    assert answers.get(timeout=5)["ok"]
+    assert answers.get(timeout=60)["ok"]
     with pytest.raises(queue.Empty):
         answers.get(timeout=0.1)

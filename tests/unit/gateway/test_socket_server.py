@@ -34,7 +34,7 @@ def server(tmp_path: Path, requests: queue.Queue[Request]) -> Iterator[SocketSer
 @contextlib.contextmanager
 def client(tmp_path: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(5)
+        connection.settimeout(60)
         connection.connect(str(tmp_path / "s.sock"))
         yield connection
 
@@ -43,7 +43,7 @@ def test_a_client_is_greeted_and_heard_and_told(server, tmp_path, requests):
     with client(tmp_path) as one, client(tmp_path) as two, one.makefile("rb") as lines, two.makefile("rb") as others:
         assert orjson.loads(lines.readline()) == orjson.loads(others.readline()) == {"op": "hello"}
         one.sendall(b'{"op":"relist","node":"n"}\n')
-        assert requests.get(timeout=5) == Relist("n")
+        assert requests.get(timeout=60) == Relist("n")
         server.publish({"op": "images", "node": "n"})
         assert orjson.loads(lines.readline()) == orjson.loads(others.readline()) == {"op": "images", "node": "n"}
 
@@ -55,7 +55,7 @@ def test_a_client_that_sends_nonsense_is_told_and_cut_off_alone(server, tmp_path
         assert orjson.loads(result.readline())["op"] == "error"
         assert result.readline() == b""
         good.sendall(b'{"op":"relist","node":"n"}\n')
-        assert requests.get(timeout=5) == Relist("n")
+        assert requests.get(timeout=60) == Relist("n")
 
 
 def test_a_client_that_does_not_read_is_cut_off_and_blocks_nobody(server, tmp_path):
@@ -69,9 +69,9 @@ def test_a_client_that_does_not_read_is_cut_off_and_blocks_nobody(server, tmp_pa
             server.publish(message)
             if number % 500 == 0:
                 time.sleep(0.01)
-        read.join(20)
+        read.join(120)
         assert not read.is_alive()
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 120
         with contextlib.suppress(ConnectionError):
             while lazy.recv(1 << 20):
                 pass

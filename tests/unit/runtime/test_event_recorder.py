@@ -13,6 +13,7 @@ from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi, passing_error
 from minik8s_modules.runtime.events import PENDING_LIMIT, EventRecorder
+from tests.support.waiting import until
 
 POD = {
     "apiVersion": "v1",
@@ -137,9 +138,7 @@ def test_the_thread_writes_and_stop_writes_the_rest(api):
     recorder = EventRecorder(api, "test")
     recorder.start()
     recorder.event(POD, "Normal", "First", "one")
-    end = time.monotonic() + 5
-    while not events(api) and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: events(api))
     recorder.event(POD, "Normal", "Last", "two")
     recorder.stop()
     assert {event["reason"] for event in events(api)} == {"First", "Last"}
@@ -152,5 +151,5 @@ def test_stop_does_not_wait_for_an_api_that_is_away(api):
     recorder.start()
     time.sleep(0.05)
     began = time.monotonic()
-    recorder.stop(timeout_s=5)
-    assert time.monotonic() - began < 2
+    recorder.stop(timeout_s=120)
+    assert time.monotonic() - began < 60

@@ -27,7 +27,7 @@ def test_a_sync_that_raises_is_tried_again(error):
     workers = Workers(queue, sync, "test", count=2)
     workers.start()
     queue.add("a")
-    assert done.wait(5)
+    assert done.wait(60)
     workers.stop()
     assert tries == ["a"] * 3
     assert queue.failures("a") == 0

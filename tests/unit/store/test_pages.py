@@ -24,7 +24,7 @@ def cache(store: MemoryStore) -> Iterator[WatchCache]:
     store.create("/x", b"")
     made = WatchCache(store, ring_events=40)
     made.start()
-    assert made.wait_ready(5)
+    assert made.wait_ready(60)
     yield made
     made.stop()
 
@@ -44,7 +44,7 @@ def change(store: MemoryStore, chance: random.Random) -> int:
 def test_the_cache_tells_the_same_page_as_the_store(store: MemoryStore, cache: WatchCache, seed: int):
     chance = random.Random(seed)
     revisions = [change(store, chance) for _ in range(30)]
-    assert cache.wait_for(revisions[-1], 5)
+    assert cache.wait_for(revisions[-1], 60)
     for revision in revisions:
         for prefix in (PODS, f"{PODS}a/", f"{PODS}c/"):
             start = chance.choice(["", f"{PODS}a/05\0", f"{PODS}b/00"])
@@ -60,7 +60,7 @@ def test_of_what_the_cache_has_forgotten_or_not_seen_it_tells_nothing(store: Mem
     chance = random.Random(1)
     first = change(store, chance)
     last = [change(store, chance) for _ in range(60)][-1]
-    assert cache.wait_for(last, 5)
+    assert cache.wait_for(last, 60)
     assert cache.page(PODS, first, "", 5) is None
     assert cache.page(PODS, last + 1, "", 5) is None
     assert cache.page("/registry/core/secrets/", last, "", 5) == ([], 0)

@@ -52,13 +52,13 @@ class World:
         key, value = NODE.key("", name), json.dumps({"metadata": meta, "status": status}).encode()
         known = self.store.get(key)
         revision = self.store.update(key, value, known.revision) if known else self.store.create(key, value)
-        assert self.cache.wait_for(revision, 20)
+        assert self.cache.wait_for(revision, 60)
 
     def remove(self, name: str) -> None:
         """Delete a node."""
         known = self.store.get(NODE.key("", name))
         assert known is not None
-        assert self.cache.wait_for(self.store.delete(known.key, known.revision), 20)
+        assert self.cache.wait_for(self.store.delete(known.key, known.revision), 60)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ class World:
         """Make an object, in the namespace shop."""
         meta = {"name": name, **({"namespace": "shop"} if kind.namespaced else {})}
         value = json.dumps({"metadata": meta, **fields}).encode()
-        assert self.cache.wait_for(self.store.create(kind.key("shop", name), value), 20)
+        assert self.cache.wait_for(self.store.create(kind.key("shop", name), value), 60)
 
     def let(self, user: User, *verbs: str) -> None:
         """Give a user verbs on all of Gateway API."""

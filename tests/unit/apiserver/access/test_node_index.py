@@ -32,13 +32,13 @@ class World:
         value = json.dumps({"metadata": {"name": name, "namespace": space}, "spec": spec}).encode()
         known = self.store.get(key)
         revision = self.store.update(key, value, known.revision) if known else self.store.create(key, value)
-        assert self.cache.wait_for(revision, 20)
+        assert self.cache.wait_for(revision, 60)
 
     def remove(self, name: str) -> None:
         """Delete a pod."""
         known = self.store.get(POD.key("a", name))
         assert known is not None
-        assert self.cache.wait_for(self.store.delete(known.key, known.revision), 20)
+        assert self.cache.wait_for(self.store.delete(known.key, known.revision), 60)
 
     def may(self, node: str = "n1", space: str = "a") -> bool:
         """Return whether the node may read the secret."""

@@ -176,12 +176,12 @@ class Stuck(LogFile):
 
     def write(self, line: bytes) -> None:
         """Write once the disk goes on."""
-        self.go.wait(10)
+        self.go.wait(60)
         super().write(line)
 
     def write_together(self, lines: Sequence[bytes]) -> bool:
         """Write once the disk goes on."""
-        self.go.wait(10)
+        self.go.wait(60)
         return super().write_together(lines)
 
 

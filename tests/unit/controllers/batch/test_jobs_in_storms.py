@@ -39,7 +39,7 @@ class Node:
     def stop(self) -> None:
         """End."""
         self._over.set()
-        self._thread.join(10)
+        self._thread.join(60)
 
     def count(self, phase: str) -> int:
         """Return how many pods ended so."""
@@ -111,11 +111,11 @@ def test_every_pod_counts_once_whatever_is_lost(api: StormyApi, manager: Manager
 
 def test_pods_whose_job_is_gone_are_let_go(api: StormyApi, manager: Manager):
     job = FakeApi.create(api, JOB, workload(JOB, {"completions": 3, "parallelism": 3, "backoffLimit": 6}))
-    until(lambda: len(api.list(POD).items) == 3, 20)
+    until(lambda: len(api.list(POD).items) == 3, 60)
     api.stormy = False
     api.delete(JOB, "web", SPACE)
     for pod in api.list(POD).items:  # as the garbage collector does
         api.delete(POD, objects.name(pod), SPACE)
-    until(lambda: not any(map(is_tracked, api.list(POD).items)), 20)
+    until(lambda: not any(map(is_tracked, api.list(POD).items)), 60)
     with pytest.raises(NotFound):
         api.get(JOB, objects.name(job), SPACE)

@@ -103,13 +103,13 @@ def test_in_a_storm_exactly_what_has_no_owner_goes(api: StormyApi, manager: Mana
     tree(api)
     api.stormy = True
     delete_until_told(api, policy)
-    until(lambda: len(names(api, POD)) < SETS * PODS, 30)
+    until(lambda: len(names(api, POD)) < SETS * PODS, 60)
     manager.stop()
     manager.start()
-    until(lambda: names(api, POD) == {"shared", "stranger"}, 30)
-    until(lambda: not names(api, REPLICA_SET) and names(api, CONFIG_MAP) == {"second"}, 30)
+    until(lambda: names(api, POD) == {"shared", "stranger"}, 60)
+    until(lambda: not names(api, REPLICA_SET) and names(api, CONFIG_MAP) == {"second"}, 60)
     api.stormy = False
-    until(lambda: [each["name"] for each in references(api, "shared")] == ["second"], 30)
+    until(lambda: [each["name"] for each in references(api, "shared")] == ["second"], 60)
 
 
 def references(api: FakeApi, name: str) -> list[dict[str, Any]]:
@@ -123,7 +123,7 @@ def test_orphans_stay_in_a_storm(api: StormyApi, manager: Manager):
     until(lambda: len(manager.context.informers.metadata_of(REPLICA_SET).list()) == SETS)
     api.stormy = True
     delete_until_told(api, "Orphan")
-    until(lambda: names(api, CONFIG_MAP) == {"second"}, 30)
+    until(lambda: names(api, CONFIG_MAP) == {"second"}, 60)
     assert len(names(api, REPLICA_SET)) == SETS
     assert len(names(api, POD)) == SETS * PODS + 2
     assert all(not objects.owner_references(each) for each in api.list(REPLICA_SET).items)

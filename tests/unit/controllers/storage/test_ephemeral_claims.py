@@ -73,7 +73,7 @@ def test_claims_are_made_once_though_writes_fail_and_answers_are_lost():
             made = [api.create(POD, {**pod(), "metadata": {"name": f"p{n}", "namespace": "shop"}}) for n in range(6)]
             api.stormy = True
             wanted = {f"{objects.name(each)}-scratch": objects.name(each) for each in made}
-            until(partial(has_owners, api, wanted), 30)
+            until(partial(has_owners, api, wanted), 60)
         finally:
             manager.stop()
 
@@ -86,9 +86,9 @@ def test_a_claim_is_made_once_its_name_is_free():
     try:
         api.create(POD, pod())
         api.create(POD, {**pod(), "metadata": {"name": "later", "namespace": "shop"}})
-        until(lambda: len(claims(api)) == 2, 30)
+        until(lambda: len(claims(api)) == 2, 60)
         assert owners(api)["web-scratch"] == ""
         api.delete(PERSISTENT_VOLUME_CLAIM, "web-scratch", "shop")
-        until(lambda: owners(api).get("web-scratch") == "web", 30)
+        until(lambda: owners(api).get("web-scratch") == "web", 60)
     finally:
         manager.stop()

@@ -23,7 +23,7 @@ from tests.support.gateway_api import definitions
 from tests.support.waiting import until
 from tests.unit.mesh.gateways.test_meshing import within
 
-LONG_S = 30.0
+LONG_S = 60.0
 
 
 @pytest.fixture

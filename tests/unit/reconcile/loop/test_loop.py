@@ -289,7 +289,7 @@ def test_a_second_pod_is_sent_as_a_delta_of_the_sections_it_has(cluster: Cluster
 def test_thirty_pods_at_once_run_with_thirty_addresses(cluster: Cluster):
     for number in range(30):
         cluster.create(f"web-{number}")
-    until(lambda: all(running(cluster, f"web-{number}") for number in range(30)), 10)
+    until(lambda: all(running(cluster, f"web-{number}") for number in range(30)), 60)
     assert len(cluster.addresses()) == 30
     assert cluster.node.double_starts == 0
 
@@ -519,7 +519,7 @@ def test_a_status_write_that_fails_is_not_lost(cluster: Cluster):
     until(lambda: cluster.api.get(NODE, NAME)["status"]["conditions"])
     cluster.create()
     cluster.api.fail(*[ServiceUnavailable("down") for _ in range(12)])
-    until(lambda: running(cluster), 10)
+    until(lambda: running(cluster), 60)
 
 
 def test_a_status_somebody_overwrote_is_put_right(cluster: Cluster):
@@ -541,10 +541,10 @@ def test_the_address_is_claimed_while_the_token_is_asked_for(cluster: Cluster):
     cluster.api.create = slow_tokens  # type: ignore[method-assign]
     source = {"projected": {"sources": [{"serviceAccountToken": {"path": "token", "expirationSeconds": 1000}}]}}
     cluster.create(volumes=[{"name": "account", **source}])
-    until(lambda: cluster.addresses() == ["10.244.0.2"], 20)
+    until(lambda: cluster.addresses() == ["10.244.0.2"], 60)
     assert cluster.node.documents.get("sandboxes", {}) == {}
     answered.set()
-    until(lambda: cluster.phase() == "Running", 20)
+    until(lambda: cluster.phase() == "Running", 60)
 
 
 def test_addresses_that_are_taken_are_passed_over(cluster: Cluster):
@@ -602,7 +602,7 @@ def test_a_destroyed_container_nobody_told_of_is_found_by_the_next_list():
         made.node.tell = lambda _message: None
         made.api.delete(POD, "web", "default", grace_s=0)
         until(lambda: not made.node.containers)
-        until(lambda: made.addresses() == [], 10)
+        until(lambda: made.addresses() == [], 60)
         assert made.link.relists
     finally:
         made.stop()
