@@ -40,7 +40,7 @@ def test_an_unreachable_host_delays_no_other(new_lab: Callable[..., Any], sshd: 
     with socket.socket() as mute:  # listens, and never speaks
         mute.bind(("127.0.0.1", 0))
         mute.listen(1)
-        hosts = {"dead": sshd.host(ansible_port=mute.getsockname()[1], ansible_timeout=2), "s0": sshd.host()}
+        hosts = {"dead": sshd.host(ansible_port=mute.getsockname()[1], ansible_timeout=10), "s0": sshd.host()}
         lab = new_lab(hosts)
         lab.run("s0", first={})
         dead = lab.submit("dead", first={})
@@ -50,7 +50,7 @@ def test_an_unreachable_host_delays_no_other(new_lab: Callable[..., Any], sshd: 
             assert lab.run("s0", first={}).status == "ok"
             times.append(time.monotonic() - begin)
         assert dead not in lab.outcomes
-        assert max(times) < 1.0
+        assert max(times) < 5
         assert lab.outcome(dead).status == "unreachable"
         assert lab.run("s0", first={}).status == "ok"
 

@@ -144,20 +144,20 @@ class Streaming:
         """Kill the gateway at once."""
         assert self.gateway is not None
         self.gateway.kill()
-        self.gateway.wait(10)
+        self.gateway.wait(60)
 
     def kill_parser(self) -> None:
         """Kill the process that parses streams at once."""
         assert self.parser is not None
         self.parser.kill()
-        self.parser.wait(10)
+        self.parser.wait(60)
 
     def close(self) -> None:
         """End everything and remove what is left."""
         for daemon in (self.gateway, self.parser):
             if daemon is not None and daemon.poll() is None:
                 daemon.send_signal(signal.SIGTERM)
-                daemon.wait(15)
+                daemon.wait(60)
         self.admin.close()
         self.server.stop()
         self.etcd.stop()

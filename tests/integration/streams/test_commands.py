@@ -71,7 +71,7 @@ def test_a_terminal_and_its_size(streaming: Streaming, shell: str, env: dict[str
             if not piece:
                 break
             result += piece
-        assert process.wait(10) == 5
+        assert process.wait(60) == 5
     finally:
         process.kill()
         process.wait()
@@ -99,5 +99,5 @@ def test_attach_joins_what_runs(streaming: Streaming, env: dict[str, str]) -> No
         process.stdin.write(line + b"\n")
         process.stdin.flush()
         assert process.stdout.readline() == b"got " + line + b"\n"
-    assert process.wait(20) == 0  # the stream ends with the container
+    assert process.wait(60) == 0  # the stream ends with the container
     process.communicate()

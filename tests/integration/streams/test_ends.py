@@ -109,8 +109,8 @@ def test_streams_end_with_their_pod(streaming: Streaming) -> None:
     assert running.stdout is not None
     assert running.stdout.readline() == b"on\n"
     streaming.node.docker.kill(streaming.inspect(pod)["Id"], "KILL")
-    assert following.wait(10) == 0
-    assert running.wait(10) == 137
+    assert following.wait(60) == 0
+    assert running.wait(60) == 137
     following.communicate()
     running.communicate()
 
@@ -142,8 +142,8 @@ def test_a_dead_gateway_is_told(streaming: Streaming, shell: str) -> None:
     streaming.until(lambda: b"apiserver_streams 2" in streaming.server.request("GET", "/metrics").body)
     streaming.kill_gateway()
     try:
-        assert running.wait(10) != 0
-        assert following.wait(10) != 0
+        assert running.wait(60) != 0
+        assert following.wait(60) != 0
         assert running.communicate()[1].decode().strip().endswith("unexpected EOF")
         assert following.communicate()[1].decode().strip() == "error: unexpected EOF"
         done = streaming.kubectl("logs", shell, check=False)
@@ -167,8 +167,8 @@ def test_a_dead_process_of_streams_is_told(streaming: Streaming, shell: str) -> 
     streaming.until(lambda: b"apiserver_streams 2" in streaming.server.request("GET", "/metrics").body)
     streaming.kill_parser()
     try:
-        assert running.wait(10) != 0
-        assert following.wait(10) != 0
+        assert running.wait(60) != 0
+        assert following.wait(60) != 0
         assert running.communicate()[1].decode().strip().endswith("unexpected EOF")
         assert following.communicate()[1].decode().strip() == "error: unexpected EOF"
         done = streaming.kubectl("logs", shell, check=False)

@@ -107,11 +107,11 @@ def test_figures_come_from_cadvisor_and_from_docker_when_it_dies():
         fetch = ("exec", "figures", "--", "wget", "-q", "-T", "2", "-O", "-", f"http://{made.node.range}.1:{port}/")
         assert made.kubectl(*fetch, check=False).returncode
         cadvisor.send_signal(signal.SIGKILL)
-        cadvisor.wait(10)
+        cadvisor.wait(60)
         made.until(lambda: "cAdvisor does not answer, so Docker's stats are read" in made.log.read_text(), 60)
         assert made.kubectl(*top).returncode == 0
     finally:
         cadvisor.kill()
-        cadvisor.wait(10)
+        cadvisor.wait(60)
         made.close()
         shutil.rmtree(folder, ignore_errors=True)
