@@ -42,7 +42,7 @@ _OUT_OF_STEP_S = 2
 # a follower is late when so much was caught up beside it
 MUCH_BYTES = 1 << 20
 # a follower that says nothing may be waiting for a file that is no longer written
-IDLE_S, LONGEST_IDLE_S = 2.0, 60.0
+IDLE_S, LONGEST_IDLE_S = 5.0, 60.0
 # followers that give nothing new are made ever more slowly, and some may end though the container runs
 ROUND_S, LONGEST_S, MOST_ENDS = 0.05, 2.0, 3
 
