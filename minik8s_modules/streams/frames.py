@@ -176,6 +176,8 @@ class _Search:
             self.done = self._inside and self._met > 0
             if self.done:
                 return False
+            if kind == self._last[0]:  # it was met in what Docker gives twice
+                self._met = 0
             return True if stamp <= self._newest else None
         if first:  # some part of a long line, or the whole of a short one
             if not self._place.ended:
@@ -191,7 +193,7 @@ class Follower(Demultiplexer):
 
     Docker (20.10) begins a new file every 10 MB. Its follower then gives part of the new one twice; and one that is
     late, or was just beginning, leaves out whole files, because it opens the one that is current by then. So what is
-    lost took as long to write as a file takes.
+    lost took as long to write as a file takes. Parts of a long line that begins a file are not known to come twice.
 
     Args:
         progress: what was passed on; goes on with what is returned.

@@ -122,7 +122,7 @@ class Docker:
                 at = self._first(self.log[-1].file)
             elif choice == "ends" and luck.random() < 0.3:
                 return
-            elif luck.random() < 0.02 and repeats:
+            elif luck.random() < 0.02 and repeats and entry.at > self.log[self._first(entry.file)].at:
                 at, repeats = self._first(entry.file), repeats - 1
             elif luck.random() < 0.01:  # it waits for a file that is no longer written
                 while not self.over:
