@@ -118,7 +118,7 @@ class Again(Demultiplexer):
     def __init__(self, progress: Progress, *, whole: bool) -> None:
         super().__init__()
         self._progress, self._whole = progress, whole
-        self._search = _Search(progress)
+        self._search = _Search(progress, whole=whole)
         self.gap = False
         self.first: tuple[int, bytes] | None = None
         self.size = 0
@@ -160,11 +160,11 @@ class _Search:
         done: all that comes now is new.
     """
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, *, whole: bool = False) -> None:
         self._newest, self._last = progress.newest, progress.last
         self._place = progress.places.get(progress.last[0], Place())
         self._frames = self._place.frames
-        self._met, self._first = 0, True
+        self._met, self._first = 0, not whole
         # which part of a long line a frame is, is not known; but all of them were passed on
         self._inside = self._last == progress.first and self._place.ended
         self.done = not self._frames
