@@ -41,6 +41,7 @@ def worker(server: ApiServerProcess) -> psutil.Process:
 def test_an_administrator_is_answered_while_they_all_wait(server: ApiServerProcess, attack: str):
     server.request("GET", "/api/v1/nodes")
     before = worker(server).num_threads()
+    waiting = threads = 0
     for _ in range(10):
         begun = time.monotonic()
         with Crowd(server) as crowd:
