@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from minik8s_modules.mesh.authorizations.guards import NO_POLICIES, Policies
 from minik8s_modules.mesh.identities.securing import NOBODY, Peers
 from minik8s_modules.mesh.mapping import Withholding
 from minik8s_modules.mesh.messages import Snapshot
@@ -33,6 +34,8 @@ class Configuration:
     """What it was made from: clusters that it has no more go on by that where sidecars keep them."""
     peers: Peers = NOBODY
     """Who speaks TLS."""
+    policies: Policies = NO_POLICIES
+    """Who may call the namespace's Pods."""
 
     @cached_property
     def versions(self) -> Mapping[str, Mapping[str, str]]:

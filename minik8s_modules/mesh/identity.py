@@ -12,9 +12,11 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import NAMESPACE, POD, TOKEN_REVIEW
+from minik8s_modules.api.network.authorization import AUTHORIZATION_POLICY
 from minik8s_modules.api.network.gateway_api import PREFIX
 from minik8s_modules.api.pods.mutual_tls import MODES, MTLS, STRICT, can_speak, has_ipv6
 from minik8s_modules.client.interface import Api
+from minik8s_modules.mesh.authorizations.guards import Guard, Policies, newest
 from minik8s_modules.mesh.identities.securing import Peers
 
 AGAIN_S = 30.0
@@ -26,7 +28,8 @@ class Sidecar(NamedTuple):
     """The Pod that a sidecar stands beside, its service account, and whether its node leads what comes in to TLS.
 
     ``space_speaks_tls`` is whether its Namespace had the label when that was asked, and ``has_ipv6`` whether the Pod
-    had an address of IPv6; it may get its addresses later.
+    had an address of IPv6; it may get its addresses later. ``labels`` are the Pod's, and ``newest_policy`` is the
+    resourceVersion of the AuthorizationPolicy of its Namespace that was written last, when that was asked.
     """
 
     namespace: str
@@ -36,6 +39,8 @@ class Sidecar(NamedTuple):
     uid: str = ""
     space_speaks_tls: bool = False
     has_ipv6: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
+    newest_policy: int = 0
 
     @property
     def scope(self) -> str:
@@ -74,8 +79,21 @@ def known_sidecar(api: Api, authorization: str) -> Sidecar | None:
         space = objects.labels(api.get(NAMESPACE, found.namespace)) if speaks else {}
     except NotFound:
         return None
-    has = space.get(MTLS) in MODES
-    return found._replace(speaks_tls=speaks, uid=objects.uid(pod), space_speaks_tls=has, has_ipv6=has_ipv6(pod))
+    return found._replace(
+        speaks_tls=speaks,
+        uid=objects.uid(pod),
+        space_speaks_tls=space.get(MTLS) in MODES,
+        has_ipv6=has_ipv6(pod),
+        labels=tuple(sorted(objects.labels(pod).items())),
+        newest_policy=_newest_policy(api, found.namespace) if speaks else 0,
+    )
+
+
+def _newest_policy(api: Api, namespace: str) -> int:
+    try:
+        return newest(api.list(AUTHORIZATION_POLICY, namespace).items)
+    except NotFound:  # nobody has defined the kind
+        return 0
 
 
 class Listening:
@@ -83,26 +101,43 @@ class Listening:
 
     The pilot's copies may be older than the Pod, and older than the label of the Namespace by which the Pod got such a
     sidecar. So whether the Namespace has the label is asked when the stream begins, and once more if copies have not
-    caught up with the answer for long: the label may be gone again.
-
-    Attributes:
-        is_ahead: whether the sidecar's Namespace had the label when its stream began, and no copies have said so since.
+    caught up with the answer for long: the label may be gone again. AuthorizationPolicies are asked for likewise: until
+    the copies have the latest of then, the sidecar is told nothing at all, and a new one thus lets nobody in.
     """
 
     def __init__(self, sidecar: Sidecar) -> None:
-        self._sidecar = sidecar
-        self.is_ahead = sidecar.space_speaks_tls
+        self.sidecar = sidecar
+        self._space_is_ahead = sidecar.space_speaks_tls
+        self._policies_are_ahead = bool(sidecar.newest_policy)
         self._has_ipv6 = sidecar.has_ipv6
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether what the API server said when the stream began is newer than all copies since."""
+        return self._space_is_ahead or self._policies_are_ahead
+
+    def knows(self, policies: Policies) -> bool:
+        """Return whether copies of policies have been as new as those that there were when the stream began."""
+        self._policies_are_ahead = self._policies_are_ahead and policies.newest < self.sidecar.newest_policy
+        return not self._policies_are_ahead
+
+    def guard(self, peers: Peers, policies: Policies) -> Guard | None:
+        """Return what is enforced at the sidecar; None where nothing is."""
+        sidecar = self.sidecar
+        if not sidecar.speaks_tls or not policies.declared:
+            return None
+        labels = peers.labels(sidecar.namespace, sidecar.pod, sidecar.uid)
+        return policies.guard(sidecar.namespace, sidecar.pod, dict(sidecar.labels) if labels is None else labels)
 
     def told(self, peers: Peers) -> list[tuple[str, bool]]:
         """Return the modes of the listeners of what comes in, and whether each is of IPv6.
 
         There is none at a Pod whose node leads nothing there. One that has had an address of IPv6 keeps it.
         """
-        sidecar = self._sidecar
+        sidecar = self.sidecar
         self._has_ipv6 = self._has_ipv6 or peers.has_ipv6(sidecar.namespace, sidecar.pod, sidecar.uid)
-        self.is_ahead = self.is_ahead and sidecar.namespace not in peers.namespaces
+        self._space_is_ahead = self._space_is_ahead and sidecar.namespace not in peers.namespaces
         if not sidecar.speaks_tls:
             return []
-        mode = STRICT if self.is_ahead else peers.mode(sidecar.namespace, sidecar.pod, sidecar.uid)
+        mode = STRICT if self._space_is_ahead else peers.mode(sidecar.namespace, sidecar.pod, sidecar.uid)
         return [(mode, ipv6) for ipv6 in (False, True)[: 1 + self._has_ipv6]]

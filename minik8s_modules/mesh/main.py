@@ -23,6 +23,7 @@ from minik8s_modules.base.process import run_daemon
 from minik8s_modules.base.tls import server_context
 from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.mesh.acknowledgements import Acknowledgements
+from minik8s_modules.mesh.authorizations.enforcing import Enforcements, Heard, Pods
 from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identities.issuing import Issuer
 from minik8s_modules.mesh.identity import Sidecar, known_sidecar
@@ -71,6 +72,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     context = Context(client, recorder, Informers(client), metrics=QueueMetrics(registry))
     serving = ServingController(context)
     acknowledgements = Acknowledgements(context)
+    enforcements = enforcing(context, serving)
     discovery = Discovery(
         serving.catalogue,
         partial(known_sidecar, client),
@@ -78,6 +80,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         partial(tell_refusal, recorder),
         acknowledgements.settled,
         Issuer(client, lifetime),
+        lambda sidecar, guard, refusal: enforcements.heard(sidecar.namespace, sidecar.pod, Heard(guard, refusal)),
     )
     try:
         metrics_tls = server_context(*files)
@@ -88,7 +91,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     leading = threading.Thread(
         target=elector.run, args=(stop, partial(_lead, context, serving)), name="election", daemon=True
     )
-    parts = (recorder, metrics, context.informers, serving, serving.gateways, acknowledgements)
+    parts = (recorder, metrics, context.informers, serving, serving.gateways, acknowledgements, enforcements)
     for part in parts:
         part.start()
     leading.start()
@@ -99,6 +102,21 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         leading.join()
         for part in reversed(parts):
             part.stop()
+
+
+def enforcing(context: Context, serving: ServingController) -> Enforcements:
+    """Return what writes down who enforces AuthorizationPolicies, by the peers that a controller keeps."""
+
+    def pods_of(namespace: str) -> Pods | None:
+        peers = serving.peers.get()
+        if peers is None:
+            return None
+        able = {name: dict(each.labels) for name, each in peers.pods.get(namespace, {}).items()}
+        return Pods(namespace in peers.namespaces, able, peers.cannot.get(namespace, {}))
+
+    made = Enforcements(context, serving.policies, pods_of)
+    serving.peers.follow(made.look)
+    return made
 
 
 def lifetime_of(configuration: Configuration) -> timedelta:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from google.protobuf import any_pb2, json_format
 
+from minik8s_modules.mesh.authorizations.guards import Guard
 from minik8s_modules.mesh.crowds import (
     CROWD,
     FEW,
@@ -43,10 +44,12 @@ for _name in (
     "extensions.filters.http.fault.v3.fault",
     "extensions.filters.http.lua.v3.lua",
     "extensions.filters.http.on_demand.v3.on_demand",
+    "extensions.filters.http.rbac.v3.rbac",
     "extensions.filters.http.router.v3.router",
     "extensions.filters.listener.http_inspector.v3.http_inspector",
     "extensions.filters.listener.tls_inspector.v3.tls_inspector",
     "extensions.filters.network.http_connection_manager.v3.http_connection_manager",
+    "extensions.filters.network.rbac.v3.rbac",
     "extensions.filters.network.set_filter_state.v3.set_filter_state",
     "extensions.filters.network.tcp_proxy.v3.tcp_proxy",
     "extensions.http.early_header_mutation.header_mutation.v3.header_mutation",
@@ -238,10 +241,10 @@ def message_of(resource: Resource) -> Message:
     return Message(resource.name, version_of(resource.body), resource.place, packed, resource.on_demand, by_tls)
 
 
-@cache
-def inbound_message(mode: str, ipv6: bool) -> Message:  # noqa: FBT001 - one of two listeners
+@lru_cache(maxsize=4096)
+def inbound_message(mode: str, ipv6: bool, guard: Guard | None = None) -> Message:  # noqa: FBT001 - one of two listeners
     """Return the listener of what comes in to a Pod at its address of a family."""
-    return message_of(inbound(mode, ipv6=ipv6))
+    return message_of(inbound(mode, ipv6=ipv6, guard=guard))
 
 
 def endpoints_in(message: Message) -> Weights:

@@ -10,7 +10,10 @@ from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.network.authorization import needs_http
 from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.mesh.authorizations.following import PolicyCopies
+from minik8s_modules.mesh.authorizations.guards import NO_POLICIES, Policies, http_ports_of
 from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.copies import Copies
 from minik8s_modules.mesh.crowds import owners
@@ -44,6 +47,8 @@ class ServingController(Looping):
         self.gateways = Gateways(context, self.catalogue, self.peers)
         self.routes = RouteCopies(context)
         self.routes.follow(self._others)
+        self.policies = PolicyCopies(context)
+        self.policies.follow(self._speak_otherwise)
         self._spaces: dict[str, _Space] = {}
         self._read: dict[str, set[str]] = {}
         self._copies = Copies(self._loop)
@@ -53,12 +58,14 @@ class ServingController(Looping):
         """Begin when the copies are complete; returns at once."""
         self.routes.start()
         self.peers.start()
+        self.policies.start()
         super().start()
 
     def stop(self) -> None:
         """End; waits for the syncs under way."""
         self.routes.stop()
         self.peers.stop()
+        self.policies.stop()
         super().stop()
 
     def sync(self, key: Key) -> None:
@@ -69,8 +76,8 @@ class ServingController(Looping):
             self._read.pop(space, None)
             return
         peers = self.peers.get()
-        # while it is not known who is strict, nobody is told anything
-        if peers is None or not self.routes.ready:
+        # while it is not known who is strict, and who may call whom, nobody is told anything
+        if peers is None or not self.routes.ready or not self.policies.ready:
             self._loop.add_after(key, _AGAIN_S)
             return
         routes = self.routes.get()
@@ -89,7 +96,14 @@ class ServingController(Looping):
         behind = {**mapped.split_by, **{each.place: each.led_by for each in led}}
         behind |= owners(kept.packer.crowds, {**mapped.ports, **{each.place: each for each in led}}, behind)
         services = Services([*declared.values()])
-        self.catalogue.put(space, Configuration(packed, behind, mapped.withholdings, services, peers))
+        policies = self._policies(space, own.slices)
+        self.catalogue.put(space, Configuration(packed, behind, mapped.withholdings, services, peers, policies))
+
+    def _policies(self, space: str, slices: Iterable[JsonObject]) -> Policies:
+        declared = self.policies.get().get(space)
+        if not declared:
+            return NO_POLICIES
+        return Policies(declared, http_ports_of(slices) if needs_http(declared) else {})
 
     def _ask(self, scope: str) -> None:
         if "/" in scope:

@@ -25,6 +25,17 @@ class Difference(NamedTuple):
         return bool(self.changed or self.removed)
 
 
+class Sent(NamedTuple):
+    """What a response had in it."""
+
+    names: frozenset[tuple[str, str]]
+    """Of resources, each with its type."""
+    place: str
+    """What the first of them is about."""
+    known_since_s: float
+    """When it was decided, or asked for, by the loop's clock."""
+
+
 class TooMuch(Exception):
     """A sidecar has asked for more than is kept for it."""
 

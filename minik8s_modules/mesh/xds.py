@@ -17,7 +17,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
@@ -29,12 +29,13 @@ from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identities.holding import Holder
 from minik8s_modules.mesh.identities.issuing import Issued, Issuer
 from minik8s_modules.mesh.identities.securing import SECRET, secrets, secured
-from minik8s_modules.mesh.identity import AGAIN_S, Listening, Sidecar
+from minik8s_modules.mesh.identity import AGAIN_S, Sidecar
+from minik8s_modules.mesh.incoming import NAMES, Guarded, Incoming, nobody
 from minik8s_modules.mesh.mapping import Withholding
-from minik8s_modules.mesh.messages import Message, endpoints_in, inbound_message, message_of
+from minik8s_modules.mesh.messages import Message, endpoints_in, message_of
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, TYPES
 from minik8s_modules.mesh.retained import kept_resource
-from minik8s_modules.mesh.subscriptions import Difference, Subscription, TooMuch
+from minik8s_modules.mesh.subscriptions import Difference, Sent, Subscription, TooMuch
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
         refused: called when a sidecar refuses something.
         settled: called when a sidecar has taken all that it was sent.
         issuer: gives sidecars certificates; without it they get none.
+        guarded: called with what a sidecar enforces.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
         refused: Refused,
         settled: Settled,
         issuer: Issuer | None = None,
+        guarded: Guarded = nobody,
     ) -> None:
         self._issuer = issuer
+        self._guarded = guarded
         self._catalogue = catalogue
         self._identify = identify
         self._figures = figures
@@ -94,7 +98,8 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
         sidecar = await self._asker(context)
         self._open[sidecar[:2]] = self._open.get(sidecar[:2], 0) + 1
         self._figures.streams += 1
-        stream = _Stream(sidecar, self._catalogue, self._figures, self._refused, self._settled)
+        incoming = Incoming(sidecar, self._guarded)
+        stream = _Stream(incoming, self._catalogue, self._figures, self._refused, self._settled)
         if self._issuer is not None:
             stream.certified_by(self._issuer)
         self._streams.add(stream)
@@ -130,24 +135,13 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
         return sidecar
 
 
-class _Sent(NamedTuple):
-    """What a response had in it."""
-
-    names: frozenset[tuple[str, str]]
-    """Of resources, each with its type."""
-    place: str
-    """What the first of them is about."""
-    known_since_s: float
-    """When it was decided, or asked for, by the loop's clock."""
-
-
 class _Stream:
     """One sidecar's stream."""
 
     def __init__(
-        self, sidecar: Sidecar, catalogue: Catalogue, figures: Figures, refused: Refused, settled: Settled
+        self, incoming: Incoming, catalogue: Catalogue, figures: Figures, refused: Refused, settled: Settled
     ) -> None:
-        self._sidecar = sidecar
+        self._incoming, self._sidecar = incoming, incoming.sidecar
         self._catalogue = catalogue
         self._figures = figures
         self._refused = refused
@@ -158,7 +152,7 @@ class _Stream:
         self._kept: dict[str, Message] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._nonces = itertools.count(1)
-        self._pending: dict[str, _Sent] = {}
+        self._pending: dict[str, Sent] = {}
         self._changed = asyncio.Event()
         self._ended = False
         self.refusal = ""
@@ -171,9 +165,8 @@ class _Stream:
         self._wake = wake
         self._secrets: dict[str, Message] = {}
         self._holder: Holder | None = None
-        self._listening = Listening(sidecar)
         self._again = loop.call_later(AGAIN_S, self._ask_again)
-        catalogue.wait_for(sidecar.scope, wake)
+        catalogue.wait_for(self._sidecar.scope, wake)
 
     def _wake_up(self) -> None:
         self._known_since_s = self._loop.time() if self._known_since_s is None else self._known_since_s
@@ -193,7 +186,7 @@ class _Stream:
             self._holder.begin()
 
     def _ask_again(self) -> None:
-        if self._listening.is_ahead:
+        if self._incoming.is_ahead:
             self.end()
 
     def _certified(self, issued: Issued) -> None:
@@ -235,6 +228,8 @@ class _Stream:
             if self._ended:
                 return
             before, configuration = self._configuration, self._catalogue.get(self._sidecar.scope)
+            if configuration is not None and not self._incoming.knows(configuration.policies):
+                continue  # who may call is newer than that
             self._configuration = configuration
             if configuration is not None:
                 self._note_kept(before, configuration)
@@ -266,6 +261,8 @@ class _Stream:
 
         One that has come from another pilot has older ones until it has asked for each of its clusters here.
         """
+        awaited = {each for sent in self._pending.values() for each in sent.names}
+        self._incoming.look(self._subscriptions.get(LISTENER), awaited | self._lost)
         clusters = self._subscriptions.get(CLUSTER)
         if self._configuration is None or self._pending or clusters is None:
             return
@@ -276,13 +273,16 @@ class _Stream:
         if endpoints.covers(names) and not any(kind == ENDPOINTS and name in names for kind, name in self._lost):
             self._settled(self._sidecar, self._configuration.withholdings)
 
-    def _nack(self, kind: str, sent: _Sent, message: str) -> None:
+    def _nack(self, kind: str, sent: Sent, message: str) -> None:
         log.warning("sidecar of Pod %s/%s refused %s: %s", *self._sidecar[:2], _short(kind), message)
         self._figures.answers.labels(_short(kind), "nack").inc()
         if len(sent.names) > 1:
             names = sorted(name for _kind, name in sent.names)
             middle = len(names) // 2
             self._halves += [(kind, names[:middle]), (kind, names[middle:])]
+            return
+        if sent.names & NAMES:
+            self._incoming.refused(message)
             return
         configuration = self._catalogue.get(self._sidecar.scope)
         behind = configuration.split_by.get(sent.place) if configuration is not None else None
@@ -297,8 +297,7 @@ class _Stream:
             if subscription is None:
                 continue
             messages, versions = configuration.snapshot.get(kind, {}), configuration.versions.get(kind, {})
-            listening = self._listening.told(configuration.peers) if kind == LISTENER else ()
-            for own in itertools.starmap(inbound_message, listening):
+            for own in self._incoming.messages(configuration) if kind == LISTENER else ():
                 messages, versions = {**messages, own.name: own}, {**versions, own.name: own.version}
             difference = subscription.difference(versions, configuration.on_demand if kind == CLUSTER else ())
             for names in (names for of, names in halves if of == kind):
@@ -382,7 +381,7 @@ class _Stream:
         nonce = str(next(self._nonces))
         names = frozenset((kind, each.name) for each in changed)
         since = self._loop.time() if self._known_since_s is None else self._known_since_s
-        self._pending[nonce] = _Sent(names, next((each.place for each in changed), ""), since)
+        self._pending[nonce] = Sent(names, next((each.place for each in changed), ""), since)
         self._figures.pushes.labels(_short(kind)).inc()
         if len(self._pending) > _MOST_PENDING:
             self._lost |= self._pending.pop(next(iter(self._pending))).names

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.mesh.authorizations.guards import Guard
 from minik8s_modules.mesh.identities.securing import inbound, secrets
 from tests.support.docker.envoy import ROLE, envoy_program
 from tests.support.pki import Authority
@@ -20,14 +21,15 @@ from tests.support.waiting import until
 _SIDECAR = ("setpriv", "--reuid", "1337", "--regid", "1337", "--clear-groups")
 
 
-def bootstrap(mode: str, mesh: Authority) -> JsonObject:
+def bootstrap(mode: str, mesh: Authority, guard: Guard | None = None) -> JsonObject:
     """Return what the Envoy begins with: what sidecars do, and of what a pilot tells the listeners and secrets."""
     made: JsonObject = yaml.safe_load((ROLE / "files/bootstrap.yaml").read_text())
     del made["dynamic_resources"]
     own = mesh.issue("served", "sidecar")
     told = secrets(own.cert.read_text(), own.key.read_text(), mesh.ca.read_text())
     made["static_resources"]["secrets"] = [each.body for each in told]
-    made["static_resources"]["listeners"] += [_told_at_once(inbound(mode, ipv6=each).body) for each in (False, True)]
+    listeners = [inbound(mode, ipv6=each, guard=guard).body for each in (False, True)]
+    made["static_resources"]["listeners"] += [_told_at_once(each) for each in listeners]
     return made
 
 
@@ -41,11 +43,17 @@ def _told_at_once(value: Any) -> Any:
 @contextmanager
 def sidecar(pid: int, mode: str, mesh: Authority) -> Iterator[None]:
     """Run it in the network of a process, until it listens."""
-    inside = ["nsenter", "-t", str(pid), "-n"]
+    with running(["nsenter", "-t", str(pid), "-n"], bootstrap(mode, mesh)):
+        yield
+
+
+@contextmanager
+def running(inside: list[str], made: JsonObject) -> Iterator[None]:
+    """Run an Envoy where ``inside`` leads, with what it begins with, until it listens."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         config = Path(folder) / "bootstrap.yaml"
-        config.write_text(yaml.safe_dump(bootstrap(mode, mesh)))
+        config.write_text(yaml.safe_dump(made))
         options = ["--config-path", str(config), "--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warn"]
         with (Path(folder) / "log").open("w+") as log:
             envoy = subprocess.Popen(

@@ -28,13 +28,15 @@ class Peer(NamedTuple):
     """A Pod that can: how it takes connections, and whether others are to speak TLS with it.
 
     Who takes connections takes TLS always, so that callers may begin with it, and end, when they hear of it. ``uid`` is
-    the Pod's: another of the same name may be another peer. ``has_ipv6`` is whether it has an address of IPv6, too.
+    the Pod's: another of the same name may be another peer. ``has_ipv6`` is whether it has an address of IPv6, too;
+    ``labels`` are what AuthorizationPolicies select it by, where somebody asks for them.
     """
 
     mode: str
     is_called_by_tls: bool
     uid: str = ""
     has_ipv6: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 def asked_mode(pod: Mapping[str, str], space: Mapping[str, str]) -> str:

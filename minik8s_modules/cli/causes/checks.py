@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import kinds, objects
 from minik8s_modules.api.kind import Kind
+from minik8s_modules.api.network.authorization import AUTHORIZATION_POLICY
 from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes import (
@@ -79,6 +80,7 @@ CHECKS: Mapping[Kind, Check] = {
 CUSTOM: Mapping[tuple[str, str], Check] = {
     (GATEWAY_KINDS.gateways.group, GATEWAY_KINDS.gateways.kind): gateway_causes.gateway_faults,
     (GATEWAY_KINDS.routes.group, GATEWAY_KINDS.routes.kind): gateway_causes.route_faults,
+    (AUTHORIZATION_POLICY.group, AUTHORIZATION_POLICY.kind): mesh_causes.policy_faults,
 }
 """Custom kinds, by group, that are known here all the same."""
 

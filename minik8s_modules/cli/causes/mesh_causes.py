@@ -14,16 +14,24 @@ from minik8s_modules.cli.causes.surroundings import Around
 
 def virtual_service_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
     """Yield what the pilot says against it, or that none has said anything."""
+    yield from _of_conditions(obj, kubectl(objects.namespace(obj), "edit", resource(obj)))
+    yield from unrecovered(around.events(obj), around.now)
+
+
+def policy_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield why an AuthorizationPolicy is not enforced everywhere, as the pilot says."""
+    yield from _of_conditions(obj, kubectl(objects.namespace(obj), "describe", resource(obj)))
+    yield from unrecovered(around.events(obj), around.now)
+
+
+def _of_conditions(obj: JsonObject, lead: str) -> Iterator[Fault]:
     conditions = objects.status(obj).get("conditions") or []
     if not conditions:
         message = "no pilot has decided on it: the cluster has no mesh (minik8s_mesh), or its pilot does not run"
         yield Fault(message, "kubectl -n kube-system get lease/minik8s-pilot")
-        return
     for one in conditions:
         if one.get("status") != "True":
-            message = f"{one.get('reason')}: {one.get('message')}"
-            yield Fault(message, kubectl(objects.namespace(obj), "edit", resource(obj)))
-    yield from unrecovered(around.events(obj), around.now)
+            yield Fault(f"{one.get('reason')}: {one.get('message')}", lead)
 
 
 def subset_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:

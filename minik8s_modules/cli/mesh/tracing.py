@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, SUBSET
+from minik8s_modules.api.network.authorization import Caller
 from minik8s_modules.api.network.subsets import pods_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import STRICT, namespace_identity
 from minik8s_modules.cli.causes.calls import Line
+from minik8s_modules.cli.mesh.authorizing import authorized, caller_of
 from minik8s_modules.cli.mesh.expecting import peers_in
 from minik8s_modules.cli.mesh.looking import names_by_address
 from minik8s_modules.cli.mesh.sidecars import (
@@ -33,13 +35,17 @@ def by_sidecar(
         StatusError: as the API does.
     """
     pod = client.get(POD, name, namespace)
+
+    def plain_text(obstacle: str) -> list[Line]:
+        return guarded(client, service, obstacle) or authorized(client, service, path, Caller())
+
     if not container_of(pod):
         lines = [Line("sidecar", f"Pod {name} has none: its node's rules choose")]
-        return [*lines, *guarded(client, service, f"Pod {name} has no sidecar")], True
+        return [*lines, *plain_text(f"Pod {name} has no sidecar")], True
     address = objects.spec(service).get("clusterIP")
     if ":" in str(address):
         lines = [Line("sidecar", f"is passed by: {address} is an address of IPv6, and the node's rules choose")]
-        return [*lines, *guarded(client, service, "connections to IPv6 addresses go past the caller's sidecar")], True
+        return [*lines, *plain_text("connections to IPv6 addresses go past the caller's sidecar")], True
     try:
         found = read_configuration(ask(pod, DUMP))
     except Unanswered as unanswered:
@@ -50,13 +56,14 @@ def by_sidecar(
         return [Line("sidecar", text)], False
     if not listener:
         lines = [Line("sidecar", f"passes {address}:{port} on unchanged, as it has no configuration for it")]
-        return [*lines, *guarded(client, service, "the sidecar passes connections to this Service on unchanged")], True
+        return [*lines, *plain_text("the sidecar passes connections to this Service on unchanged")], True
     pods, subsets = (
         _names(client, namespace, objects.namespace(service)),
         subsets_by_pod(client.list(SUBSET, namespace).items),
     )
     lines = [Line("sidecar", f"{plain(listener)}, version {found.version}"), *guarded(client, service)]
-    return [*lines, *routed(found, listener, path, pods, subsets)], False
+    checked = authorized(client, service, path, caller_of(pod))
+    return [*lines, *routed(found, listener, path, pods, subsets), *checked], False
 
 
 def guarded(client: ApiClient, service: JsonObject, obstacle: str = "") -> list[Line]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.kinds import KINDS, Kind
+from minik8s_modules.api.network.authorization import AUTHORIZATION_POLICY
 from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.objects import JsonObject
 
@@ -34,7 +35,7 @@ def extended() -> Mapping[Kind, Any]:
 
 
 def known_kinds() -> Registry:
-    """Return the kinds that deciders know: those that are built in, Gateway API's, and those of packages."""
+    """Return the kinds that deciders know: those built in, Gateway API's and Istio's, and those of packages."""
     return _found(_stamp())[1]
 
 
@@ -65,8 +66,9 @@ def _found(_stamp: int) -> tuple[Mapping[Kind, Any], Registry]:
             found |= {kind: decide for kind, decide in point.load()().items() if not _built_in(kind)}
         except Exception:  # a stranger's code: whatever it raises
             log.exception("deciders %s: %s cannot be loaded; plans do without them", point.name, point.value)
-    return found, KINDS.with_custom([*GATEWAY_KINDS, *found])
+    return found, KINDS.with_custom([*GATEWAY_KINDS, AUTHORIZATION_POLICY, *found])
 
 
 def _built_in(kind: Kind) -> bool:
-    return KINDS.by_kind(kind.group, kind.version, kind.kind) is not None or kind.group == GATEWAY_KINDS.gateways.group
+    ours = (GATEWAY_KINDS.gateways.group, AUTHORIZATION_POLICY.group)
+    return KINDS.by_kind(kind.group, kind.version, kind.kind) is not None or kind.group in ours

@@ -6,18 +6,21 @@
                   └ anything else ─▶ application (permissive), or nowhere (strict)
 
 A caller takes an answer of no other namespace than that of the Service: addresses of Pods that are gone are given to
-others. Which service accounts may call is not asked here.
+others. Which service accounts may call, and what, is asked where AuthorizationPolicies select the Pod
+(mesh/authorizations).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import MTLS, PERMISSIVE, STRICT, Peer, namespace_identity, peer
+from minik8s_modules.mesh.authorizations.filters import delayed, http_filter, network_filters
+from minik8s_modules.mesh.authorizations.guards import Guard
 from minik8s_modules.mesh.resources import (
     API,
     CLUSTER,
@@ -59,12 +62,14 @@ class Peers(NamedTuple):
         namespaces: Namespaces that have it.
         pods: by namespace and name.
         addresses: of Pods that others are to speak TLS with, each with its Namespace: elsewhere it is no such Pod's.
+        cannot: by namespace and name, the labels of Pods that have no sidecar which speaks TLS.
     """
 
     namespaces: Mapping[str, str] = MappingProxyType({})
     """Their modes."""
     pods: Mapping[str, Mapping[str, Peer]] = MappingProxyType({})
     addresses: frozenset[tuple[str, str]] = frozenset()
+    cannot: Mapping[str, Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 
     def mode(self, namespace: str, pod: str, uid: str = "") -> str:
         """Return how a Pod that can is to take connections; strictly one of a Namespace that has it, until it is known.
@@ -82,6 +87,11 @@ class Peers(NamedTuple):
         found = self.pods.get(namespace, {}).get(pod)
         return found is not None and found.uid == uid and found.has_ipv6
 
+    def labels(self, namespace: str, pod: str, uid: str = "") -> Mapping[str, str] | None:
+        """Return the labels of a Pod that can; None while it is not known."""
+        found = self.pods.get(namespace, {}).get(pod)
+        return dict(found.labels) if found is not None and found.uid == uid else None
+
     def other_addresses(self, before: Peers) -> frozenset[tuple[str, str]] | None:
         """Return the addresses that are called otherwise than before; None where any may be, as Namespaces changed."""
         return self.addresses ^ before.addresses if self.namespaces.keys() == before.namespaces.keys() else None
@@ -89,7 +99,8 @@ class Peers(NamedTuple):
     def other_namespaces(self, before: Peers) -> frozenset[str]:
         """Return the Namespaces whose Pods take connections, or are called, otherwise than before."""
         found = {namespace for namespace, _address in self.addresses ^ before.addresses}
-        for mine, theirs in ((self.namespaces, before.namespaces), (self.pods, before.pods)):
+        pairs = ((self.namespaces, before.namespaces), (self.pods, before.pods), (self.cannot, before.cannot))
+        for mine, theirs in pairs:
             found |= {each for each in mine.keys() | theirs.keys() if mine.get(each) != theirs.get(each)}
         return frozenset(found)
 
@@ -102,15 +113,20 @@ def peers_of(spaces: Mapping[str, Mapping[str, str]], pods: Iterable[JsonObject]
     """Return who speaks TLS, by the labels of Namespaces and the Pods in them."""
     by_space: dict[str, dict[str, Peer]] = {}
     addresses: set[tuple[str, str]] = set()
+    cannot: dict[str, dict[str, Mapping[str, str]]] = {}
     for pod in pods:
         space = objects.namespace(pod)
         found = peer(pod, spaces.get(space, {}))
-        if found is None or objects.status(pod).get("phase") in _ENDED:
+        if objects.status(pod).get("phase") in _ENDED:
             continue
-        by_space.setdefault(space, {})[objects.name(pod)] = found
+        if found is None:
+            cannot.setdefault(space, {})[objects.name(pod)] = objects.labels(pod)
+            continue
+        labels = tuple(sorted(objects.labels(pod).items()))
+        by_space.setdefault(space, {})[objects.name(pod)] = found._replace(labels=labels)
         if found.is_called_by_tls:
             addresses |= {(space, str(each["ip"])) for each in objects.status(pod).get("podIPs") or []}
-    return Peers({name: labels[MTLS] for name, labels in spaces.items()}, by_space, frozenset(addresses))
+    return Peers({name: labels[MTLS] for name, labels in spaces.items()}, by_space, frozenset(addresses), cannot)
 
 
 def secured(resources: Iterable[Resource], peers: Peers, own: str) -> list[Resource]:
@@ -182,8 +198,8 @@ def _told(name: str) -> JsonObject:
     return {"name": name, "sds_config": {**FROM_PILOT, "initial_fetch_timeout": "0s"}}
 
 
-def inbound(mode: str, *, ipv6: bool = False) -> Resource:
-    """Return the listener of what comes in to a Pod.
+def inbound(mode: str, *, ipv6: bool = False, guard: Guard | None = None) -> Resource:
+    """Return the listener of what comes in to a Pod, and what ``guard`` lets pass.
 
     Listener filters are those of both modes: a change of the mode is one of chains, which ends no connection that stays
     allowed. What goes to the Pod's own IPv6 address comes here by no rule: it needs no address of its own to go from.
@@ -193,19 +209,10 @@ def inbound(mode: str, *, ipv6: bool = False) -> Resource:
         {"name": f"own-{port}", "filter_chain_match": {"destination_port": port}, "filters": [_to("nowhere")]}
         for port in _OWN_PORTS
     ]
-    context = {
-        "@type": f"{API}extensions.transport_sockets.tls.v3.DownstreamTlsContext",
-        "require_client_certificate": True,
-        "common_tls_context": _common({}),
-    }
-    spoken = {"transport_protocol": "tls", "application_protocols": [_ALPN]}
-    guarded = {
-        "name": "tls",
-        "filter_chain_match": spoken,
-        "filters": [_to(application)],
-        "transport_socket": {"name": "tls", "typed_config": context},
-    }
-    plain = [] if mode == STRICT else [{"name": PLAIN, "filters": [_to(application)]}]
+    chains = [*_chains(mode, [*network_filters(guard), _to(application, **delayed(guard))])]
+    if guard is not None:
+        for port in guard.http_ports:
+            chains += _chains(mode, [http_filter(guard, application)], port)
     filters = f"{API}extensions.filters.listener."
     body = {
         "name": name,
@@ -217,13 +224,31 @@ def inbound(mode: str, *, ipv6: bool = False) -> Resource:
         ],
         "listener_filters_timeout": _PEEKED_S,
         "continue_on_listener_filters_timeout": True,
-        "filter_chains": [*own, guarded, *plain],
+        "filter_chains": [*own, *chains],
     }
     return Resource(LISTENER, name, body, "")
 
 
-def _to(cluster: str) -> JsonObject:
-    return {"name": "tcp", "typed_config": tcp_proxy("inbound", cluster)}
+def _chains(mode: str, filters: Sequence[JsonObject], port: int = 0) -> Iterator[JsonObject]:
+    """Yield the ways in, of one port or of those that have none of their own."""
+    context = {
+        "@type": f"{API}extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+        "require_client_certificate": True,
+        "common_tls_context": _common({}),
+    }
+    number, at = (f"-{port}", {"destination_port": port}) if port else ("", {})
+    yield {
+        "name": f"tls{number}",
+        "filter_chain_match": {**at, "transport_protocol": "tls", "application_protocols": [_ALPN]},
+        "filters": [*filters],
+        "transport_socket": {"name": "tls", "typed_config": context},
+    }
+    if mode != STRICT:
+        yield {"name": f"{PLAIN}{number}", **({"filter_chain_match": at} if at else {}), "filters": [*filters]}
+
+
+def _to(cluster: str, **more: Any) -> JsonObject:
+    return {"name": "tcp", "typed_config": {**tcp_proxy("inbound", cluster), **more}}
 
 
 def secrets(chain: str, key: str, roots: str) -> list[Resource]:

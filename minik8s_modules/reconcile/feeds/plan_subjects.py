@@ -64,7 +64,7 @@ class Note(NamedTuple):
         return {"text": self.text, "about": rows(self.about), **({"node": self.node} if self.node else {})}
 
 
-MESH_KINDS = frozenset({"VirtualService", "Subset"})
+MESH_KINDS = frozenset({"VirtualService", "Subset", "AuthorizationPolicy"})
 """Kinds that no node sees, and sidecars do."""
 NO_ENTRIES: Mapping[str, Entry] = {}
 Hosts = Callable[[str], Iterable[tuple[Kind, JsonObject]]]

@@ -20,6 +20,7 @@ from minik8s_modules.api.kinds import (
     SUBSET,
     VIRTUAL_SERVICE,
 )
+from minik8s_modules.api.network.authorization import AUTHORIZATION_POLICY
 from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
@@ -81,11 +82,16 @@ def _gateways(api: Reader) -> tuple[JsonObject, ...]:
 
 
 def _mesh(api: Reader, question: Question) -> tuple[JsonObject, ...]:
-    """Return VirtualServices, and Subsets if there are such, where something changes; raises as the API does."""
+    """Return VirtualServices, Subsets if there are such, and AuthorizationPolicies, where something changes.
+
+    Raises:
+        StatusError: as the API does.
+    """
     virtual = api.list(VIRTUAL_SERVICE).items if question.operations else []
     asked = any(each.object.get("kind") == VIRTUAL_SERVICE.kind for each in question.operations)
     subsets = api.list(SUBSET).items if virtual or asked else []
-    found = ((VIRTUAL_SERVICE, virtual), (SUBSET, subsets))
+    policies = if_served(api, AUTHORIZATION_POLICY) if question.operations else []
+    found = ((VIRTUAL_SERVICE, virtual), (SUBSET, subsets), (AUTHORIZATION_POLICY, policies))
     return tuple({**one, "kind": kind.kind} for kind, items in found for one in items)
 
 

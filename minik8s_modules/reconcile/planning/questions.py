@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from minik8s_modules.api.network.authorization import AUTHORIZATION_POLICY, is_policy
 from minik8s_modules.api.network.gateway_api import gateway_kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.controllers.simulation.extended import is_decided
@@ -60,4 +61,5 @@ def _operation(index: int, raw: Any) -> Operation:
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         raise ValueError(f"objects[{index}].object must be an object with metadata")  # noqa: TRY004 - content
     kind = gateway_kind(obj)  # in whichever version it is written, its fields are the same
+    kind = AUTHORIZATION_POLICY if is_policy(obj) else kind
     return Operation(str(raw["operation"]), {**obj, "apiVersion": kind.api_version} if kind else obj)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import POD, SERVICE, SUBSET, VIRTUAL_SERVICE
+from minik8s_modules.api.network.authorization import AUTHORIZATION_POLICY
 from minik8s_modules.api.network.gateway_api import gateway_kind
 from minik8s_modules.api.network.subsets import with_pods
 from minik8s_modules.api.objects import JsonObject
@@ -22,6 +23,7 @@ from minik8s_modules.mesh.gateways.parents import service_of
 from minik8s_modules.mesh.mapping import Branch, Declared, Mapped, Port, Verdict, decide_mapping
 from minik8s_modules.reconcile.feeds.plan_subjects import MESH_KINDS, About, Note, of
 from minik8s_modules.reconcile.planning.questions import Question
+from minik8s_modules.reconcile.planning.simulated_authorizations import PolicySide, policy_notes
 from minik8s_modules.reconcile.planning.simulated_modes import mode_notes
 from minik8s_modules.reconcile.planning.simulated_routes import (
     Routing,
@@ -50,6 +52,7 @@ def mesh_notes(
     found = [note for space in sorted(spaces | _led(spaces, question, sides, cluster))
              for note in namespace_notes(space, sides, cluster)]  # fmt: skip
     found += mode_notes(question, before.namespaces, after.namespaces, cluster.pods)
+    found += policy_notes(question, sides[0].of_policies(), sides[1].of_policies(), cluster.pods)
     return [*found, *route_notes(question, before, after)]
 
 
@@ -63,6 +66,11 @@ class Side:
         self._services: dict[str, list[JsonObject]] = {}
         for each in routing.services.values():
             self._services.setdefault(objects.namespace(each), []).append(each)
+
+    def of_policies(self) -> PolicySide:
+        """Return what AuthorizationPolicies are decided by."""
+        policies = [each for each in self.mesh if each["kind"] == AUTHORIZATION_POLICY.kind]
+        return PolicySide(policies, self.routing.namespaces, lambda space: self.declared(space).slices)
 
     def declared(self, space: str, pods: Sequence[JsonObject] = ()) -> Declared:
         """Return the objects of a namespace; Subsets have the Pods that there are of their labels."""
@@ -175,7 +183,7 @@ def _about_led(place: str, *sides: _Ways) -> Iterator[About]:
 
 
 def _changed(before: Iterable[JsonObject], question: Question) -> list[JsonObject]:
-    """Return VirtualServices and Subsets once the operations are done."""
+    """Return VirtualServices, Subsets and AuthorizationPolicies once the operations are done."""
     found = {(each["kind"], objects.key(each)): each for each in before}
     for each in question.operations:
         obj, kind = each.object, str(each.object.get("kind"))

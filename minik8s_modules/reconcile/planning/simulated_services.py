@@ -78,7 +78,7 @@ class Cluster(NamedTuple):
         scaling: what autoscalers would do, and the workloads that are certain to be scaled.
         storage: claims, volumes and classes, where such change.
         policies: all NetworkPolicies, where something changes.
-        mesh: all VirtualServices and Subsets, where something changes.
+        mesh: all VirtualServices, Subsets and AuthorizationPolicies, where something changes.
         gateways: all objects of Gateway API, where something changes.
         balancers: what addresses from outside are decided by.
     """

@@ -154,13 +154,17 @@ class Client:
         self._loads.append(load)
         return load
 
+    def end(self) -> None:
+        """End its Envoy; ``start`` begins it again."""
+        if self._envoy is not None:
+            self._envoy.kill()
+            self._envoy.wait()
+
     def stop(self) -> None:
         """End its Envoy, and take the namespace away."""
         for each in self._loads:
             each.kill()  # of a test that has failed under it
-        if self._envoy is not None:
-            self._envoy.kill()
-            self._envoy.wait()
+        self.end()
         run("ip", "netns", "del", self.namespace)
 
 

@@ -21,6 +21,7 @@ from minik8s_modules.api.pods.mutual_tls import DISABLED, MTLS, PERMISSIVE, STRI
 from minik8s_modules.api.pods.sidecars import INJECT
 from minik8s_modules.module_utils.minik8s.core import labels
 from tests.integration.reconcile.conftest import IMAGE, PILOT, Cluster, running
+from tests.support import authorization
 from tests.support.docker.envoy import envoy_images
 from tests.support.gateway_api import definitions
 from tests.support.node import SOCKET, command
@@ -60,10 +61,10 @@ class Shop:
         for name in ("web", "client", "stranger"):
             cluster.until(partial(self.ready, name), WAIT_S)
 
-    def pod(self, name: str, words: list[str], marks: dict[str, str] | None = None) -> None:
+    def pod(self, name: str, words: list[str], marks: dict[str, str] | None = None, **more: JsonObject) -> None:
         """Create a Pod."""
         pilot = {"ip": f"{self.cluster.node.range}.1", "hostnames": [PILOT]}
-        app = {"name": "app", "image": IMAGE, "command": words, "ports": [{"containerPort": PORT}]}
+        app = {"name": "app", "image": IMAGE, "command": words, "ports": [{"containerPort": PORT}], **more}
         spec = {"containers": [app], "hostAliases": [pilot], "terminationGracePeriodSeconds": 1}
         meta = {"name": name, "namespace": SPACE, "labels": marks or {}}
         self.cluster.admin.create(POD, {"metadata": meta, "spec": spec})
@@ -237,3 +238,30 @@ def test_a_pod_that_was_made_before_is_called_without_tls_beside_one_that_takes_
     shop.cluster.until(lambda: shop.asks("stranger", f"http://{old}:{PORT}/"), WAIT_S)
     assert [shop.asks("client") for _ in range(20)] == [True] * 20
     shop.cluster.admin.delete(POD, "old", SPACE)
+
+
+def test_a_policy_says_which_accounts_are_served_and_probes_pass_it(shop: Shop):
+    cluster = shop.cluster
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(authorization.definition()))
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "authorizationpolicies.security.istio.io")
+    shop.mode(PERMISSIVE)
+
+    def allow(account: str) -> None:
+        rule = {"from": [{"source": {"principals": [f"cluster.local/ns/{SPACE}/sa/{account}"]}}]}
+        made = authorization.policy("web", rule, namespace=SPACE, app="web")
+        cluster.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(made))
+
+    allow("default")
+    cluster.until(lambda: not shop.asks("stranger"), WAIT_S)
+    assert shop.asks("client")
+    probe = {"httpGet": {"path": "/", "port": PORT}, "periodSeconds": 1}
+    shop.pod("probed", ["sh", "-c", SERVE], {"app": "web"}, readinessProbe=probe)
+    cluster.until(partial(shop.ready, "probed"), WAIT_S)
+    address = f"http://{objects.status(shop.get('probed'))['podIP']}:{PORT}/"
+    assert not shop.asks("stranger", address)
+    allow("nobody")
+    cluster.until(lambda: not shop.asks("client"), WAIT_S)
+    cluster.kubectl("-n", SPACE, "delete", "authorizationpolicy", "web")
+    cluster.until(lambda: shop.asks("client") and shop.asks("stranger"), WAIT_S)
+    assert shop.ready("probed")
+    cluster.admin.delete(POD, "probed", SPACE)

@@ -22,6 +22,7 @@ from minik8s_modules.api.kinds import (
     TOKEN_REVIEW,
     VIRTUAL_SERVICE,
 )
+from minik8s_modules.api.network.authorization import AUTHORIZATION_POLICY
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.pods.mutual_tls import MTLS, STRICT
 from minik8s_modules.api.pods.sidecars import with_sidecar
@@ -41,6 +42,7 @@ from minik8s_modules.mesh.statuses import MAPPING, StatusController
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
+from tests.support.authorization import policy
 from tests.support.waiting import until
 from tests.unit.mesh.namespaces import declared
 
@@ -240,6 +242,11 @@ def test_who_takes_tls_is_asked_about_with_its_namespace_as_both_are_now():
     assert known_sidecar(reviewer, "Bearer t") == whole._replace(space_speaks_tls=False)
     reviewer.update(NAMESPACE, {**space, "metadata": {**space["metadata"], "labels": {MTLS: STRICT}}})
     assert known_sidecar(reviewer, "Bearer t") == whole
+    first, last = (reviewer.create(AUTHORIZATION_POLICY, policy(name)) for name in ("a", "b"))
+    reviewer.create(AUTHORIZATION_POLICY, policy("c", namespace="bank"))
+    newest = int(objects.resource_version(last))
+    assert newest > int(objects.resource_version(first))
+    assert known_sidecar(reviewer, "Bearer t") == whole._replace(newest_policy=newest)
 
 
 def user(name: str, *pods: str) -> JsonObject:

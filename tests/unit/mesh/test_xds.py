@@ -16,6 +16,7 @@ from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
 
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.mesh import xds
+from minik8s_modules.mesh.authorizations.guards import NO_POLICIES, Guard
 from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.crowds import CROWD
 from minik8s_modules.mesh.figures import Figures
@@ -61,6 +62,8 @@ class Pilot:
         self.catalogue = Catalogue(self.asked.append)
         self.packer = Packer("shop")
         self.peers = NOBODY
+        self.policies = NO_POLICIES
+        self.guarded: list[tuple[Guard | None, str | None]] = []
         self.issuer: Issuer | None = None
         self.sidecar = Sidecar("shop", "client")
 
@@ -74,7 +77,7 @@ class Pilot:
         found = declared(case)
         mapped = decide_mapping(found)
         packed, services = self.packer.pack(mapped, (), self.peers), Services([found])
-        configuration = Configuration(packed, mapped.split_by, mapped.withholdings, services, self.peers)
+        configuration = Configuration(packed, mapped.split_by, mapped.withholdings, services, self.peers, self.policies)
         self.catalogue.put("shop", configuration)
 
     @asynccontextmanager
@@ -92,6 +95,7 @@ class Pilot:
             lambda *refusal: self.refusals.append(refusal),
             lambda _sidecar, withholdings: self.settled.append(withholdings),
             self.issuer,
+            lambda _sidecar, guard, refusal: self.guarded.append((guard, refusal)),
         )
         ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(self.discovery, server)
         port = server.add_insecure_port("127.0.0.1:0")

@@ -1,0 +1,50 @@
+"""What comes in to one sidecar's Pod: the listeners that it is to have, and whether it has them. Of one stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+
+from minik8s_modules.mesh.authorizations.guards import Guard
+from minik8s_modules.mesh.catalogue import Configuration
+from minik8s_modules.mesh.identities.securing import INBOUND, INBOUND_IPV6
+from minik8s_modules.mesh.identity import Listening, Sidecar
+from minik8s_modules.mesh.messages import Message, inbound_message
+from minik8s_modules.mesh.resources import LISTENER
+from minik8s_modules.mesh.subscriptions import Subscription
+
+Guarded = Callable[[Sidecar, Guard | None, str | None], None]
+"""Told of a sidecar what it enforces, None for nothing; or what it refuses to, with its words."""
+NAMES = frozenset((LISTENER, name) for name in (INBOUND, INBOUND_IPV6))
+"""The listeners, each with its type."""
+
+
+def nobody(_sidecar: Sidecar, _guard: Guard | None, _refusal: str | None) -> None:
+    """Take what a sidecar enforces, and tell nobody."""
+
+
+class Incoming(Listening):
+    """See the top of this file."""
+
+    def __init__(self, sidecar: Sidecar, guarded: Guarded) -> None:
+        super().__init__(sidecar)
+        self._guarded = guarded
+        self._messages: list[Message] = []
+        self._guard: Guard | None = None
+
+    def messages(self, configuration: Configuration) -> list[Message]:
+        """Return the listeners."""
+        listening = self.told(configuration.peers)
+        self._guard = self.guard(configuration.peers, configuration.policies) if listening else None
+        self._messages = [inbound_message(mode, ipv6, self._guard) for mode, ipv6 in listening]
+        return self._messages
+
+    def refused(self, message: str) -> None:
+        """Say that the sidecar refuses what it was told last."""
+        self._guarded(self.sidecar, self._guard, message)
+
+    def look(self, listeners: Subscription | None, open_: Set[tuple[str, str]]) -> None:
+        """Say what the sidecar enforces if it has taken all of it; ``open_`` is what it has not taken, or not yet."""
+        if listeners is None or not self._messages or NAMES & open_:
+            return
+        if all(listeners.has(each.name, each.version) for each in self._messages):
+            self._guarded(self.sidecar, self._guard, None)

@@ -1,0 +1,88 @@
+"""The copies of AuthorizationPolicies: complete, or not ready."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.kind import Kind
+from minik8s_modules.api.kinds import CUSTOM_RESOURCE_DEFINITION
+from minik8s_modules.api.network.authorization import AUTHORIZATION_POLICY
+from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.mesh.authorizations.following import PolicyCopies
+from minik8s_modules.runtime.controller import Context
+from minik8s_modules.runtime.events import EventRecorder
+from minik8s_modules.runtime.informers import Informers
+from tests.support.authorization import define, policy
+from tests.support.waiting import until
+
+LONG_S = 30.0
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    api = FakeApi(FakeClock())
+    define(api)
+    api.create(AUTHORIZATION_POLICY, policy("own"))
+    return api
+
+
+@pytest.fixture
+def copies(api: FakeApi) -> Iterator[PolicyCopies]:
+    clock = FakeClock()
+    context = Context(api, EventRecorder(api, "c", clock=clock), Informers(api), clock)
+    made = PolicyCopies(context)
+    made.start()
+    context.informers.start()
+    yield made
+    made.stop()
+    context.informers.stop()
+    context.pool.shutdown()
+
+
+def test_who_follows_is_told_of_the_namespaces_that_change(api: FakeApi, copies: PolicyCopies):
+    until(lambda: copies.ready and copies.get())
+    told: list[set[str]] = []
+    copies.follow(told.append)
+    api.create(AUTHORIZATION_POLICY, policy("more", namespace="bank"))
+    until(lambda: {"bank"} in told)
+    api.delete(AUTHORIZATION_POLICY, "own", "shop")
+    until(lambda: {"shop"} in told)
+    api.delete(CUSTOM_RESOURCE_DEFINITION, "authorizationpolicies.security.istio.io")
+    until(lambda: copies.ready and not copies.get())
+
+
+def test_while_a_definition_becomes_another_nobody_takes_its_objects_for_gone(
+    api: FakeApi, copies: PolicyCopies, monkeypatch: pytest.MonkeyPatch
+):
+    until(lambda: copies.ready and copies.get())
+    between, go_on, found = threading.Event(), threading.Event(), list[list[str]]()
+    forget = copies._informers.forget
+
+    def slowly(kind: Kind) -> None:
+        forget(kind)
+        between.set()
+        assert go_on.wait(LONG_S)
+
+    monkeypatch.setattr(copies._informers, "forget", slowly)
+    old = api.get(CUSTOM_RESOURCE_DEFINITION, "authorizationpolicies.security.istio.io")
+    names = {**objects.status(old)["acceptedNames"], "shortNames": ["other"]}
+    changed = {**old, "status": {**objects.status(old), "acceptedNames": names}}
+    api.update(CUSTOM_RESOURCE_DEFINITION, changed, subresource="status")
+    assert between.wait(LONG_S)
+
+    def read() -> None:
+        while not copies.ready:
+            threading.Event().wait(0.01)
+        found.append([objects.name(each) for each in copies.get().get("shop", ())])
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    threading.Event().wait(0.2)  # it has had the time to see that nothing is there
+    go_on.set()
+    reader.join(LONG_S)
+    assert found == [["own"]]
