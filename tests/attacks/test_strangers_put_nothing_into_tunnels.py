@@ -15,6 +15,7 @@ import pytest
 from minik8s_modules.module_utils.minik8s.network.network_vxlan import mac_of
 from tests.support.node import command
 from tests.support.overlaid import DEVICE, PORT, VNI, Machine, machines_on_a_switch
+from tests.support.waiting import until
 
 TABLE = f"minik8s_tunnels_{DEVICE}"
 STRANGER = {True: "2001:db8::66", False: "192.0.2.66"}
@@ -95,9 +96,15 @@ class Overlay:
 
     def heard(self) -> str:
         """Return what it heard, once the pod of the other node has spoken through the tunnel."""
-        assert self._listening is not None
-        command("ip", "netns", "exec", self.two.pod, sys.executable, "-c", SAY, "10.77.1.7")
-        return self._listening.communicate(timeout=60)[0].strip()
+        listening = self._listening
+        assert listening is not None
+
+        def has_ended() -> bool:
+            command("ip", "netns", "exec", self.two.pod, sys.executable, "-c", SAY, "10.77.1.7")
+            return listening.poll() is not None
+
+        until(has_ended)
+        return listening.communicate()[0].strip()
 
     def forge(self, netns: str, word: str, how: str = "whole", *, vni: int = VNI) -> None:
         """Send, as the pod of the second node, to the first one's pod from somewhere."""
