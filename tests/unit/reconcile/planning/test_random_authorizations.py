@@ -21,7 +21,7 @@ from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.mesh.authorizations.following import PolicyCopies
 from minik8s_modules.mesh.authorizations.guards import Policies
-from minik8s_modules.reconcile.planning.questions import Operation, Question
+from minik8s_modules.reconcile.planning.questions import Operation, Question, parse_question
 from minik8s_modules.reconcile.planning.simulated_authorizations import PolicySide, policy_notes
 from minik8s_modules.runtime.controller import Context
 from tests.support.authorization import define, policy
@@ -163,3 +163,10 @@ def of_note(note: str) -> Passing:
         for name in names.split(", ")
         for caller in callers.split(", ")
     }
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_a_plan_is_asked_of_a_policy_in_either_version(version: str):
+    declared = {**policy("own"), "apiVersion": f"security.istio.io/{version}"}
+    (asked,) = parse_question({"objects": [{"operation": "create", "object": declared}]}).operations
+    assert asked.object["apiVersion"] == AUTHORIZATION_POLICY.api_version
