@@ -51,7 +51,7 @@ ORDER = [*TOGETHER, "integration/reconcile", "machines", "molecule", "integratio
 # (integration/library has them, by the same kernel); of IPVS, what integration/services asks
 # of rules by the section alone, and of Services on pods by nftables; of slow pods, how late the others are.
 # Of a Slurm, what is away for as long as commands and ssh take to see it, and what the whole way over ssh shows as well
-# (integration/control/test_slurm_whole.py).
+# (integration/control/test_slurm_whole.py); and Apptainer of Debian sid, which changes: test_slurm_images.py has more.
 # QEMU without a processor that helps it, whose guests compute for ten seconds each, a guest's twenty starts, ten guests
 # at once, and machines that wait before they start again: guests of User-Mode Linux show what the launcher promises,
 # and played ones what the controllers do (integration/virtual_machines, integration/extensions).
@@ -80,6 +80,7 @@ NIGHTLY = [
     "integration/reconcile/test_run_once.py",
     "integration/reconcile/test_upstream_nodes.py",
     "integration/reconcile/test_waves.py",
+    "integration/slurm/test_slurm_apptainer.py",
     "integration/slurm/test_slurm_login_away.py",
     "integration/slurm/test_slurm_provider.py::test_a_job_s_time_limit_is_that_of_its_pod",
     "integration/slurm/test_slurm_provider.py::test_what_a_lost_node_takes_along_is_lost_or_runs_again",

@@ -18,6 +18,7 @@ from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.providers.slurm.entries import asked
 from tests.integration.slurm.conftest import Jobs, entry, jobs, new_uid, slurm
 from tests.support.servers.slurm import Slurm
+from tests.support.servers.slurm_images import CHARLIECLOUD, IMAGE
 
 __all__ = ["jobs", "slurm"]
 
@@ -75,6 +76,34 @@ def test_what_is_no_name_becomes_no_option_and_no_file(jobs: Jobs, change: dict[
     result = jobs.run({uid: entry(**change)})
     assert result["errors"][uid]["reason"] == reason
     assert jobs.ids() == []
+
+
+def in_image(image: str, script: str) -> dict[str, Any]:
+    """Return a Pod's job in an image, as the provider submits it."""
+    container = {"name": "a", "image": image, "command": ["sh", "-c", script]}
+    pod = new_pod("job", restartPolicy="Never", containers=[container])
+    return {**asked(pod, "batch", NoResources(), CHARLIECLOUD).entry, "memory_mb": 10}
+
+
+def test_a_program_in_an_image_sees_of_its_folder_only_what_is_its_own(jobs: Jobs, slurm: Slurm) -> None:
+    """The job's script and environment beside its folder run outside of the container where Slurm requeues the job."""
+    slurm.run(["sh", "-c", "echo of-the-user > /home/student/private; chown student /home/student/private"])
+    uid = new_uid()
+    attack = "ls -A ..; echo id > ../program; echo id > ../environment; cat /home/student/private; true"
+    result = in_image(IMAGE, attack)
+    jobs.run({uid: result})
+    found = jobs.ended({uid: result}, uid)
+    assert found["state"] == "COMPLETED", found
+    assert found["tail"].splitlines()[0] == "work"
+    assert "of-the-user" not in found["tail"]
+    assert "ch-run" in jobs.read(uid, "program")
+    assert jobs.read(uid, "environment") == ""
+
+
+@pytest.mark.parametrize("image", ["tools/../..", "tools/../../home/student", "tools/./busybox", "../etc", "/etc"])
+def test_an_image_is_no_other_folder_of_the_compute_node(image: str) -> None:
+    with pytest.raises(InvalidInput, match="image"):
+        in_image(image, "true")
 
 
 def test_an_annotation_writes_no_file_elsewhere() -> None:

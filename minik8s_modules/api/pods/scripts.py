@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Container, Sequence
+from collections.abc import Container
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
@@ -31,19 +31,19 @@ def spec_as_written(pod: JsonObject) -> JsonObject:
     return {**spec, "hostname": ""} if objects.annotations(pod).get(INDEX) else spec
 
 
-def script_of(container: JsonObject, variables: Container[str], enter: str = "", before: Sequence[str] = ()) -> str:
+def script_of(container: JsonObject, variables: Container[str], enter: str = "", before: str = "") -> str:
     """Return a shell's script that becomes ``command`` and ``args``.
 
     Args:
         container: whose they are.
         variables: those that there are.
         enter: lines before.
-        before: words before the command, such as those of a program that runs it in a container.
+        before: a shell's words before the command, such as those of a program that runs it in a container.
 
     ``$(NAME)`` is the variable's value, taken when the script runs; ``$$(NAME)`` is ``$(NAME)``.
     """
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
-    told = [*map(shlex.quote, before), *(_word(word, variables) for word in words)]
+    told = [*([before] if before else []), *(_word(word, variables) for word in words)]
     return f"#!/bin/sh\n{enter}exec {' '.join(told)}\n"
 
 

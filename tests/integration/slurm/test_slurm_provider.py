@@ -130,16 +130,6 @@ def test_a_pod_has_its_files_variables_and_words(slurm: Slurm, tmp_path: Path):
     provider.close()
 
 
-def test_an_image_is_run_by_the_sites_own_command(slurm: Slurm, tmp_path: Path):
-    """Here it is ``env``: Debian has no Apptainer."""
-    provider = provider_on(slurm, tmp_path, image_command=["env", "IMAGE={image}"])
-    provider.create_pod(pod("one", ["sh", "-c", 'echo "$IMAGE"'], container={"image": "alpine:3"}))
-    assert ended(provider, "one")["exitCode"] == 0
-    assert b"".join(provider.get_container_logs("default", "one", "app", LOG)) == b"alpine:3\n"
-    provider.delete_pod(provider.get_pod("default", "one"))
-    provider.close()
-
-
 def test_a_log_is_followed_while_it_grows(provider: SlurmProvider, slurm: Slurm):
     provider.create_pod(pod("one", ["sh", "-c", "echo 1; until [ -e /tmp/go ]; do sleep 0.2; done; echo 2"]))
     collected: list[bytes] = []
@@ -175,6 +165,24 @@ def test_slurm_s_own_ends_become_reasons(provider: SlurmProvider, slurm: Slurm):
     slurm.run(["scancel", "--user", STUDENT])
     assert ended(provider, "one")["reason"] == "Cancelled"
     assert status(provider, "one")["reason"] == "Cancelled"
+
+
+def test_a_job_that_slurm_suspends_or_holds_is_not_taken_for_one_that_ended(provider: SlurmProvider, slurm: Slurm):
+    provider.create_pod(pod("one", ["sleep", "600"], restartPolicy="OnFailure"))
+    until(lambda: status(provider, "one")["phase"] == "Running")
+    number = slurm.run(["squeue", "-h", "-n", f"minik8s-{objects.uid(provider.get_pod('default', 'one'))}", "-o", "%i"])
+
+    def ready() -> str:
+        return str((objects.condition(provider.get_pod("default", "one"), "Ready") or {})["status"])
+
+    slurm.run(["scontrol", "suspend", number.strip()])
+    until(lambda: ready() == "False")
+    assert status(provider, "one")["phase"] == "Running"
+    slurm.run(["scontrol", "resume", number.strip()])
+    until(lambda: ready() == "True")
+    slurm.run(["scontrol", "requeuehold", number.strip()])
+    until(lambda: "held" in state(provider, "one").get("waiting", {}).get("message", "").lower())
+    assert status(provider, "one")["phase"] == "Pending"
 
 
 def test_a_job_waits_for_another_and_a_drained_node_takes_none(slurm: Slurm, tmp_path: Path):

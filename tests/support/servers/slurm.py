@@ -23,11 +23,13 @@ import yaml
 
 from tests.support.clients import CACHE, ROOT, locked, run
 from tests.support.docker.debian import fetch_whole, unpack_whole
+from tests.support.servers import slurm_images
 from tests.support.waiting import until
 
 PACKAGES = (
     *("slurmctld", "slurmd", "slurm-client", "munge", "openssh-server", "python3", "tcc", "libc6-dev", "iproute2"),
     *("bash", "dash", "coreutils", "sed", "grep", "mawk", "findutils", "util-linux", "procps", "hostname"),
+    *slurm_images.PACKAGES,
 )
 NUMBER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
 USERS = {"root": (0, "/root"), "munge": (201, "/run/munge"), "slurm": (202, "/"), "sshd": (203, "/run/sshd")}
@@ -85,12 +87,13 @@ UsePAM no
 PidFile /run/sshd.pid
 Subsystem sftp /usr/lib/openssh/sftp-server
 """
-# PID 1: reaps whatever ends, and starts what it is told to by files in /run/todo
+# PID 1: reaps whatever ends, and starts what it is told to by files in /run/todo. Its root is that of the mount
+# namespace: in one that chroot alone makes, the kernel lets nobody have a user namespace, which containers need
 INIT = """
 set -e
 mount -t tmpfs tmpfs {root}.upper
 mkdir {root}.upper/data {root}.upper/work
-mount -t overlay -o lowerdir={layer}:{tree},upperdir={root}.upper/data,workdir={root}.upper/work overlay {root}
+mount -t overlay -o lowerdir={lower},upperdir={root}.upper/data,workdir={root}.upper/work overlay {root}
 mount -t proc proc {root}/proc
 mkdir {root}/repository
 mount --bind {repository} {root}/repository
@@ -101,18 +104,27 @@ mkdir {root}/dev/pts {root}/dev/shm
 mount -t devpts -o newinstance,ptmxmode=666 devpts {root}/dev/pts
 mknod -m 666 {root}/dev/null c 1 3
 mknod -m 666 {root}/dev/zero c 1 5
+mknod -m 666 {root}/dev/full c 1 7
 mknod -m 666 {root}/dev/random c 1 8
 mknod -m 666 {root}/dev/urandom c 1 9
 mknod -m 666 {root}/dev/tty c 5 0
 ln -s pts/ptmx {root}/dev/ptmx
 mknod -m 666 {root}/run/fakegpu0 c 1 3
 mknod -m 666 {root}/run/fakegpu1 c 1 3
+mknod -m 666 {root}/dev/fuse c 10 229
+ln -s /proc/self/fd {root}/dev/fd
+for i in 0:stdin 1:stdout 2:stderr; do ln -s /proc/self/fd/${{i%:*}} {root}/dev/${{i#*:}}; done
+mkdir -p {root}/srv {root}/sys/fs/cgroup {root}/before
+mount -t tmpfs -o mode=755 tmpfs {root}/sys/fs/cgroup
 {cgroups}
 hostname slurmlab
-exec chroot {root} /bin/bash /init
+cd {root}
+pivot_root . before
+exec chroot . /bin/bash /init
 """
 BOOT = """
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+umount --lazy /before
 mkdir -p /run/munge /run/slurm /run/sshd /var/spool/slurmctld /var/log/slurm /var/log/munge /var/lib/munge
 chown munge:munge /run/munge /var/log/munge /var/lib/munge
 chown slurm:slurm /run/slurm /var/spool/slurmctld /var/log/slurm
@@ -131,7 +143,7 @@ while :; do sleep 3600 & wait $!; done
 
 def tree() -> Path:
     """Return the unpacked system; fetches it the first time (57 MB)."""
-    target = CACHE / "slurm-trixie-2"
+    target = CACHE / "slurm-trixie-4"
     with locked(target) as missing:
         if missing:
             with tempfile.TemporaryDirectory(prefix="slurm-", dir=CACHE) as folder:
@@ -160,8 +172,10 @@ class Slurm:
     Jobs of ``urgent`` preempt others. Each node has 2 CPUs and 2 fake GPUs.
     """
 
-    def __init__(self, folder: Path, *, min_job_age_s: int = 300, limits_memory: bool = False) -> None:
-        self.folder, self._age_s, self._limits = folder, min_job_age_s, limits_memory
+    def __init__(
+        self, folder: Path, *, min_job_age_s: int = 300, limits_memory: bool = False, more: Sequence[Path] = ()
+    ) -> None:
+        self.folder, self._age_s, self._limits, self._more = folder, min_job_age_s, limits_memory, more
         self.address, self._ours = f"10.99.{100 + NUMBER}.2", f"10.99.{100 + NUMBER}.1"
         self.key = folder / "key"
         self.known_hosts = folder / "known_hosts"
@@ -177,7 +191,8 @@ class Slurm:
         self._write(layer)
         given = [f"mkdir -p {root}{one} && mount --bind {one} {root}{one}" for one in _hierarchies()]
         cgroups = "\n".join(given if self._limits else [])
-        script = INIT.format(root=root, layer=layer, tree=tree(), repository=ROOT, cgroups=cgroups)
+        lower = ":".join(map(str, (layer, *self._more, tree())))
+        script = INIT.format(root=root, lower=lower, repository=ROOT, cgroups=cgroups)
         own = ("--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
         argv = ["setpriv", "--pdeathsig", "KILL", "unshare", *own, "bash", "-c", script]  # it goes with this process
         with (self.folder / "log").open("wb") as log:
@@ -295,6 +310,7 @@ class Slurm:
             "etc/passwd": "\n".join(passwd) + "\n",
             "etc/group": "".join(f"{name}:x:{number}:\n" for name, (number, _) in users.items()),
             "etc/hosts": f"127.0.0.1 localhost\n{self.address} slurmlab\n",
+            **dict.fromkeys(("etc/resolv.conf", "etc/localtime"), ""),
             "etc/slurm/slurm.conf": CONFIGURATION.format(
                 address=self.address,
                 min_job_age_s=self._age_s,
@@ -311,6 +327,7 @@ class Slurm:
             path = layer / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
+        slurm_images.write(layer, tree(), STUDENTS_ID)
         layer.chmod(0o755)
         (layer / "etc/ssh/host_key").chmod(0o600)
         _own(layer / f"home/{STUDENT}", STUDENTS_ID, 0o700)
@@ -338,9 +355,11 @@ def _own(path: Path, user: int, mode: int) -> None:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *, min_job_age_s: int = 300, limits_memory: bool = False) -> Iterator[Slurm]:
-    """Run a Slurm in ``folder``, which is made; it goes with its end."""
-    slurm = Slurm(folder, min_job_age_s=min_job_age_s, limits_memory=limits_memory)
+def running(
+    folder: Path, *, min_job_age_s: int = 300, limits_memory: bool = False, more: Sequence[Path] = ()
+) -> Iterator[Slurm]:
+    """Run a Slurm in ``folder``, which is made; it goes with its end. ``more`` are folders of further programs."""
+    slurm = Slurm(folder, min_job_age_s=min_job_age_s, limits_memory=limits_memory, more=more)
     try:
         slurm.start()
         yield slurm
@@ -355,7 +374,8 @@ def main() -> None:
     with running(Path(sys.argv[1]).absolute()) as slurm:
         slurm.inventory()
         config = slurm.folder / "batch.yml"
-        config.write_text(yaml.safe_dump({"inventory": "inventory.yml", "partition": "batch"}))
+        images = [*slurm_images.CHARLIECLOUD]
+        config.write_text(yaml.safe_dump({"inventory": "inventory.yml", "partition": "batch", "image_command": images}))
         print(slurm.run(["sinfo"]))
         print(f"minik8s virtual-node --provider slurm --node-name batch --config {config}", flush=True)
         with contextlib.suppress(KeyboardInterrupt):

@@ -154,19 +154,6 @@ def test_a_job_waits_for_those_of_pods_of_its_namespace_on_its_node():
             asked(pod(annotations={DEPENDENCY: wrong}), "batch", There())
 
 
-def test_an_image_is_run_by_what_the_site_has():
-    runner = ["apptainer", "exec", "docker://{image}"]
-    container = {"image": "registry.example:5000/a/b@sha256:0f", "args": ["$(A)"], "env": [{"name": "A", "value": "x"}]}
-    found = asked(pod(container=container), "batch", CLUSTER, runner)
-    assert found.entry["script"] == (
-        '#!/bin/sh\nexec apptainer exec docker://registry.example:5000/a/b@sha256:0f true "${A}"\n'
-    )
-    assert asked(pod(), "batch", CLUSTER, runner).entry["script"] == "#!/bin/sh\nexec true\n"
-    for image in ("-x", "a b", "a;id", "$(id)", "a\nb", ""):
-        with pytest.raises(InvalidInput, match="image"):
-            asked(pod(container={"image": image}), "batch", CLUSTER, runner)
-
-
 def test_a_token_of_a_service_account_is_left_out():
     volumes = [{"name": "kube-api-access-x", "projected": {"sources": []}}]
     mounts = [{"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]

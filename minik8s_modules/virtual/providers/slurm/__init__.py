@@ -2,6 +2,7 @@
 
 settings    what the provider's configuration says
 entries     a Pod as an entry of ``minik8s_slurm_jobs``, or why it cannot be a job (pure)
+images      what runs a Pod's image on a compute node (pure)
 results     files that are copied to a ConfigMap before a Pod is told as ended
 statuses    what Slurm says of a job as a Pod's status, and of a partition as a Node's (pure)
 desk        which jobs there shall be, what the next pass is to say, and what its answer means (pure)

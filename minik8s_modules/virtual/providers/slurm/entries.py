@@ -10,8 +10,7 @@ import base64
 import hashlib
 import math
 import re
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -20,19 +19,14 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.account_volumes import PREFIX
 from minik8s_modules.api.pods.scripts import script_of, spec_as_written, unfit
-from minik8s_modules.api.pods.slurm import DEPENDENCY, GPU, IMAGE, SOURCES, TASKS, TASKS_PER_NODE
+from minik8s_modules.api.pods.slurm import DEPENDENCY, GPU, SOURCES, TASKS, TASKS_PER_NODE
 from minik8s_modules.api.quantities import to_bytes, to_milli
 from minik8s_modules.module_utils.minik8s.slurm.depending import KINDS
 from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.provider import Resources
+from minik8s_modules.virtual.providers.slurm.images import VOLUMES, Bind, InImage, in_image
 from minik8s_modules.virtual.providers.slurm.results import obstacle, wish_of
 
-_NO_CONTAINER = (
-    f"this partition runs no container images (image_command of its provider): with the image {IMAGE}, command and args"
-    " run on the compute node itself"
-)
-_NAMED = "{image}"
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}\Z")
 _OF_THE_POD = frozenset({
     "initContainers", "ephemeralContainers", "hostNetwork", "hostPID", "hostIPC", "hostUsers", "hostAliases",
     "dnsConfig", "runtimeClassName", "imagePullSecrets", "shareProcessNamespace", "securityContext", "readinessGates",
@@ -59,13 +53,13 @@ class JobRequest(NamedTuple):
 def asked(pod: JsonObject, partition: str, resources: Resources, image_command: Sequence[str] = ()) -> JobRequest:
     """Return what the module is to submit for ``pod``, whose variables are resolved.
 
-    ``image_command`` runs a program in the image that ``{image}`` in it stands for.
+    ``image_command`` runs a program in an image (``images``).
 
     Raises:
         InvalidInput: the Pod cannot be a job; the message names the field and says what to do.
     """
     container = _container(pod)
-    before = _image_words(container.get("image", ""), image_command)
+    inside = in_image(container, image_command, _binds(pod, container))
     sources, files = _volumes(pod, container, resources)
     environment = _environment(container)
     numbers = _numbers(pod)
@@ -73,7 +67,7 @@ def asked(pod: JsonObject, partition: str, resources: Resources, image_command: 
     entry: JsonObject = {
         "name": f"{objects.namespace(pod)}/{objects.name(pod)}",
         "partition": partition,
-        "script": _script(container, environment, before),
+        "script": _script(container, environment, inside),
         "sources": {**_written(pod), **sources},
         "requeue": objects.spec(pod).get("restartPolicy") == "OnFailure",
         **numbers,
@@ -115,30 +109,16 @@ def _container(pod: JsonObject) -> JsonObject:
     return container
 
 
-def _image_words(image: str, image_command: Sequence[str]) -> list[str]:
-    """Return the words before the command: none without an image."""
-    if image.partition(":")[0] == IMAGE:
-        return []
-    if not image_command:
-        raise InvalidInput(f"spec.containers[0].image {image}: {_NO_CONTAINER}")
-    if not _IMAGE.match(image):
-        raise InvalidInput(f"spec.containers[0].image {image!r:.80} must match {_IMAGE.pattern}")
-    return [word.replace(_NAMED, image) for word in image_command]
-
-
 def _refuse(given: Mapping[str, object], fields: Iterable[str], where: str) -> None:
     for field in sorted(fields):
         if given.get(field):
             raise InvalidInput(f"{where}.{field}: a Slurm job has nothing like it; leave it out")
 
 
-def _script(container: JsonObject, environment: Mapping[str, str], before: Sequence[str]) -> str:
+def _script(container: JsonObject, environment: Mapping[str, str], inside: InImage) -> str:
     if not container.get("command"):
         raise InvalidInput("spec.containers[0].command: a job takes none from an image; set it")
-    folder = container.get("workingDir") or ""
-    if folder and not folder.startswith("/"):
-        raise InvalidInput(f"spec.containers[0].workingDir {folder!r}: give an absolute path, or leave it out")
-    script = script_of(container, environment, f"cd {shlex.quote(folder)} || exit 72\n" if folder else "", before)
+    script = script_of(container, environment, inside.enter, inside.before)
     if why := unfit(script):
         raise InvalidInput(f"spec.containers[0].command, args, workingDir: {why}")
     return script
@@ -241,11 +221,8 @@ def _volumes(pod: JsonObject, container: JsonObject, resources: Resources) -> tu
     declared = {volume["name"]: volume for volume in objects.spec(pod).get("volumes") or []}
     sources: dict[str, str] = {}
     files: dict[str, str] = {}
-    for mount in container.get("volumeMounts") or []:
-        if mount["name"].startswith(PREFIX):
-            continue  # a service account's token, which admission mounts: jobs have none
+    for mount, path in _mounts(container):
         where = f"volumeMounts {mount['name']}"
-        path = _below(mount, where)
         volume = declared[mount["name"]]
         if (source := volume.get("configMap")) is not None:
             found = resources.config_map(objects.namespace(pod), source.get("name", ""))
@@ -262,16 +239,38 @@ def _volumes(pod: JsonObject, container: JsonObject, resources: Resources) -> tu
     return sources, files
 
 
-def _below(mount: JsonObject, where: str) -> str:
-    path = str(mount.get("mountPath", "")).removeprefix("./").rstrip("/")
-    if path.startswith("/") or not path or any(part in {"", ".", ".."} for part in path.split("/")):
+def _binds(pod: JsonObject, container: JsonObject) -> list[Bind]:
+    """Return the volumes that are to be at absolute paths of a container.
+
+    A job that runs again gives its container folders that its first run could have made links to anything.
+    """
+    paths = ((path, str(mount["mountPath"]).rstrip("/")) for mount, path in _mounts(container))
+    found = [Bind(path, target) for path, target in paths if target.startswith("/")]
+    if found and objects.spec(pod).get("restartPolicy") == "OnFailure":
         raise InvalidInput(
-            f"{where}: mountPath {mount.get('mountPath')!r}: without a container, nothing can be put at an absolute"
-            " path; give one below the job's working folder, such as `src`"
+            f"volumeMounts: mountPath {found[0].target!r:.80}: a job with restartPolicy OnFailure has nothing at an"
+            " absolute path; choose Never, or a path below the job's working folder, such as `src`"
         )
-    if mount.get("subPath") or mount.get("subPathExpr"):
-        raise InvalidInput(f"{where}: subPath is not known to this provider; choose keys by items")
-    return path
+    return found
+
+
+def _mounts(container: JsonObject) -> Iterator[tuple[JsonObject, str]]:
+    """Yield what the container mounts, and in which folder below the working folder; that of images' own is ours."""
+    for number, mount in enumerate(container.get("volumeMounts") or []):
+        if mount["name"].startswith(PREFIX):
+            continue  # a service account's token, which admission mounts: jobs have none
+        where = f"volumeMounts {mount['name']}"
+        if mount.get("subPath") or mount.get("subPathExpr"):
+            raise InvalidInput(f"{where}: subPath is not known to this provider; choose keys by items")
+        path = str(mount.get("mountPath", "")).removeprefix("./").rstrip("/")
+        if path.startswith("/"):
+            yield mount, f"{VOLUMES}/{number}"
+        elif not path or any(part in {"", ".", "..", VOLUMES} for part in path.split("/")):
+            raise InvalidInput(
+                f"{where}: mountPath {mount.get('mountPath')!r}: give one below the job's working folder, such as `src`"
+            )
+        else:
+            yield mount, path
 
 
 def _refuse_binary(config_map: JsonObject | None, where: str) -> None:

@@ -7,7 +7,7 @@ commands: /opt/slurm/bin  # of Slurm, where they are not on the user's path
 completed: /var/log/slurm/jobcomp.txt   # where the user may read it
 state_dir: /shared/jobs   # there, seen by compute nodes too; by default ~/.minik8s/slurm/NODE
 period_s: 5               # how long it may take until a change is seen
-image_command: [apptainer, exec, "docker://{image}"]   # what runs a program in an image; by default none does
+image_command: [apptainer, exec, "docker://{image}"]   # what runs a program in an image (images.py); by default none
 pods: 1000                # capacity for Pods
 oversubscription: 1       # how often CPUs, memory and GPUs are given to Pods: what does not run waits in Slurm
 """
@@ -21,6 +21,7 @@ from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.virtual.provider import InitConfig
 from minik8s_modules.virtual.providers.reaching import project_dir
+from minik8s_modules.virtual.providers.slurm import images
 
 PLAYBOOK = "playbooks/slurm_jobs.yml"
 GROUP = "slurm_login"
@@ -68,8 +69,8 @@ def read(config: InitConfig) -> Settings:
     for name in ("period_s", "pods", "oversubscription"):
         if getattr(found, name) < 1:
             raise ConfigurationError(f"{said.file}: {name} must be at least 1")
-    if found.image_command and not any("{image}" in word for word in found.image_command[1:]):
-        raise ConfigurationError(f"{said.file}: image_command must name a program, and {{image}} in a word behind it")
+    if why := images.faults(found.image_command):
+        raise ConfigurationError(f"{said.file}: {why}")
     if not found.inventory.exists():
         raise ConfigurationError(f"{said.file}: inventory {found.inventory} does not exist")
     return found
