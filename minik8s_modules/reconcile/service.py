@@ -39,6 +39,7 @@ from minik8s_modules.reconcile.loop.gateway_link import Gateway
 from minik8s_modules.reconcile.loop.hearts import Hearts
 from minik8s_modules.reconcile.loop.loop import Reconciler
 from minik8s_modules.reconcile.loop.shard import Objects, Shard
+from minik8s_modules.reconcile.network.health_checks import with_checks
 from minik8s_modules.reconcile.network.networks import machines
 from minik8s_modules.reconcile.nodes.household import Household
 from minik8s_modules.reconcile.nodes.registration import Registrar
@@ -171,8 +172,10 @@ class ShardService:
         copies, services, named, folders = self._copies, self._services, self._named, self._folders
         overlaid, by_ipv6 = is_meshed(settings), settings.overlay.ipv6
 
-        def everywhere() -> Named:
-            found = named.of()._replace(folders=folders.of())
+        def named_on(node: str) -> Named:
+            found, checks = named.of()._replace(folders=folders.of()), services.checks(node)
+            found = found._replace(ingress=with_checks(found.ingress, checks))
+            self._metrics.of(node).on_checks(checks)
             return found._replace(machines=machines(copies.nodes.list(), ipv6=by_ipv6)) if overlaid else found
 
         return Shard(
@@ -183,7 +186,7 @@ class ShardService:
                 self._synced,
                 self._services_of,
                 services.links,
-                everywhere,
+                named_on,
                 self._policies_of,
                 self._policies.unenforced,
             ),

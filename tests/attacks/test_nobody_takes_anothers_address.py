@@ -1,7 +1,7 @@
 """An editor of a namespace takes no address that is another Service's, a machine's or the API's.
 
 The attacks: name it as an external address, by each way to write; bring a status along, or write one; ask a load
-balancer for it; ask for a port that the machines use themselves.
+balancer for it; ask for a port that the machines use themselves, or for health checks at one of another's.
 """
 
 from __future__ import annotations
@@ -89,6 +89,19 @@ def test_no_service_has_the_port_of_ssh(mallory: Mallory) -> None:
     made = mallory.create("ssh", type="LoadBalancer", loadBalancerClass="minik8s.io/nodes", ports=ports).json
     given = decide_addresses([made], WORLD, lambda _: frozenset(), BALANCING)[str(objects.key(made))]
     assert (given.addresses, given.reason) == ([], "PortKept")
+
+
+def test_health_checks_open_no_port_of_the_machines_or_of_another(mallory: Mallory) -> None:
+    local: JsonObject = {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
+    taken = mallory.create("victim", type="NodePort").json["spec"]["ports"][0]["nodePort"]
+    for port in (22, 80, 6443, 10250, 32768, taken):
+        assert mallory.create("web", **local, healthCheckNodePort=port).code == 422, port
+    own = [{"port": 80, "nodePort": 30999}]
+    assert mallory.create("web", **local, ports=own, healthCheckNodePort=30999).code == 422
+    made = mallory.create("web", **local).json
+    moved = {"spec": {"healthCheckNodePort": taken}}
+    assert mallory.send("PATCH", f"{mallory.path}/web", moved, MERGE).code == 422
+    assert mallory.send("GET", f"{mallory.path}/web", None).json["spec"] == made["spec"]
 
 
 @pytest.mark.parametrize("address", [NODE, SERVER, VICTIMS, "100.0.0.1", "10.244.0.5", "127.0.0.1", "224.0.0.5"])

@@ -11,6 +11,7 @@ from minik8s_modules.api.objects import JsonObject
 
 _OUTSIDE = frozenset({"NodePort", "LoadBalancer"})
 _BALANCED = ("allocateLoadBalancerNodePorts", "loadBalancerClass")
+HEALTH_PORT = "healthCheckNodePort"
 _FAMILY_FIELDS = ("ipFamilies", "ipFamilyPolicy")
 
 
@@ -18,6 +19,11 @@ def needs_node_ports(declared: JsonObject) -> bool:
     """Return whether each port of a service with this spec gets a port on every node (``needsNodePort``)."""
     balanced = declared.get("type") == "LoadBalancer" and declared.get("allocateLoadBalancerNodePorts") is not False
     return balanced or declared.get("type") == "NodePort"
+
+
+def needs_health_port(declared: JsonObject) -> bool:
+    """Return whether load balancers ask nodes for Pods of a service with this spec (``NeedsHealthCheck``)."""
+    return declared.get("type") == "LoadBalancer" and declared.get("externalTrafficPolicy") == "Local"
 
 
 def prepare_service(declared: JsonObject) -> None:
@@ -34,6 +40,8 @@ def prepare_service_update(new: JsonObject, old: JsonObject) -> None:
     _align(new, before)
     _keep_policy(new, before)
     _release_family(new, before)
+    if needs_health_port(before) and not needs_health_port(new) and _same(new, before, HEALTH_PORT):
+        new.pop(HEALTH_PORT, None)
     _drop_of_former_type(new, before)
 
 
@@ -44,6 +52,8 @@ def _keep_allocated(new: JsonObject, old: JsonObject) -> None:
     for field in ("clusterIP", "clusterIPs"):
         if not new.get(field) and old.get(field):
             new[field] = old[field]
+    if needs_health_port(new) and needs_health_port(old) and not new.get(HEALTH_PORT) and old.get(HEALTH_PORT):
+        new[HEALTH_PORT] = old[HEALTH_PORT]
     if needs_node_ports(new) and needs_node_ports(old):
         given = {(p.get("protocol"), p.get("port")): p.get("nodePort") for p in old.get("ports") or []}
         for port in new.get("ports") or []:

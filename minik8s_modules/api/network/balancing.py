@@ -33,6 +33,8 @@ class Balancing(NamedTuple):
     kept_ports: frozenset[int] = frozenset()
     """Ports of the nodes' own addresses that no Service gets."""
     external_ips: bool = False
+    health_checks: bool = True
+    """Whether nodes answer health checks: those with nginx do."""
     ranges: tuple[ipaddress.IPv4Network, ...] = ()
     """Of Pods and of Services: no address of these is outside."""
 
@@ -61,7 +63,8 @@ def read_balancing(configuration: Configuration, ranges: Iterable[str]) -> Balan
         raise ConfigurationError("load_balancer.default is pool, and load_balancer.addresses names no address")
     ports = configuration.rows("load_balancer.kept_ports") if configuration.has("load_balancer.kept_ports") else []
     external = configuration.flag("load_balancer.external_ips", default=False)
-    return Balancing(default, pool, frozenset(_ports(ports)), external, own)
+    checks = configuration.flag("load_balancer.health_checks", default=True)
+    return Balancing(default, pool, frozenset(_ports(ports)), external, checks, own)
 
 
 def _span(text: str, own: Sequence[ipaddress.IPv4Network]) -> Span:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from minik8s_modules.api import cause, syntax
 from minik8s_modules.api.errors import Cause
+from minik8s_modules.api.lifecycle.service_strategy import HEALTH_PORT, needs_health_port
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec
 from minik8s_modules.api.validation import check
 from minik8s_modules.api.validation.meta import validate_labels
@@ -175,6 +176,21 @@ def _load_balancer(_at: str, declared: JsonObject) -> list[Cause]:
     return [cause.forbidden(f"spec.{field}", "may only be used when `type` is 'LoadBalancer'") for field in given]
 
 
+def _health_port(_at: str, declared: JsonObject) -> list[Cause]:
+    """``validateServiceExternalTrafficPolicy``: the port at which nodes say whether they have Pods of it."""
+    field, port = f"spec.{HEALTH_PORT}", declared.get(HEALTH_PORT) or 0
+    if not port:
+        return []
+    if not needs_health_port(declared):
+        text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        return [cause.invalid(field, port, text)]
+    if any(port == each.get("nodePort") for each in declared.get("ports") or []):
+        return [
+            cause.invalid(field, port, "is a nodePort of the service itself; health checks need a port of their own")
+        ]
+    return cause.all_invalid(field, port, syntax.port_number(port))
+
+
 _BALANCED = check.fields(
     ("loadBalancerClass", check.if_given(check.qualified_name)),
     ("loadBalancerIP", check.if_set(check.syntax_of(syntax.non_special_ipv4))),
@@ -190,6 +206,7 @@ validate_service = check.of_spec(
     ("", _addressed),
     ("", _external_policy),
     ("", _load_balancer),
+    ("", _health_port),
     ("externalIPs", check.each(check.syntax_of(syntax.non_special_ipv4))),
     ("", _service_ports),
     ("selector", validate_labels),
@@ -200,7 +217,8 @@ validate_service = check.of_spec(
 def validate_service_update(new: JsonObject, old: JsonObject) -> list[Cause]:
     """Return why the old service may not become the new one: its address stays while it has one."""
     after, before = spec(new), spec(old)
-    return _class_stays(after, before) + _address_stays(after, before) + _families_stay(after, before)
+    stays = (_class_stays, _health_port_stays, _address_stays, _families_stay)
+    return [one for rule in stays for one in rule(after, before)]
 
 
 def _class_stays(after: JsonObject, before: JsonObject) -> list[Cause]:
@@ -208,6 +226,14 @@ def _class_stays(after: JsonObject, before: JsonObject) -> list[Cause]:
     if not both or after.get("loadBalancerClass") == before.get("loadBalancerClass"):
         return []
     return [cause.invalid("spec.loadBalancerClass", after.get("loadBalancerClass"), "may not change once set")]
+
+
+def _health_port_stays(after: JsonObject, before: JsonObject) -> list[Cause]:
+    """``validateServiceExternalTrafficFieldsUpdate``; one that was stored before there were such ports gets its own."""
+    had = before.get(HEALTH_PORT) or 0
+    if not had or not needs_health_port(after) or not needs_health_port(before) or after.get(HEALTH_PORT) == had:
+        return []
+    return [cause.forbidden(f"spec.{HEALTH_PORT}", "field is immutable")]
 
 
 def _address_stays(after: JsonObject, before: JsonObject) -> list[Cause]:

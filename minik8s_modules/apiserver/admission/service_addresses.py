@@ -16,7 +16,7 @@ import orjson
 
 from minik8s_modules.api.errors import Cause, InternalError, Invalid
 from minik8s_modules.api.kinds import SERVICE
-from minik8s_modules.api.lifecycle.service_strategy import needs_node_ports
+from minik8s_modules.api.lifecycle.service_strategy import HEALTH_PORT, needs_health_port, needs_node_ports
 from minik8s_modules.api.network.load_balancers import NODE_PORTS
 from minik8s_modules.api.network.service_ranges import Network, addresses_of, candidates, port_candidates
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec, uid
@@ -54,6 +54,8 @@ def held(service: JsonObject | None) -> set[str]:
         keys |= {address_key(address) for address in addresses_of(spec(service))}
     if spec(service).get("type") in _WITH_PORTS:
         keys |= {f"{PORTS}{port['nodePort']}" for port in spec(service).get("ports") or [] if port.get("nodePort")}
+    if needs_health_port(spec(service)) and (port := spec(service).get(HEALTH_PORT)):
+        keys.add(f"{PORTS}{port}")
     return keys
 
 
@@ -78,8 +80,13 @@ class Claims:
         settle_families(self._service, self._old, configured=self._families())
         if needs_address(self._service):
             self._addresses()
+        checked = needs_health_port(spec(self._service))
+        if checked and (number := spec(self._service).get(HEALTH_PORT)):  # before any other takes it for itself
+            self._named_port(f"spec.{HEALTH_PORT}", number)
         if spec(self._service).get("type") in _WITH_PORTS:
             self._node_ports()
+        if checked and not spec(self._service).get(HEALTH_PORT):
+            self._service["spec"][HEALTH_PORT] = self._any_port()
         return self._lost()
 
     def undo(self) -> None:
@@ -153,6 +160,9 @@ class Claims:
             same = other.get("port") == port.get("port") and other.get("protocol") != port.get("protocol")
             if same and other.get("nodePort"):
                 return int(other["nodePort"])
+        return self._any_port()
+
+    def _any_port(self) -> int:
         return int(self._free(PORTS, map(str, port_candidates()), "node port", _PORT_SPAN))
 
     def _named(self, key: str, field: str, value: object, what: str) -> None:
@@ -180,8 +190,9 @@ class Claims:
     def _claim(self, key: str) -> bool:
         if self._dry_run:  # those before it in a plan claim nothing either
             services = (item.object for item in self._backend.cache.list(SERVICE.prefix)[0])
-            return self._backend.store.get(key) is None and not any(key in held(each) for each in services)
-        if not _create(self._backend, key, self._service):
+            if self._backend.store.get(key) is not None or any(key in held(each) for each in services):
+                return False
+        elif not _create(self._backend, key, self._service):
             return False
         self.made.append(key)
         return True

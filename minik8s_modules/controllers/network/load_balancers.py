@@ -13,6 +13,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, NODE, SERVICE
+from minik8s_modules.api.lifecycle.service_strategy import HEALTH_PORT, needs_health_port
 from minik8s_modules.api.network.balancing import Balancing
 from minik8s_modules.api.network.load_balancers import (
     FINALIZER,
@@ -35,6 +36,7 @@ from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_LABEL
 
 SERVICE_NAME = "kubernetes.io/service-name"
+UNCHECKED = "HealthCheckUnavailable"
 _ALL = Key("", "load-balancers")
 
 
@@ -73,6 +75,7 @@ class LoadBalancerController(Looping):
         self._nodes = self._loop.watch(NODE, _of_node)
         self._slices = self._loop.watch(ENDPOINT_SLICE, self._of_slice, BY_LABEL)
         self._told: dict[Key, Given] = {}
+        self._unchecked: set[Key] = set()
 
     def sync(self, _key: Key) -> None:
         """Decide, and write what differs.
@@ -88,6 +91,7 @@ class LoadBalancerController(Looping):
             self._tell(service, given or self._refusal(service, world))
         there = {objects.key(one) for one in services}
         self._told = {key: given for key, given in self._told.items() if key in there}
+        self._tell_unchecked(services)
 
     def _refusal(self, service: JsonObject, world: World) -> Given | None:
         """Return what is told of a Service that is not ours and names what nobody may have."""
@@ -135,6 +139,17 @@ class LoadBalancerController(Looping):
             event(service, "Normal", "EnsuredLoadBalancer", f"reached at {', '.join(given.addresses)}", component=who)
         self._told[key] = given
 
+    def _tell_unchecked(self, services: Iterable[JsonObject]) -> None:
+        """Tell each Service once that nobody answers the health checks that load balancers ask for."""
+        asked = {} if self._balancing.health_checks else {objects.key(one): one for one in services if _is_checked(one)}
+        for key in asked.keys() - self._unchecked:
+            text = (
+                f"no node answers at healthCheckNodePort {objects.spec(asked[key])[HEALTH_PORT]}: nodes have no nginx "
+                "(minik8s_ingress_http_port is 0); load balancers may check the Service's node port instead"
+            )
+            self._context.recorder.event(asked[key], "Warning", UNCHECKED, text, component="load-balancer-controller")
+        self._unchecked = set(asked)
+
     def _of_service(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         concerned = any(
             one is not None and (is_outside(one) or FINALIZER in objects.finalizers(one)) for one in (old, new)
@@ -150,6 +165,10 @@ class LoadBalancerController(Looping):
         if service is None or not way_of(service, self._balancing) or not is_local(service):
             return []
         return [_ALL] if serving_nodes([old or {}]) != serving_nodes([new or {}]) else []
+
+
+def _is_checked(service: JsonObject) -> bool:
+    return needs_health_port(objects.spec(service)) and bool(objects.spec(service).get(HEALTH_PORT))
 
 
 def _of_node(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:

@@ -19,7 +19,11 @@ from minik8s_modules.module_utils.minik8s.core.schema import Field, schema_of
 from minik8s_modules.module_utils.minik8s.entries.containers import ContainerEntry
 from minik8s_modules.module_utils.minik8s.entries.dns import DnsEntry, DnsServerEntry
 from minik8s_modules.module_utils.minik8s.entries.folders import FolderEntry
-from minik8s_modules.module_utils.minik8s.entries.ingress import IngressEntry, IngressServerEntry
+from minik8s_modules.module_utils.minik8s.entries.ingress import (
+    IngressEntry,
+    IngressHealthEntry,
+    IngressServerEntry,
+)
 from minik8s_modules.module_utils.minik8s.entries.network import NetworkEntry
 from minik8s_modules.module_utils.minik8s.entries.policies import FilterEntry, PolicyEntry, PolicyPodEntry
 from minik8s_modules.module_utils.minik8s.entries.sandboxes import SandboxEntry
@@ -139,6 +143,8 @@ class ModuleDocFragment:
     CONTAINERS = _fragment({"<pod uid>/<container>": ContainerEntry})
     SERVICES = _fragment({"dataplane": DataplaneEntry, "<namespace>/<service>:<port>": ServiceEntry})
     DNS = _fragment({"server": DnsServerEntry, "service/<namespace>/<name>": DnsEntry, "host/<host>": DnsEntry})
-    INGRESS = _fragment({"_server": IngressServerEntry, "<host>": IngressEntry})
+    INGRESS = _fragment(
+        {"_server": IngressServerEntry, "<host>": IngressEntry, "_health/<namespace>/<name>": IngressHealthEntry}
+    )
     SLURM_JOBS = _fragment({"<uid>": SlurmJobEntry})
     UNITS = _fragment({"<uid>": UnitEntry})

@@ -53,6 +53,8 @@ class IngressEvents:
 
     def _declaring(self, section: str, key: str) -> list[JsonObject | None]:
         if section == "ingress":
+            if key.startswith(ingress_entries.HEALTH):
+                return [self._service(Key(*key[len(ingress_entries.HEALTH) :].split("/", 1)))]
             return [*self._host(key)] if key != ingress_entries.SERVER else []
         kind, _, name = key.partition("/")
         namespace, _, service = name.partition("/")

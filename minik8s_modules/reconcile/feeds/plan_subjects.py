@@ -195,6 +195,9 @@ class Subjects:
     def _host(self, host: str) -> tuple[About, ...]:
         if host == ingress_entries.SERVER:
             return self._node
+        if host.startswith(ingress_entries.HEALTH):
+            service = host[len(ingress_entries.HEALTH) :]
+            return (*of_key(SERVICE, service), *of_key(ENDPOINTS, service))
         found = [(kind, objects.namespace(obj), objects.name(obj)) for kind, obj in self._hosts(host)]
         owners = [of(*one) for one in found]
         # paths lead to endpoints of Services next to them

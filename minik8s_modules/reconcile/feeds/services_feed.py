@@ -18,6 +18,7 @@ from minik8s_modules.api.network.load_balancers import is_outside, machines_of
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Source
+from minik8s_modules.reconcile.network.health_checks import HealthCheck, checks_on, health_check
 from minik8s_modules.reconcile.network.services import (
     SERVICE_NAME,
     Balancers,
@@ -72,6 +73,7 @@ class ServiceFeed:
         self._leaving: set[str] = set()
         self._lock = threading.Lock()
         self._book = ServiceBook()
+        self._checks: dict[str, HealthCheck] = {}
         self._links: dict[str, Mapping[str, str]] = {}
         self._generation = 0
 
@@ -118,6 +120,11 @@ class ServiceFeed:
                 self._on_announcers(self._book.announcers())
             return self._book.entries(objects.name(node), dataplane_entry(node, self._settings), zone_of(node))
 
+    def checks(self, node: str) -> Entries:
+        """Return what a node answers to health checks, as of the last ``entries``."""
+        with self._lock:
+            return checks_on(node, self._checks)
+
     def links(self, namespace: str, changes: Mapping[str, JsonObject | None]) -> Mapping[str, str]:
         """Return the variables that tell a namespace's Services, if those of ``changes`` (None: gone) were so."""
         if changes:
@@ -144,11 +151,14 @@ class ServiceFeed:
 
     def _ports(self, key: Key, balancers: Balancers) -> dict[str, Any]:
         service = self._services.get(key.namespace, key.name)
+        self._checks.pop(str(key), None)
         if service is None:
             return {}
         slices = self._slices.by_index("service", str(key))
         with self._noting:
             leaving = self._leaving.intersection(uid for one in slices for uid in pods_of_slice(one))
+        if (check := health_check(service, slices, leaving)) is not None:
+            self._checks[str(key)] = check
         return service_ports(service, slices, leaving, self._settings.kubelet_port, balancers)
 
     def on_node(self, old: JsonObject | None, new: JsonObject | None) -> None:

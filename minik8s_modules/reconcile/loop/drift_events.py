@@ -10,6 +10,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.nodes.drift_policies import DRIFT, OF_PODS
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.module_utils.minik8s.names.ingress_entries import HEALTH
 from minik8s_modules.reconcile.events.pod_events import Recorder
 from minik8s_modules.reconcile.loop.drifts import SHARED, Difference
 
@@ -88,7 +89,8 @@ def concerned(
     if section == "services":
         kind, name = "service", key.rpartition(":")[0]
     elif section == "ingress":
-        kind, name = "host", key
+        health = key.startswith(HEALTH)
+        kind, name = ("service", key[len(HEALTH) :]) if health else ("host", key)
     if kind == "service":
         one = service(Key(*name.split("/", 1))) if "/" in name else None
         return [one] if one is not None else []

@@ -35,7 +35,7 @@ def all_decided(shard: Shard, state: NodeState) -> bool:
 def requests_of(shard: Shard, state: NodeState, node: JsonObject, now_s: float) -> dict[str, Request]:
     """Return by section what leads from what the node confirmed to what is decided; {} for nothing."""
     services = shard.objects.services(node)
-    named = shard.objects.named()
+    named = shard.objects.named(state.name)
     policies = shard.objects.policies(node)
     document = assemble(node, state.decisions.values(), shard.settings, services, named, policies)
     retained = state.retained(document)
@@ -94,7 +94,7 @@ def basis_of(shard: Shard, state: NodeState, node: JsonObject, pods: tuple[JsonO
         busy=state.sent is not None or bool(state.dirty),
         services=shard.objects.services(node),
         policies=shard.objects.policies(node),
-        named=shard.objects.named(),
+        named=shard.objects.named(state.name),
         tokens={uid: shard.tokens.of(uid) for uid in state.decisions},
         links=shard.objects.links,
         unenforced=shard.objects.unenforced,

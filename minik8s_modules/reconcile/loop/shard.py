@@ -23,12 +23,16 @@ from minik8s_modules.reconcile.storage.pull_secrets import pulls_of
 from minik8s_modules.reconcile.values.addresses import AddressBook
 from minik8s_modules.reconcile.values.items import Runner
 from minik8s_modules.reconcile.values.sealing import blob, values_of
-from minik8s_modules.reconcile.values.values import Entries, Named, PodDecision, PodInputs, Settings
+from minik8s_modules.reconcile.values.values import NOTHING_NAMED, Entries, Named, PodDecision, PodInputs, Settings
 from minik8s_modules.runtime.events import EventRecorder
 
 
 def _nothing(_node: JsonObject) -> Entries:
     return {}
+
+
+def _nothing_named(_node: str) -> Named:
+    return NOTHING_NAMED
 
 
 def _enforced(_pod: JsonObject) -> str:
@@ -52,8 +56,8 @@ class Objects(NamedTuple):
     """The section ``services`` of a Node."""
     links: Links = no_links
     """The variables that tell the Services of a namespace, if those of some keys (None: gone) were as given."""
-    named: Callable[[], Named] = Named
-    """Names and paths, the same on every node."""
+    named: Callable[[str], Named] = _nothing_named
+    """What a node gets of names and paths; its ``services`` are asked for first."""
     policies: Callable[[JsonObject], Entries] = _nothing
     """The section ``policies`` of a Node."""
     unenforced: Callable[[JsonObject], str] = _enforced

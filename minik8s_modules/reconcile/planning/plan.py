@@ -58,6 +58,7 @@ from minik8s_modules.reconcile.planning.simulated_services import (
     PlannedServices,
     addresses,
     allocated,
+    named_after,
     planned_services,
     with_services,
 )
@@ -317,7 +318,7 @@ class Planner:
         where = (objects.name(basis.node), future.balancers, zone_of(basis.node))
         services = with_services(basis.services, future.seen, *where)
         folders = planned_folders(basis.named.folders, future.found.overlay, future.nodes)
-        named = (future.named or basis.named)._replace(machines=basis.named.machines, folders=folders)
+        named = named_after(basis.named, future.named, folders, future.seen, objects.name(basis.node))
         policies = future.policies.entries(basis.node) if future.policies else basis.policies
         after = assemble(basis.node, decisions.values(), self._settings, services, named, policies)
         # a pod that stands keeps what its containers use, also where the object it was made of goes

@@ -32,6 +32,7 @@ from minik8s_modules.controllers.network.endpointslices import (
     is_mirrored,
 )
 from minik8s_modules.reconcile.feeds.ingress_feed import Overlay, SecretOf, Slices
+from minik8s_modules.reconcile.network.health_checks import imagined_checks
 from minik8s_modules.reconcile.network.services import (
     API_PORT,
     DATAPLANE,
@@ -317,6 +318,15 @@ def _taken(steps: Iterable[SliceStep], standing: Iterable[JsonObject]) -> list[J
         else:
             after.pop(objects.name(step.obj), None)
     return [*after.values(), *new]
+
+
+def named_after(
+    before: Named, imagined: Named | None, folders: Mapping[str, Entries], seen: PlannedServices, node: str
+) -> Named:
+    """Return what a node would get of names and paths; ``imagined`` is None where those of the cluster stay."""
+    named = imagined or before
+    ingress = imagined_checks(named.ingress, before.ingress, seen.services, seen.slices, node)
+    return named._replace(machines=before.machines, folders=folders, ingress=ingress)
 
 
 def with_services(

@@ -69,6 +69,13 @@ class NodeLoopMetrics:
             (),
             lambda: {(): float(self._announced)},
         )
+        self._checks: Entries = {}
+        self.registry.gauge(
+            "minik8s_reconciler_health_checks",
+            "Services whose health checks the node answers, by the code that it answers.",
+            ("code",),
+            self._checked,
+        )
         self._rooms: Mapping[tuple[str, str], Mapping[str, int]] = {}
         self._tell_rooms(("namespace", "persistentvolumeclaim"))
         self._calls = self.registry.histogram(
@@ -122,6 +129,14 @@ class NodeLoopMetrics:
     def on_announced(self, count: int) -> None:
         """The node is to announce so many addresses."""
         self._announced = count
+
+    def on_checks(self, entries: Entries) -> None:
+        """The node is to answer these health checks of Services."""
+        self._checks = entries
+
+    def _checked(self) -> dict[tuple[str, ...], float]:
+        serving = sum(bool(one["endpoints"]) for one in self._checks.values())
+        return {("200",): float(serving), ("503",): float(len(self._checks) - serving)}
 
     def _isolated(self) -> dict[tuple[str, ...], float]:
         pods = [one for one in self._policies.values() if "address" in one]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import os
+import random
 import shutil
 import signal
 import ssl
@@ -127,6 +129,25 @@ def _exchanged(store: EtcdStore, key: str, before: bytes, after: bytes) -> bool:
     except StaleWrite:
         return False  # its status was written meanwhile
     return True
+
+
+def health(port: int, path: str = "/healthz") -> tuple[int, str, JsonObject]:
+    """Return how a node answers a health check: code, weight, body; (0, why, {}) for not at all."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        weight = answer.headers.get("X-Load-Balancing-Endpoint-Weight", "")
+        return answer.status, weight, dict(json.loads(answer.read()))
+    except (OSError, http.client.HTTPException) as error:
+        return 0, str(error), {}
+    finally:
+        connection.close()
+
+
+def free_node_port() -> int:
+    """Return a node port that nobody on this machine listens at: tests beside us take some, too."""
+    return next(port for port in random.sample(range(30500, 32768), 200) if server.can_listen(port))
 
 
 def request(port: int, host: str, path: str) -> tuple[int, str]:

@@ -20,7 +20,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
 from minik8s_modules.module_utils.minik8s.names import nginx as server
 from minik8s_modules.module_utils.minik8s.names.ingress import Ingress
-from tests.integration.naming.conftest import nginx, request
+from tests.integration.naming.conftest import free_node_port, health, nginx, request
 from tests.support.etcd import free_port
 from tests.support.node import PATIENT
 from tests.support.waiting import until
@@ -171,6 +171,51 @@ def test_a_port_that_somebody_else_has_is_told(machine: Machine):
         machine.run(machine.entries(a=machine.host("a")))
         result = machine.run(machine.entries(a=machine.host("a")))
         assert result["errors"]["_server"]["reason"] == "ServerNotRunning"
+
+
+def test_load_balancers_are_told_whether_the_node_has_endpoints(served: Machine):
+    key, port = "_health/default/web", free_node_port()
+    hosts = served.entries(a=served.host("a"))
+
+    def answered(count: int) -> JsonObject:
+        return {
+            "service": {"namespace": "default", "name": "web"}, "localEndpoints": count, "serviceProxyHealthy": True,
+        }  # fmt: skip
+
+    assert health(port)[0] == 0
+    entries = hosts
+    for count, code in ((0, 503), (2, 200)):
+        entries = {**hosts, key: {"port": port, "endpoints": count}}
+        assert served.run(entries, check=True)["steps"] == served.run(entries)["steps"] != []
+        assert not served.run(entries)["changed"]
+        until(partial(_is_answered, port, (code, str(count), answered(count))))
+    file = served.folder / "hosts/_health.default.web.conf"
+    file.write_text(file.read_text().replace("200", "503"))
+    shown = served.run(entries, check=True)
+    assert [step["key"] for step in shown["steps"]] == [key, "_server"]
+    assert served.run(entries)["steps"] == shown["steps"]
+    until(lambda: health(port)[0] == HTTPStatus.OK)
+    file.unlink()  # while nginx listens at its port
+    assert served.run(entries)["errors"] == {}
+    assert not served.run(entries)["changed"]
+    served.run(hosts)
+    until(lambda: health(port)[0] == 0)
+    assert served.get("a.test") == (200, "a")
+
+
+def _is_answered(port: int, wanted: tuple[int, str, JsonObject]) -> bool:
+    return health(port) == wanted
+
+
+def test_a_port_for_health_checks_that_somebody_has_keeps_nothing_else_back(served: Machine):
+    key, port = "_health/default/web", free_node_port()
+    entries = {**served.entries(b=served.host("b")), key: {"port": port, "endpoints": 1}}
+    with http.server.ThreadingHTTPServer(("0.0.0.0", port), http.server.SimpleHTTPRequestHandler):
+        result = served.run(entries)
+        assert f"port {port} is in use" in result["errors"][key]["message"]
+        until(lambda: served.get("b.test") == (200, "b"))
+    assert served.run(entries)["errors"] == {}
+    until(lambda: health(port)[0] == HTTPStatus.OK)
 
 
 @pytest.mark.parametrize("key", ["a b.test", "../../etc/passwd", "A.test", "a.test\n", "*"])

@@ -16,7 +16,7 @@ from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.api.kinds import DNS, EVENT, INGRESS, NODE, POD, SECRET, SERVICE
 from minik8s_modules.api.network.ingress_routes import has_place
 from minik8s_modules.api.objects import JsonObject
-from tests.integration.naming.conftest import OUTSIDE, OUTSIDE_ADDRESS, Cluster
+from tests.integration.naming.conftest import OUTSIDE, OUTSIDE_ADDRESS, Cluster, free_node_port, health
 from tests.support.pki import Authority
 
 
@@ -337,6 +337,27 @@ def test_an_nginx_that_somebody_broke_for_good_runs_again(cluster: Cluster, stan
     assert (folder / "nginx.conf").read_text() == good
     cluster.until(lambda: times(cluster, node, "FailedToUpdatePaths") > failed)
     cluster.until(lambda: times(cluster, node, "PathsUpdated") > over, 60)
+
+
+def test_a_node_tells_load_balancers_whether_it_has_pods_of_a_service(cluster: Cluster) -> None:
+    port, key = free_node_port(), ("ingress", "_health/default/balanced")
+    local = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": port}
+    spec = {"ports": [{"port": 80}], "selector": {"app": "balanced"}, **local}
+    body = {"metadata": {"name": "balanced", "namespace": "default"}, "spec": spec}
+    node = cluster.plan(objects=[{"apiVersion": "v1", "kind": "Service", **body}])["nodes"][cluster.node.name]
+    assert key in {(step["section"], step["key"]) for step in node["steps"]}, node
+    cluster.admin.create(SERVICE, body)
+    cluster.until(lambda: health(port)[:2] == (503, "0"))
+    cluster.web("balanced", {"app": "balanced"})
+    cluster.until(lambda: health(port)[:2] == (200, "1"), 60)
+    path = cluster.state / "nginx/hosts/_health.default.balanced.conf"
+    path.unlink()
+    drift = cluster.plan()["nodes"][cluster.node.name]
+    assert key in {(step["section"], step["key"]) for step in drift["steps"]} or path.exists(), drift
+    cluster.admin.delete(POD, "balanced", "default")
+    cluster.until(lambda: health(port)[:2] == (503, "0") and path.exists())
+    cluster.admin.delete(SERVICE, "balanced", "default")
+    cluster.until(lambda: health(port)[0] == 0)
 
 
 def test_what_is_deleted_no_longer_resolves_or_routes(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""Entries of the section ``ingress``: ``_server``, and one for each host."""
+"""Entries of the section ``ingress``: ``_server``, one for each host, and one for each health check of a Service."""
 
 from typing import TypedDict
 
@@ -20,3 +20,13 @@ class IngressEntry(TypedDict):
     secrets: dict[str, str]
     """HMACs of the Secrets with the host's certificates, by C(<namespace>/<name>), so that a new certificate is a
     changed entry."""
+
+
+class IngressHealthEntry(TypedDict):
+    """What load balancers outside ask a node: whether it has ready Pods of a Service (C(healthCheckNodePort))."""
+
+    port: int
+    """Port of every address of the node that answers: 200 with endpoints, 503 without; always with their number, in the
+    body and in the header C(X-Load-Balancing-Endpoint-Weight)."""
+    endpoints: int
+    """Ready endpoints of the Service on this node."""

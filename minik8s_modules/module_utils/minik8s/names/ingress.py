@@ -8,7 +8,6 @@ between both), the reload is made good.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from ..core.faults import KeyFault
 from ..core.files import remove_file, write_atomically
 from ..core.section import Context, Facets, Plan, Scope, Step
 from . import ingress_entries, nginx
-from .ingress_entries import ANY, SERVER, file_of, text_of
+from .ingress_entries import ANY, HEALTH, SERVER, file_of, key_of, text_of
 from .nginx import MAIN, Tree
 
 
@@ -62,16 +61,23 @@ class Ingress:
         for key in scope.untouched:
             if file_of(key) in tree:
                 wanted[file_of(key)] = tree[file_of(key)]
+        taken = _taken_ports(entries, nginx.master(nginx.folder_of(context.state_dir)))
+        for key in taken:
+            _put(wanted, file_of(key), tree.get(file_of(key)))
         changed = sorted(name for name in wanted if tree.get(name) != wanted[name])
         if not changed:
-            return wanted, {}
+            return wanted, taken
         if not os.path.exists(self._program):
             missing = f"{self._program} is not installed on this node; the role nginx brings it"
             return dict(tree), dict.fromkeys([SERVER, *(key for key in entries if key != SERVER)], missing)
         if context.check and _awaits_secrets(context, entries):
-            return wanted, {}
-        why = nginx.refusal(wanted, context.run_dir, self._program)
-        return (wanted, {}) if not why else self._sorted_out(context, entries, tree, wanted)
+            return wanted, taken
+        if not nginx.refusal(wanted, context.run_dir, self._program):
+            return wanted, taken
+        good, refused = self._sorted_out(
+            context, {key: entries[key] for key in entries if key not in taken}, tree, wanted
+        )
+        return good, {**refused, **taken}
 
     def _sorted_out(self, context: Context, entries: Entries, tree: Tree, wanted: Tree) -> tuple[Tree, dict[str, str]]:
         """Find the hosts that nginx refuses: each is added to what is good and tried."""
@@ -156,7 +162,7 @@ def _declared(entries: Entries) -> Tree:
 def _awaits_secrets(context: Context, entries: Entries) -> bool:
     """Return whether a check cannot ask nginx, because certificates would come only now."""
     folder = os.path.join(context.run_dir, nginx.SECRETS)
-    wanted = {secret for key, entry in entries.items() if key != SERVER for secret in entry["secrets"]}
+    wanted = {secret for key, entry in entries.items() if key != SERVER for secret in entry.get("secrets", ())}
     return any(not os.path.exists(os.path.join(folder, secret)) for secret in wanted)
 
 
@@ -165,14 +171,27 @@ def _plan_files(plan: Plan, entries: Entries, observed: ObservedIngress) -> None
     for name in sorted({*observed.tree, *observed.wanted}):
         before, after = observed.tree.get(name), observed.wanted.get(name)
         if before != after:
-            key = keys.get(name, _key_of(name))
+            key = keys.get(name) or key_of(name)
             action = "remove" if after is None else "write"
             plan.steps.append(Step(action, key, name, (name, after)))
             plan.differs(key, _facets(name, before), _facets(name, after))
 
 
-def _key_of(name: str) -> str:
-    return re.sub(r"^_any", "*", name.removeprefix(f"{nginx.HOSTS}/").removesuffix(".conf"))
+def _put(tree: Tree, name: str, text: str | None) -> None:
+    if text is None:
+        tree.pop(name, None)
+    else:
+        tree[name] = text
+
+
+def _taken_ports(entries: Entries, pid: int) -> dict[str, str]:
+    """Return why health checks cannot be answered: nginx would take over none of its files for one port in use."""
+    ports = {key: entry["port"] for key, entry in entries.items() if key.startswith(HEALTH)}
+    return {
+        key: f"port {port} is in use on this node"
+        for key, port in ports.items()
+        if not nginx.can_listen(port) and not nginx.listens(pid, port)
+    }
 
 
 def _facets(name: str, text: str | None) -> Facets | None:

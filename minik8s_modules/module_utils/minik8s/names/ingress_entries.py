@@ -1,7 +1,11 @@
-"""Entries of the section ``ingress``: what they may hold. ``_server`` has the ports, every other key is one host."""
+"""Entries of the section ``ingress``: what they may hold, and the files that nginx gets of them.
+
+``_server`` has the ports; ``_health/<namespace>/<name>`` answers health checks of a Service; every other key is a host.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -9,13 +13,16 @@ from typing import Any
 from ..core.faults import KeyFault
 from ..core.paths import split_key
 from ..core.schema import check_fields, require_object, schema_of
-from ..entries.ingress import IngressEntry, IngressServerEntry
+from ..entries.ingress import IngressEntry, IngressHealthEntry, IngressServerEntry
 
 SERVER, ANY = "_server", "_"
 """``_`` is the host of requests that name no other one; a host name has no underscore."""
+HEALTH = "_health/"
 CONFIG = schema_of(IngressServerEntry)
 ENTRY = schema_of(IngressEntry)
+HEALTH_ENTRY = schema_of(IngressHealthEntry)
 LAST_PORT, LONGEST = 65535, 253
+_SERVICE = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _HOST = re.compile(r"(?:\*\.)?[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 
 
@@ -25,8 +32,10 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
     if key == SERVER:
         check_fields(key, entry, CONFIG)
         for name in CONFIG:
-            if not 0 < entry[name] <= LAST_PORT:
-                raise KeyFault("InvalidEntry", f"{key}.{name} {entry[name]!r} is not a port (1 to {LAST_PORT})")
+            _check_port(f"{key}.{name}", entry[name])
+        return
+    if key.startswith(HEALTH):
+        _check_health(key, entry)
         return
     if key != ANY and (len(key) > LONGEST or not _HOST.fullmatch(key)):
         raise KeyFault("InvalidEntry", f"{key!r:.80} is not a host name")
@@ -39,12 +48,49 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
             raise KeyFault("InvalidEntry", f"{key}.secrets: {digest!r:.80} is not an HMAC")
 
 
+def _check_port(where: str, port: int) -> None:
+    if not 0 < port <= LAST_PORT:
+        raise KeyFault("InvalidEntry", f"{where} {port!r} is not a port (1 to {LAST_PORT})")
+
+
+def _check_health(key: str, entry: Mapping[str, Any]) -> None:
+    check_fields(key, entry, HEALTH_ENTRY)
+    if len(key) > LONGEST or not _SERVICE.fullmatch(key[len(HEALTH) :]):
+        raise KeyFault("InvalidEntry", f"{key!r:.80} is not {HEALTH}<namespace>/<name> of a Service")
+    _check_port(f"{key}.port", entry["port"])
+    if entry["endpoints"] < 0:
+        raise KeyFault("InvalidEntry", f"{key}.endpoints {entry['endpoints']!r} is not a number of endpoints")
+
+
 def file_of(key: str) -> str:
-    """Return the name of a host's file below the server's directory."""
-    return f"hosts/{key.replace('*', '_any')}.conf"
+    """Return the name of a key's file below the server's directory."""
+    return f"hosts/{key.replace('*', '_any').replace('/', '.')}.conf"
+
+
+def key_of(file: str) -> str:
+    """Return the key of a file."""
+    name = re.sub(r"^_any", "*", file[len("hosts/") :].rpartition(".conf")[0])
+    return name.replace(".", "/") if name.startswith("_health.") else name
+
+
+def health_text(key: str, entry: Mapping[str, Any]) -> str:
+    """Return the file that answers health checks as kube-proxy does (``pkg/proxy/healthcheck/service_health.go``)."""
+    _, namespace, name = key.split("/")
+    count = entry["endpoints"]
+    service = {"namespace": namespace, "name": name}
+    body = json.dumps({"service": service, "localEndpoints": count, "serviceProxyHealthy": True}, separators=(",", ":"))
+    return (
+        f"# Written by minik8s_ingress: {key}\n"
+        f"server {{\n    listen {entry['port']};\n    server_name _;\n    default_type application/json;\n"
+        "    add_header X-Content-Type-Options nosniff always;\n"
+        f"    add_header X-Load-Balancing-Endpoint-Weight {count} always;\n"
+        f"    return {200 if count else 503} '{body}';\n}}\n"
+    )
 
 
 def text_of(key: str, entry: Mapping[str, Any]) -> str:
-    """Return the content of a host's file; a secret's HMAC in it makes a new certificate a changed file."""
+    """Return the content of a key's file; a secret's HMAC in it makes a new certificate a changed file."""
+    if key.startswith(HEALTH):
+        return health_text(key, entry)
     secrets = "".join(f"# {name} {digest}\n" for name, digest in sorted(entry["secrets"].items()))
     return f"# Written by minik8s_ingress: {key}\n{secrets}{entry['config']}"

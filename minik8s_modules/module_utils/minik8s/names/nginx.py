@@ -8,6 +8,7 @@ A staged copy is locked by whoever checks it; one that nobody has locked was lef
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -15,6 +16,7 @@ import pwd
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -172,6 +174,32 @@ def _cause(output: str) -> str:
     """Return why nginx ended, without the time and the process that it puts before each line."""
     lines = [_LINE.sub(r"\1", line) for line in output.splitlines() if _LINE.match(line)] or output.splitlines()
     return " ".join([*dict.fromkeys(lines)][:2])
+
+
+def can_listen(port: int) -> bool:
+    """Return whether nobody listens at a port of some address: ``nginx -t`` does not say, and a reload would fail."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+            probe.listen()
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE
+    return True
+
+
+def listens(pid: int, port: int) -> bool:
+    """Return whether a process has a socket that listens at a port, whatever files it was told to load."""
+    sockets = set()
+    for table in ("tcp", "tcp6"):
+        rows = (row.split() for row in (read_bytes(f"/proc/{pid}/net/{table}") or b"").splitlines()[1:])
+        sockets |= {row[9] for row in rows if row[3] == b"0A" and int(row[1].rpartition(b":")[2], 16) == port}
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):  # it is closed meanwhile
+                if os.fsencode(os.readlink(f"/proc/{pid}/fd/{name}"))[len("socket:[") : -1] in sockets:
+                    return True
+    return False
 
 
 def is_prepared(folder: str, run_dir: str) -> bool:

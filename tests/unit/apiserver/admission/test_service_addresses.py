@@ -135,6 +135,28 @@ def test_a_load_balancers_service_has_node_ports_unless_it_wants_none(backend: B
     assert _node_ports(backend) == ["30007"]
 
 
+def test_a_local_load_balancer_has_a_port_for_health_checks(backend: Backend, options: Options):
+    local: dict[str, Any] = {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
+    _create(backend, options, "a", **local)
+    spec = _service(backend, "a")["spec"]
+    assert (spec["ports"][0]["nodePort"], spec["healthCheckNodePort"]) == (30086, 30087)
+    assert _node_ports(backend) == ["30086", "30087"]
+    assert _change(backend, options, "a", healthCheckNodePort=0)["healthCheckNodePort"] == 30087
+    with pytest.raises(Invalid, match="healthCheckNodePort: Forbidden: field is immutable"):
+        _change(backend, options, "a", healthCheckNodePort=30099)
+    with pytest.raises(Invalid, match="already allocated to service default/a"):
+        _create(backend, options, "b", **local, healthCheckNodePort=30087)
+    _create(backend, options, "b", **local, healthCheckNodePort=30088)
+    assert _service(backend, "b")["spec"]["ports"][0]["nodePort"] == 30089, "what is asked for goes first"
+    tried = _change(
+        backend, options._replace(dry_run=True), "b", ports=[{"name": "a", "port": 1}, {"name": "b", "port": 2}]
+    )
+    assert len({port["nodePort"] for port in tried["ports"]} - {30088}) == 2, "a dry run gives each port once, too"
+    assert "healthCheckNodePort" not in _change(backend, options, "a", externalTrafficPolicy="Cluster")
+    assert "30087" not in _node_ports(backend)
+    assert _change(backend, options, "a", externalTrafficPolicy="Local")["healthCheckNodePort"] == 30087
+
+
 def test_a_wanted_node_port_is_honoured_or_refused_with_its_holder(backend: Backend, options: Options):
     _create(backend, options, "a", type="NodePort", ports=[{"port": 80, "nodePort": 30080}])
     with pytest.raises(Invalid, match="already allocated to service default/a"):

@@ -21,7 +21,7 @@ from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
 from tests.support.waiting import until
 
-SETTINGS = {"default": "pool", "addresses": ["203.0.113.10"], "kept_ports": [22]}
+SETTINGS = {"default": "pool", "addresses": ["203.0.113.10"], "kept_ports": [22], "health_checks": False}
 
 
 @pytest.fixture
@@ -89,3 +89,14 @@ def test_a_port_of_the_nodes_and_a_machines_address_are_refused_with_an_event(ap
     api.update(SERVICE, {**forged, "status": {"loadBalancer": balancer}}, subresource="status")
     until(lambda: "AddressRefused" in told(api, "forged"))
     assert objects.finalizers(api.get(SERVICE, "forged", "default")) == []
+
+
+def test_health_checks_that_no_node_answers_are_told_once(api: FakeApi) -> None:
+    create(api, "web", externalTrafficPolicy="Local", healthCheckNodePort=30090)
+    create(api, "plain")
+    until(lambda: "HealthCheckUnavailable" in told(api, "web"))
+    api.patch(SERVICE, "web", "default", {"metadata": {"labels": {"seen": "again"}}})
+    until(lambda: "AddressNotAvailable" in told(api, "plain") or bool(points(api, "plain")))
+    assert "HealthCheckUnavailable" not in told(api, "plain")
+    (event,) = [one for one in api.list(EVENT, "default").items if one["reason"] == "HealthCheckUnavailable"]
+    assert event.get("count", 1) == 1

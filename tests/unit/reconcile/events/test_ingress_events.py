@@ -50,3 +50,6 @@ def test_each_error_goes_to_whom_it_concerns_once_and_its_end_too() -> None:
     assert notes.events[4:] == [("Node", "PathsUpdated", "node n1: it is as declared")]
     event_writer.on_outcome(outcome("ingress", {}, "shop.test"))
     assert notes.events[-1] == ("Ingress", "PathsUpdated", "node n1: it is as declared")
+    event_writer.on_outcome(outcome("ingress", {"_health/default/web": "port 30090 is in use on this node"}))
+    wanted = ("Service", "FailedToUpdatePaths", "node n1: port 30090 is in use on this node")
+    assert notes.events[-1] == wanted

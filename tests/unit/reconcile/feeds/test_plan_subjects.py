@@ -52,6 +52,7 @@ HOSTS = {"a.test": [(DNS, {"metadata": {"name": "d", "namespace": "shop"}}), (IN
         ("containers", "u1/plain", ["Pod/shop/web"]),
         ("containers", "u1/unknown", ["Pod/shop/web", "ConfigMap/shop/settings", "Secret/shop/hidden"]),
         ("containers", "gone/app", ["Pod", "ConfigMap", "Secret", "PersistentVolume"]),
+        ("ingress", "_health/shop/web", ["Service/shop/web", "Endpoints/shop/web"]),
         ("volumes", "u1/v", ["Pod/shop/web", "Secret/shop/hidden"]),
         ("volumes", "u1/empty", ["Pod/shop/web"]),
         ("volumes", "u2/data", ["Pod/shop/db", "PersistentVolumeClaim/shop/c", "PersistentVolume"]),

@@ -222,7 +222,7 @@ class Dice:
         pick = self._of_balancers.choice
         chosen = pick([{}, {"loadBalancerClass": pick(["minik8s.io/nodes", "minik8s.io/pool", "example.com/lb"])}])
         asked = pick([{}, {}, {"loadBalancerIP": pick(["203.0.113.51", "203.0.113.99"])}])
-        local = pick([{}, {"externalTrafficPolicy": "Local"}])
+        local = pick([{}, {"externalTrafficPolicy": "Local", "healthCheckNodePort": pick([30090, 30091])}])
         balanced = {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, **chosen, **asked, **local}
         return {**pick([{}, balanced]), **pick([{}, {"trafficDistribution": "PreferClose"}])}
 

@@ -76,6 +76,15 @@ def test_pods_that_policies_isolate_are_counted_by_direction() -> None:
     ]
 
 
+def test_health_checks_are_counted_by_their_answer() -> None:
+    metrics = NodeLoopMetrics()
+    metrics.on_checks({f"_health/default/{number}": {"port": 30090, "endpoints": number} for number in range(3)})
+    assert lines(metrics, "minik8s_reconciler_health_checks") == [
+        'minik8s_reconciler_health_checks{code="200"} 2.0',
+        'minik8s_reconciler_health_checks{code="503"} 1.0',
+    ]
+
+
 def test_drift_is_counted_by_what_became_of_it() -> None:
     metrics = NodeLoopMetrics()
     metrics.on_drift("services", healed=True, held=False)
