@@ -126,7 +126,6 @@ def observe(module: AnsibleModule, docker: Docker) -> list[Remain]:
     listing = ""
     if shutil.which("nft"):
         _code, listing, _error = module.run_command(["nft", "list", "tables"])
-    _code, own, _error = module.run_command(["ip", "-4", "-oneline", "address"])
     table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
     return [
         *processes(RECORDS, SOCKETS),
@@ -134,7 +133,7 @@ def observe(module: AnsibleModule, docker: Docker) -> list[Remain]:
         *cgroups(module.params["node"]),
         *slices(module.params["node"]),
         *links(),
-        *addresses(own),
+        *addresses(),
         *tables(listing),
         *rules(module.params["node"]),
         *switches(module.params["state_dir"]),

@@ -197,6 +197,11 @@ def non_special_ipv6(value: str) -> list[str]:
     return [text for text, found in special.items() if found]
 
 
+def non_special_ip(value: str) -> list[str]:
+    """Return what keeps ``value`` from being an address of either family of one other machine or pod."""
+    return ip(value) or (non_special_ipv6 if ":" in value else non_special_ipv4)(value)
+
+
 def ip_address(value: str) -> list[str]:
     """Return what keeps ``value`` from being an address of either family; one of a device (``%eth0``) is none."""
     try:
@@ -213,6 +218,16 @@ def ipv4_cidr(value: str) -> list[str]:
     except ValueError:
         return [_CIDR]
     return [] if "/" in value else [_CIDR]
+
+
+def ip_cidr(value: str) -> list[str]:
+    """Return what keeps ``value`` from being a range of either family."""
+    message = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+    try:
+        ipaddress.ip_network(value.strip(), strict=False)
+    except ValueError:
+        return [message]
+    return [] if "/" in value and "%" not in value else [message]
 
 
 def cidr_name(value: str) -> list[str]:

@@ -100,6 +100,7 @@ def read_options(configuration: Configuration) -> Options:
     cluster_cidr = configuration.network("cluster_cidr", Settings().cluster_cidr, may_be_empty=True)
     project_dir = Path(configuration.text("project_dir"))
     dual = read_dual_stack(configuration, cluster_cidr)
+    services_ipv6 = str(read_services_ipv6(configuration, dual_stack=bool(dual)) or "")
     dns, ingress = _dns_settings(configuration), _ingress_settings(configuration, project_dir)
     settings = Settings(
         cluster_cidr=cluster_cidr,
@@ -115,12 +116,12 @@ def read_options(configuration: Configuration) -> Options:
         pod_pids_limit=max(0, configuration.number("pod_pids_limit", POD_PIDS_LIMIT)),
         pod_stop_delay_s=max(0, configuration.number("pod_stop_delay_s", 0)),
         kubelet_port=_port(configuration, "kubelet_port"),
-        balancing=read_balancing(configuration, (cluster_cidr, service_cidr)),
+        balancing=read_balancing(configuration, (cluster_cidr, service_cidr, dual.cluster_cidr, services_ipv6)),
         mesh=configuration.flag("mesh", default=False),
         own_node=configuration.text("shard", DEFAULT_SHARD).startswith(OWN_SHARD),
         declared=declared_of(configuration.mapping("nodes"), "reconciler.yml") if configuration.has("nodes") else {},
         dual_stack=dual,
-        service_cidr_ipv6=str(read_services_ipv6(configuration, dual_stack=bool(dual)) or ""),
+        service_cidr_ipv6=services_ipv6,
     )
     return Options(
         kubeconfig=Path(configuration.text("kubeconfig")),

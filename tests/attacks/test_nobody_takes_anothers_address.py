@@ -21,8 +21,10 @@ from tests.support.apiserver import Answer
 
 NODE, SERVER, VICTIMS = "192.0.2.1", "192.0.2.10", "203.0.113.10"
 WORLD = World((Machine("n1", NODE, ready=True, silent=False),), frozenset({SERVER}))
-SETTINGS = {"default": "pool", "addresses": [VICTIMS, SERVER], "kept_ports": [22], "external_ips": True}
-BALANCING = read_balancing(Configuration({"load_balancer": SETTINGS}, "test"), ("10.244.0.0/16", "100.0.0.0/24"))
+VICTIMS_IPV6 = "2001:db8::10"
+SETTINGS = {"default": "pool", "addresses": [VICTIMS, SERVER, VICTIMS_IPV6], "kept_ports": [22], "external_ips": True}
+OWN = ("10.244.0.0/16", "100.0.0.0/24", "fd00:77::/48", "fd00:96::/112")
+BALANCING = read_balancing(Configuration({"load_balancer": SETTINGS}, "test"), OWN)
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
@@ -71,16 +73,16 @@ def test_nobody_brings_a_status_along_or_writes_one(mallory: Mallory) -> None:
         assert written.code == 403, method
 
 
-@pytest.mark.parametrize("asked", [VICTIMS, NODE, SERVER, "100.0.0.1", "10.244.0.5"])
+@pytest.mark.parametrize("asked", [VICTIMS, NODE, SERVER, "100.0.0.1", "10.244.0.5", VICTIMS_IPV6, "fd00:96::1"])
 def test_no_load_balancer_gives_what_is_anothers(mallory: Mallory, asked: str) -> None:
     made = mallory.create("web", type="LoadBalancer", loadBalancerIP=asked, loadBalancerClass="minik8s.io/pool").json
     victim = {
         "metadata": {"name": "web", "namespace": "bank", "creationTimestamp": "2999-01-01T00:00:00Z"},
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
-        "status": {"loadBalancer": {"ingress": [{"ip": VICTIMS, "ipMode": "VIP"}]}},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}], "ipFamilies": ["IPv4", "IPv6"]},
+        "status": {"loadBalancer": {"ingress": [{"ip": one, "ipMode": "VIP"} for one in (VICTIMS, VICTIMS_IPV6)]}},
     }
     given = decide_addresses(by_age([made, victim]), WORLD, lambda _: frozenset(), BALANCING)
-    assert given["bank/web"].addresses == [VICTIMS]
+    assert given["bank/web"].addresses == [VICTIMS, VICTIMS_IPV6]
     assert given[str(objects.key(made))].addresses == []
 
 
@@ -104,7 +106,9 @@ def test_health_checks_open_no_port_of_the_machines_or_of_another(mallory: Mallo
     assert mallory.send("GET", f"{mallory.path}/web", None).json["spec"] == made["spec"]
 
 
-@pytest.mark.parametrize("address", [NODE, SERVER, VICTIMS, "100.0.0.1", "10.244.0.5", "127.0.0.1", "224.0.0.5"])
+@pytest.mark.parametrize(
+    "address", [NODE, SERVER, VICTIMS, "100.0.0.1", "10.244.0.5", "127.0.0.1", "224.0.0.5", VICTIMS_IPV6, "2001:db8::1"]
+)
 def test_not_even_a_status_that_an_administrator_forges_takes_them(address: str) -> None:
     forged = {
         "metadata": {"name": "web", "namespace": "default"},

@@ -100,12 +100,12 @@ class Machine:
         self._folder, self.docker = folder / self.node, Docker(SOCKET)
         self.pids: dict[int, int] = {}
         self.setup = ""
-        self._switch = ""
+        self.switch = ""
         self._servers: list[subprocess.Popen[str]] = []
 
     def make(self, switch: str) -> None:
         """Make the namespace, and plug the machine into the ``switch``'s."""
-        self._switch = switch
+        self.switch = switch
         command("ip", "netns", "add", self.netns)
         plug = f"plug{self.number}"
         command("ip", "-n", self.netns, "link", "add", "eth0", "type", "veth", "peer", plug, "netns", switch)
@@ -211,7 +211,7 @@ class Machine:
 
     def asking_outside(self) -> Ask:
         """Return what asks from outside the cluster, on the same switch."""
-        return _asking("ip", "netns", "exec", self._switch)
+        return _asking("ip", "netns", "exec", self.switch)
 
     def reaches(self, number: int, target: str, *, source: str = "", wait_s: int = 10) -> bool:
         """Ping from a pod; with all of the MTU, so that a path that carries less is seen."""

@@ -13,15 +13,26 @@ WAYS = ("nodes", "pool", "none")
 LARGEST_POOL = 1 << 16
 
 
-class Span(NamedTuple):
-    """Addresses from one to another, as numbers, both included."""
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+FAMILIES = {"IPv4": 4, "IPv6": 6}
 
-    first: int
-    last: int
+
+class Span(NamedTuple):
+    """Addresses of one family from one to another, both included."""
+
+    first: Address
+    last: Address
 
     def holds(self, address: str) -> bool:
         """Return whether an address is one of them."""
-        return self.first <= int(ipaddress.IPv4Address(address)) <= self.last
+        found = ipaddress.ip_address(address)
+        return found.version == self.first.version and int(self.first) <= int(found) <= int(self.last)
+
+    def addresses(self) -> Iterator[str]:
+        """Yield them, in order."""
+        made = type(self.first)
+        return (str(made(number)) for number in range(int(self.first), int(self.last) + 1))
 
 
 class Balancing(NamedTuple):
@@ -35,12 +46,16 @@ class Balancing(NamedTuple):
     external_ips: bool = False
     health_checks: bool = True
     """Whether nodes answer health checks: those with nginx do."""
-    ranges: tuple[ipaddress.IPv4Network, ...] = ()
+    ranges: tuple[Network, ...] = ()
     """Of Pods and of Services: no address of these is outside."""
 
     def in_pool(self, address: str) -> bool:
         """Return whether an address is one to give out."""
         return any(span.holds(address) for span in self.pool)
+
+    def pool_of(self, family: str) -> list[Span]:
+        """Return what of the pool is of a family, ``IPv4`` or ``IPv6``."""
+        return [span for span in self.pool if span.first.version == FAMILIES[family]]
 
 
 NO_BALANCING = Balancing()
@@ -52,7 +67,7 @@ def read_balancing(configuration: Configuration, ranges: Iterable[str]) -> Balan
     Raises:
         ConfigurationError: it cannot be used.
     """
-    own = tuple(ipaddress.IPv4Network(each) for each in ranges if each)
+    own = tuple(ipaddress.ip_network(each) for each in ranges if each)
     if not configuration.has("load_balancer"):
         return Balancing(ranges=own)
     default = configuration.text("load_balancer.default", "none")
@@ -67,24 +82,28 @@ def read_balancing(configuration: Configuration, ranges: Iterable[str]) -> Balan
     return Balancing(default, pool, frozenset(_ports(ports)), external, checks, own)
 
 
-def _span(text: str, own: Sequence[ipaddress.IPv4Network]) -> Span:
+def _span(text: str, own: Sequence[Network]) -> Span:
     """Return the addresses of ``10.0.0.5``, ``10.0.0.5-10.0.0.9`` or ``10.0.0.0/28`` (but the first and the last)."""
-    try:
-        if "/" in text:
-            network = ipaddress.IPv4Network(text)
-            inner = 1 if network.num_addresses > 2 else 0  # noqa: PLR2004 - a network and a broadcast address
-            span = Span(int(network.network_address) + inner, int(network.broadcast_address) - inner)
-        else:
-            first, _, last = text.partition("-")
-            span = Span(int(ipaddress.IPv4Address(first)), int(ipaddress.IPv4Address(last or first)))
-    except ValueError as error:
-        raise ConfigurationError(f"load_balancer.addresses: {text!r} is no address, range or CIDR: {error}") from error
-    if not 0 <= span.last - span.first < LARGEST_POOL:
+    span = _parsed(text)
+    if span.first.version != span.last.version or not 0 <= int(span.last) - int(span.first) < LARGEST_POOL:
         raise ConfigurationError(f"load_balancer.addresses: {text!r} must have 1 to {LARGEST_POOL} addresses, in order")
     for network in own:
-        if span.first <= int(network.broadcast_address) and int(network.network_address) <= span.last:
+        overlaps = int(span.first) <= int(network.broadcast_address) and int(network.network_address) <= int(span.last)
+        if network.version == span.first.version and overlaps:
             raise ConfigurationError(f"load_balancer.addresses: {text!r} overlaps {network}, the cluster's own range")
     return span
+
+
+def _parsed(text: str) -> Span:
+    try:
+        if "/" in text:
+            network = ipaddress.ip_network(text)
+            inner = 1 if network.num_addresses > 2 else 0  # noqa: PLR2004 - a network and a broadcast address
+            return Span(network.network_address + inner, network.broadcast_address - inner)
+        first, _, last = text.partition("-")
+        return Span(ipaddress.ip_address(first), ipaddress.ip_address(last or first))
+    except ValueError as error:
+        raise ConfigurationError(f"load_balancer.addresses: {text!r} is no address, range or CIDR: {error}") from error
 
 
 def _ports(told: Iterable[object]) -> Iterator[int]:

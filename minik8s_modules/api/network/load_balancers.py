@@ -1,7 +1,8 @@
 """Services of type LoadBalancer: whose they are, which addresses they have, and which node announces one. Pure.
 
 Two classes are ours. ``minik8s.io/nodes`` is reached at the nodes' own addresses and the Service's ports, as with k3s;
-``minik8s.io/pool`` has an address of the pool, which one node answers for. Nothing is remembered: the address stands in
+``minik8s.io/pool`` has an address of the pool, which one node answers for, of each family that it has and the pool
+knows. Nothing is remembered: the address stands in
 the Service's status, and the announcer follows from the Nodes, so that a controller, every shard and a plan find the
 same. An address of a machine, of an API server or of the cluster's own ranges is nobody's, whatever a status says.
 """
@@ -73,6 +74,11 @@ class Outside(NamedTuple):
     refused: tuple[str, ...] = ()
     """Addresses that its status or spec names, and that are not to be taken over."""
 
+    def of_family(self, family: str) -> Outside:
+        """Return what of it is of one family; the nodes' own addresses are of IPv4."""
+        own = {address: node for address, node in self.addresses.items() if family_of(address) == family}
+        return Outside(own, self.at_nodes and family == "IPv4")
+
 
 NOWHERE = Outside()
 Serving = Callable[[JsonObject], AbstractSet[str]]
@@ -141,6 +147,11 @@ def ingress_of(service: JsonObject) -> list[str]:
     return [str(one["ip"]) for one in found if one.get("ip")]
 
 
+def family_of(address: str) -> str:
+    """Return the family of an address."""
+    return "IPv6" if ":" in address else "IPv4"
+
+
 def by_age(services: Iterable[JsonObject]) -> list[JsonObject]:
     """Return Services in the order in which they are given what is free."""
     return sorted(
@@ -191,29 +202,42 @@ class _Pool:
         if not self._balancing.pool:
             return Given((), NOT_AVAILABLE, "there is no pool: minik8s_load_balancer_addresses is empty")
         asked = str(objects.spec(service).get("loadBalancerIP") or "")
-        had = [one for one in ingress_of(service) if not self._why_not(one, key)[0]]
+        families = objects.spec(service).get("ipFamilies") or ["IPv4"]
         if asked:
             reason, message = self._why_not(asked, key)
+            if not reason and family_of(asked) not in families:
+                reason, message = OUT_OF_RANGE, f"address {asked} is not of {families[0]}, as the Service is"
             if reason:
                 return Given((), reason, message)
-        address = asked or next(iter(had), "") or next(self._free(), "")
-        if not address:
-            return Given((), NOT_AVAILABLE, "every address of the pool is given out")
-        self._holders[address] = key
-        return Given(({"ip": address, "ipMode": "VIP"},))
+        known = [family for family in families if self._balancing.pool_of(family)]
+        if not known:
+            return Given((), NOT_AVAILABLE, f"the pool has no addresses of {families[0]}, as the Service is")
+        found = {family: self._of_family(service, key, family, asked) for family in known}
+        self._holders |= dict.fromkeys((one for one in found.values() if one), key)
+        points = tuple({"ip": one, "ipMode": "VIP"} for one in found.values() if one)
+        missing = [family for family in known if not found[family]]
+        what = f" of {missing[0]}" if missing and points else ""
+        return (
+            Given(points, NOT_AVAILABLE, f"every address{what} of the pool is given out") if missing else Given(points)
+        )
+
+    def _of_family(self, service: JsonObject, key: str, family: str, asked: str) -> str:
+        if asked and family_of(asked) == family:
+            return str(ipaddress.ip_address(asked))
+        had = (one for one in ingress_of(service) if not self._why_not(one, key)[0] and family_of(one) == family)
+        return next(had, "") or next(self._free(family), "")
 
     def _why_not(self, address: str, key: str) -> tuple[str, str]:
-        if syntax.ipv4(address) or not self._balancing.in_pool(address):
+        if syntax.ip(address) or not self._balancing.in_pool(address):
             return OUT_OF_RANGE, f"address {address} is not in the pool"
         if address in self._machines:
             return IN_USE, f"address {address} is a machine's own"
-        holder = self._holders.get(address, key)
+        holder = self._holders.get(str(ipaddress.ip_address(address)), key)
         return ("", "") if holder == key else (IN_USE, f"address {address} is Service {holder}'s")
 
-    def _free(self) -> Iterator[str]:
-        for span in self._balancing.pool:
-            for number in range(span.first, span.last + 1):
-                address = str(ipaddress.IPv4Address(number))
+    def _free(self, family: str) -> Iterator[str]:
+        for span in self._balancing.pool_of(family):
+            for address in span.addresses():
                 if address not in self._machines and address not in self._holders:
                     yield address
 
@@ -234,6 +258,9 @@ class _Ports:
         if asked := declared.get("loadBalancerIP"):
             detail = f"address {asked} cannot be had: the class has the nodes' own addresses; use minik8s.io/pool"
             return Given((), OUT_OF_RANGE, detail)
+        if "IPv4" not in (declared.get("ipFamilies") or ["IPv4"]):
+            detail = "the class has the nodes' own addresses, which are of IPv4; use minik8s.io/pool, or add IPv4"
+            return Given((), NOT_AVAILABLE, detail)
         places = _places(declared.get("ports") or [])
         for place in places:
             reason, message = self._why_not(*place, key)
@@ -296,7 +323,9 @@ def decide_outside(service: JsonObject, world: World, local: AbstractSet[str], b
     way, named = way_of(service, balancing), ingress_of(service)
     external = [str(one) for one in objects.spec(service).get("externalIPs") or []] if balancing.external_ips else []
     others = [*external, *([] if way else _virtual(service))]
-    ours = [one for one in named if way == "pool" and balancing.in_pool(one)]
+    families = objects.spec(service).get("ipFamilies") or ["IPv4"]
+    pooled = way == "pool"
+    ours = [one for one in named if pooled and family_of(one) in families and balancing.in_pool(one)]
     refused = [one for one in others if not _is_foreign(one, world, balancing)]
     refused += [one for one in ours if one in world.taken()]
     may = frozenset(local) if is_local(service) else None

@@ -193,8 +193,8 @@ def _health_port(_at: str, declared: JsonObject) -> list[Cause]:
 
 _BALANCED = check.fields(
     ("loadBalancerClass", check.if_given(check.qualified_name)),
-    ("loadBalancerIP", check.if_set(check.syntax_of(syntax.non_special_ipv4))),
-    ("loadBalancerSourceRanges", check.each(check.syntax_of(syntax.ipv4_cidr))),
+    ("loadBalancerIP", check.if_set(check.syntax_of(syntax.non_special_ip))),
+    ("loadBalancerSourceRanges", check.each(check.syntax_of(syntax.ip_cidr))),
 )
 _TIMEOUT = check.between(1, _DAY_S, "must be greater than 0 and less than 86400")
 validate_service = check.of_spec(

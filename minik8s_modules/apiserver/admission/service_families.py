@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from minik8s_modules.api import cause
 from minik8s_modules.api.errors import Cause, Invalid
 from minik8s_modules.api.kinds import SERVICE
+from minik8s_modules.api.network.load_balancers import family_of
 from minik8s_modules.api.objects import JsonObject, name, spec
 
 IPV4, IPV6 = "IPv4", "IPv6"
@@ -19,11 +20,6 @@ HEADLESS = "None"
 SINGLE, PREFER, REQUIRE = "SingleStack", "PreferDualStack", "RequireDualStack"
 _FIELD = "spec.ipFamilyPolicy"
 _STABLE = ("type", "ipFamilyPolicy", "clusterIPs")
-
-
-def family_of(address: str) -> str:
-    """Return the family of an address."""
-    return IPV6 if ":" in address else IPV4
 
 
 def settle_families(service: JsonObject, old: JsonObject | None, *, configured: Sequence[str]) -> None:
@@ -54,11 +50,10 @@ def settle_families(service: JsonObject, old: JsonObject | None, *, configured: 
 
 
 def _from_outside(declared: JsonObject) -> list[Cause]:
-    """Return why a Service cannot be reached from outside: load balancers and external addresses are of IPv4."""
-    asked = declared.get("type") == "LoadBalancer" or declared.get("externalIPs")
-    if not asked or IPV4 in declared["ipFamilies"]:
+    """Return why a Service cannot be reached from outside: external addresses are of IPv4."""
+    if not declared.get("externalIPs") or IPV4 in declared["ipFamilies"]:
         return []
-    text = "load balancers and externalIPs have IPv4 addresses in minik8s; add IPv4 (ipFamilyPolicy: RequireDualStack)"
+    text = "externalIPs are IPv4 addresses in minik8s; add IPv4 (ipFamilyPolicy: RequireDualStack)"
     return [cause.invalid("spec.ipFamilies", declared["ipFamilies"], text)]
 
 

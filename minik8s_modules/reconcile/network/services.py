@@ -19,6 +19,7 @@ from minik8s_modules.api.network.load_balancers import (
     World,
     api_servers,
     decide_outside,
+    family_of,
     is_free_port,
     machines_of,
     serving_nodes,
@@ -134,10 +135,10 @@ def service_ports(
         key = f"{objects.namespace(service)}/{objects.name(service)}:{port.get('name') or port['port']}"
         away = outside._replace(at_nodes=outside.at_nodes and is_free_port(port["port"], balancers.balancing))
         for address in addresses:
-            second = ":" in address  # from outside a Service has addresses of IPv4
-            told, where = (f"{key}{OF_IPV6}", NOWHERE) if second else (key, away)
-            endpoints = _endpoints(port, found, "IPv6" if second else "IPv4")
-            ports[told] = _service_port(declared, {**port, "address": address}, endpoints, where)
+            family = family_of(address)
+            told = f"{key}{OF_IPV6}" if family == "IPv6" else key
+            endpoints = _endpoints(port, found, family)
+            ports[told] = _service_port(declared, {**port, "address": address}, endpoints, away.of_family(family))
     if kubelet_port and API_PORT in ports:
         ports[API_PORT].entry.setdefault("node_port", kubelet_port)
     return ports
@@ -196,7 +197,9 @@ def _take_outside(entry: ServiceEntry, outside: Outside, declared: JsonObject) -
         entry["at_nodes"] = True
     sources = declared.get("loadBalancerSourceRanges") if declared.get("type") == "LoadBalancer" else None
     if sources and (outside.addresses or outside.at_nodes):
-        entry["sources"] = sorted({str(ipaddress.IPv4Network(one.strip(), strict=False)) for one in sources})
+        ranges = (ipaddress.ip_network(one.strip(), strict=False) for one in sources)
+        family = family_of(entry["address"])  # of another family it admits nobody: no client has an address in it
+        entry["sources"] = sorted({str(one) for one in ranges if family_of(str(one)) == family})
 
 
 def _endpoints(port: JsonObject, slices: Iterable[JsonObject], family: str) -> list[_Endpoint]:

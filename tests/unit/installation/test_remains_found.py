@@ -11,7 +11,6 @@ from minik8s_modules.module_utils.minik8s.core.docker import DockerError
 from minik8s_modules.module_utils.minik8s.core.paths import WATCH_MARK, csi_staging, csi_target
 from minik8s_modules.module_utils.minik8s.install.remains import (
     Remain,
-    addresses,
     driver_mounts,
     links,
     mounts,
@@ -63,14 +62,6 @@ def test_inner_mounts_go_before_outer_ones_and_processes_first() -> None:
 def test_only_tables_of_ours_are_found() -> None:
     listing = "table ip nat\ntable ip minik8s\ntable inet minik8s-hosts\ntable ip notminik8s\n"
     assert [item.id for item in tables(listing)] == ["ip minik8s", "inet minik8s-hosts"]
-
-
-def test_only_addresses_of_load_balancers_are_found() -> None:
-    own = (
-        "4: eth0    inet 192.0.2.2/24 brd 192.0.2.255 scope global eth0\\       valid_lft forever preferred_lft forever"
-    )
-    ours = "4: eth0    inet 192.0.2.50/32 scope global mk8s-announced\\       valid_lft forever preferred_lft forever"
-    assert addresses(f"{own}\n{ours}\n") == [Remain("address", "192.0.2.50/32 eth0")]
 
 
 def test_only_links_of_ours_are_found(tmp_path: Path) -> None:

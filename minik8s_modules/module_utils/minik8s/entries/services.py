@@ -62,14 +62,16 @@ class ServiceEntry(_RequiredService, total=False):
     node_port: Annotated[int, Default(0)]
     """Port of every address of the node that leads there as well; 0 for none."""
     outside: list[str]
-    """Addresses beyond the cluster at which the port leads there as well: of a load balancer, C(externalIPs)."""
+    """Addresses beyond the cluster at which the port leads there as well, of the same family as C(address): of a load
+    balancer, C(externalIPs)."""
     announced: dict[str, str]
     """Those of C(outside) that a node answers for, each with that node; empty while there is none. The node has the
     address on the device of its own, and refuses what comes there for no service."""
     at_nodes: Annotated[bool, Default(False)]
     """Whether the port leads there at the node's own address, too."""
     sources: list[str]
-    """Ranges that connections to C(outside), and to the node's own address, may come from; left out for all."""
+    """Ranges that connections to C(outside), and to the node's own address, may come from, of the family of C(address);
+    left out for all, empty for none."""
     node_endpoints: list[list[Any]]
     """Where connections from outside go: to the node port, C(outside), the node's own address. Left out where they are
     C(endpoints)."""

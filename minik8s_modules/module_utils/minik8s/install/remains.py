@@ -16,7 +16,7 @@ from ..core.docker import DockerError
 from ..core.faults import KeyFault
 from ..core.paths import KUBELET, WATCH_MARK, csi_staging, csi_target, split_key
 from ..pods.pod_cgroup import left_over, slices_above
-from ..services.announcing import LABEL as ANNOUNCED
+from ..services.announcing import marked
 from ..volumes import csi
 from ..volumes.mounts import parse_mountinfo, under, unmount
 
@@ -197,10 +197,9 @@ def slices(node: str) -> list[Remain]:
     return [Remain("slice", name) for name in slices_above(node)]
 
 
-def addresses(listing: str) -> list[Remain]:
-    """Return the addresses of load balancers in the output of ``ip -4 -oneline address``, by their label."""
-    rows = (line.replace("\\", " ").split() for line in listing.splitlines())
-    return [Remain("address", f"{row[3]} {row[1]}") for row in rows if ANNOUNCED in row[4:]]
+def addresses() -> list[Remain]:
+    """Return the addresses of load balancers, by their mark."""
+    return [Remain("address", f"{address} {device}") for address, device in marked()]
 
 
 def tables(listing: str) -> list[Remain]:

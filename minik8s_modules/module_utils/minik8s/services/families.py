@@ -44,6 +44,11 @@ class Family(NamedTuple):
     """Address, port."""
 
     @property
+    def icmp(self) -> str:
+        """What nft calls the family's ICMP."""
+        return "icmpv6" if self.number == socket.AF_INET6 else "icmp"
+
+    @property
     def type(self) -> str:
         """The type of an address in nft's words."""
         return f"{'ipv6' if self.number == socket.AF_INET6 else 'ipv4'}_addr"
@@ -93,7 +98,8 @@ def parts_of(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the configuration of each family that a dataplane has, that of IPv4 first."""
     own = {name: value for name, value in config.items() if name != "ipv6"}
     # the address of a node is of IPv4 in the document; node ports are told by "local", not by it
-    return [own, {**own, **config["ipv6"], "node_ip": ""}] if config.get("ipv6") else [own]
+    second = {"node_ip": "", "uplink_ip": config.get("node_ip", "")}
+    return [own, {**own, **config["ipv6"], **second}] if config.get("ipv6") else [own]
 
 
 def network_of(cidr: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

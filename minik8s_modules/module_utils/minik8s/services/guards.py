@@ -15,6 +15,7 @@ import struct
 from collections.abc import Iterable
 
 from . import nftables_wire as wire_words
+from .families import family_of
 from .services_wire import attribute, nested
 
 GUARD = re.compile(r"from_[0-9a-f]{16}")
@@ -41,16 +42,16 @@ def guard_messages(table: str, sources: Iterable[str]) -> list[bytes]:
 
 
 def _admitting(cidr: str) -> bytes:
-    """Return ``ip saddr <cidr> return``."""
-    network = ipaddress.IPv4Network(cidr)
+    """Return ``ip saddr <cidr> return``, or ``ip6 saddr``."""
+    network, family = ipaddress.ip_network(cidr), family_of(cidr)
     mask, address = network.netmask.packed, network.network_address.packed
-    loaded = wire_words.loading(8, 1, 12, 4)
+    loaded = wire_words.loading(8, 1, family.offsets[0], family.width)
     number = struct.Struct(">I").pack
     masked = wire_words.expression(
         "bitwise",
-        *(attribute(kind, number(value)) for kind, value in ((1, 8), (2, 8), (3, 4))),
+        *(attribute(kind, number(value)) for kind, value in ((1, 8), (2, 8), (3, family.width))),
         nested(4, attribute(1, mask)),
-        nested(5, attribute(1, bytes(4))),
+        nested(5, attribute(1, bytes(family.width))),
     )
     compared = wire_words.expression(
         "cmp", attribute(1, number(8)), attribute(2, number(0)), nested(3, attribute(1, address))

@@ -179,7 +179,7 @@ class Ipvs:
 
     def rules_of(self, entry: Mapping[str, Any]) -> list[Rule]:
         """Return the rules of one service port."""
-        if sources := entry.get("sources"):
+        if (sources := entry.get("sources")) is not None:
             self._sources[guard_chain(sources)] = sources
         own = announcing.rules_here(entry, self._node, self._uplink)
         return rules_of(entry, self._config["node_ip"], self._node) + own

@@ -80,7 +80,7 @@ def rejecting(services: str) -> list[str]:
     ip = family_of(services).word
     return [
         f"{ip} daddr {services} meta l4proto tcp reject with tcp reset",
-        f"{ip} daddr {services} reject with {'icmpv6' if ip == 'ip6' else 'icmp'} type port-unreachable",
+        f"{ip} daddr {services} reject with {family_of(services).icmp} type port-unreachable",
     ]
 
 
@@ -118,10 +118,11 @@ def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]
         "output": ["type nat hook output priority -100", "jump services"],
         **REJECTED,
         **(_receiving(config["bridge"]) if ipv4 else _redirected(config["bridge"])),
+        "arriving": ["type filter hook input priority filter", *announcing.rejecting_here(family)],
         "postrouting": [
             "type nat hook postrouting priority srcnat",
             # this machine as its own client at an address that it answers for
-            *([f"ct status dnat ip saddr @{ANNOUNCED} masquerade fully-random"] if ipv4 else []),
+            f"ct status dnat {ip} saddr @{ANNOUNCED} masquerade fully-random",
             f"meta mark & {MASQUERADE_BIT:#x} == {MASQUERADE_BIT:#x} {takes_mark} masquerade fully-random",
             # a client at a loopback address that was sent to a pod
             *(["ct status dnat ip saddr 127.0.0.0/8 ip daddr != 127.0.0.0/8 masquerade fully-random"] if ipv4 else []),
@@ -132,11 +133,8 @@ def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]
 
 
 def _receiving(bridge: str) -> dict[str, list[str]]:
-    """Return what only IPv4 has: node ports at 127.0.0.1, and addresses that this node answers for."""
-    return {
-        "receiving": ["type filter hook prerouting priority raw", f'iifname "{bridge}" ip daddr 127.0.0.0/8 drop'],
-        "arriving": ["type filter hook input priority filter", *announcing.rejecting_here()],
-    }
+    """Return what only IPv4 has: node ports at 127.0.0.1."""
+    return {"receiving": ["type filter hook prerouting priority raw", f'iifname "{bridge}" ip daddr 127.0.0.0/8 drop']}
 
 
 def _redirected(bridge: str) -> dict[str, list[str]]:
@@ -248,7 +246,7 @@ class Nftables:
         if self.family is not IPV4:
             name = f"{self.family.word} {name}"
         self._wire, self._route = Wire(NETFILTER), Wire(0)
-        self._uplink = Uplink(self._route, config["node_ip"])
+        self._uplink = Uplink(self._route, config.get("uplink_ip") or config["node_ip"], self.family)
         self._node, self._node_ip = node, config["node_ip"]
         self._sources: dict[str, list[str]] = {}
         self._name = name
@@ -261,7 +259,7 @@ class Nftables:
 
     def rules_of(self, entry: Mapping[str, Any]) -> list[Rule]:
         """Return the rules of one service port."""
-        if sources := entry.get("sources"):
+        if (sources := entry.get("sources")) is not None:
             self._sources[guard_chain(sources)] = sources
         return rules_of(entry, self._node_ip) + announcing.rules_here(entry, self._node, self._uplink)
 
@@ -285,7 +283,7 @@ class Nftables:
         """Return the elements of all maps, or those with the keys of ``rules``."""
         if rules is None:
             listed = {name: wire_words.listed(self._wire, self._name, name) for name in (*MAPS, ANNOUNCED)}
-            return {**listed, UPLINK: self._uplink.addresses()} if self.family is IPV4 else listed
+            return {**listed, UPLINK: self._uplink.addresses()}
         keys: dict[str, dict[Any, None]] = {name: {} for name in (*MAPS, ANNOUNCED, UPLINK)}
         for rule in rules:
             keys[rule.table][rule.key] = None
@@ -363,6 +361,5 @@ class Nftables:
 
     def remove(self) -> None:
         """Remove the table with everything in it, if it is ours, and the addresses that this node answers for."""
-        if self.family is IPV4:
-            self._uplink.leave(announcing.Changes(self._uplink.addresses(), []))
+        self._uplink.leave(announcing.Changes(self._uplink.addresses(), []))
         self._table.remove()

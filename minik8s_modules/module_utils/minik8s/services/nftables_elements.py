@@ -107,7 +107,7 @@ def _from_outside(entry: Mapping[str, Any], address: str) -> list[Rule]:
     if keep:
         chain = pick_chain("close", len(endpoints), sticky, key)
         found += _at_port((NEAR_IPS, NEAR_IP_ENDPOINTS), key, chain, endpoints)
-    if sources := entry.get("sources"):
+    if (sources := entry.get("sources")) is not None:
         found.append(Rule(GUARDED, key, jump_to(guard_chain(sources))))
     return found
 

@@ -16,7 +16,6 @@ CONFIG = schema_of(DataplaneEntry)
 ENTRY = schema_of(ServiceEntry)
 IPV6_CONFIG = schema_of(DataplaneIpv6)
 LAST_PORT, DAY_S = 65535, 86400
-_IPV4_ONLY = ("outside", "announced", "at_nodes", "sources")
 MODES = ("nftables", "ipvs")
 
 
@@ -36,9 +35,9 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
         raise KeyFault("InvalidEntry", f"{key}.affinity_s is {entry['affinity_s']}; 0 (none) to {DAY_S} are possible")
     for name in ("endpoints", "node_endpoints"):
         _check_endpoints(f"{key}.{name}", entry.get(name) or [], family)
-    if family is IPV6 and (given := [name for name in _IPV4_ONLY if entry.get(name)]):
-        raise KeyFault("InvalidEntry", f"{key}.{given[0]} is for services with addresses of IPv4")
-    _check_outside(key, entry)
+    if family is IPV6 and entry.get("at_nodes"):
+        raise KeyFault("InvalidEntry", f"{key}.at_nodes is for services with addresses of IPv4")
+    _check_outside(key, entry, family)
 
 
 def check_ranges(key: str, entry: Mapping[str, Any], config: Mapping[str, Any]) -> None:
@@ -47,16 +46,16 @@ def check_ranges(key: str, entry: Mapping[str, Any], config: Mapping[str, Any]) 
         raise KeyFault("InvalidEntry", f"{key}.address is of IPv6, of which {DATAPLANE} has no ranges")
 
 
-def _check_outside(key: str, entry: Mapping[str, Any]) -> None:
+def _check_outside(key: str, entry: Mapping[str, Any], family: Family) -> None:
     outside = entry.get("outside") or []
     for each in outside:
-        check_address(f"{key}.outside", each)
+        _check_ip(f"{key}.outside", each, family)
     for each in entry.get("announced") or {}:
         if each not in outside:
             raise KeyFault("InvalidEntry", f"{key}.announced has {each!r:.80}, which is not among its outside")
     for each in entry.get("sources") or []:
         try:
-            ipaddress.IPv4Network(each)
+            (ipaddress.IPv6Network if family is IPV6 else ipaddress.IPv4Network)(each)
         except ValueError as error:
             raise KeyFault("InvalidEntry", f"{key}.sources: {error}") from None
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.dual_stack import DUAL, OUTSIDE, Machine, two_machines
+from tests.support.node import command
 
 PORT = 8080
 
@@ -109,6 +110,66 @@ def test_a_service_is_reached_at_its_ipv6_address(machines: tuple[Machine, Machi
     assert "ip6 minik8s" not in one.inside("nft", "list", "tables").replace("ip6 minik8s_", "")
     one.run("services", {})
     assert one.traces() == before
+
+
+BALANCED = "2001:db8::50"
+
+
+def balanced(*ends: str, by: Machine, **more: Any) -> dict[str, Any]:
+    """Return a Service with an address from outside that a machine announces."""
+    entry = port("fd00:100::2", *ends, outside=[BALANCED], announced={BALANCED: by.node}, **more)
+    return {"default/web:80/IPv6": entry}
+
+
+def shown(machine: Machine) -> list[str]:
+    """Return the addresses of /128 on the machine's card."""
+    lines = machine.inside("ip", "-6", "-oneline", "addr", "show", "dev", "eth0").splitlines()
+    return [line.split()[3] for line in lines if "/128" in line]
+
+
+def test_a_load_balancer_has_an_ipv6_address_that_one_machine_announces(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    ends, both = [one.ip_of(7), two.ip_of(7)], {f"{machine.node}-7" for machine in machines}
+    outside = one.asking_outside()
+    for machine in machines:
+        foreseen = machine.run("services", {**plane(machine), **balanced(*ends, by=one)}, check=True)
+        done = machine.run("services", {**plane(machine), **balanced(*ends, by=one)})
+        assert (foreseen["changed"], foreseen["diff"]) == (True, done["diff"])
+        assert not machine.run("services", {**plane(machine), **balanced(*ends, by=one)})["changed"]
+    assert (shown(one), shown(two)) == ([f"{BALANCED}/128"], [])
+    for ask in (outside, one.ask, one.asking(8), two.asking(8)):
+        assert {ask(BALANCED, 80).name for _ in range(4)} == both
+    # nothing of the machine's own answers there, and it never sends from there
+    assert outside(BALANCED, 22).name == "refused"
+    assert "2001:db8::1 " in one.inside("ip", "-6", "route", "get", OUTSIDE)
+    # the next one takes it over while the first has it still, and neighbours know at once
+    two.run("services", {**plane(two), **balanced(*ends, by=two)})
+    hardware = two.inside("ip", "-oneline", "link", "show", "eth0").split("link/ether ")[1].split()[0]
+    assert hardware in command("ip", "-n", one.switch, "-6", "neigh", "show", BALANCED)
+    one.run("services", {**plane(one), **balanced(*ends, by=two)})
+    assert (shown(one), shown(two)) == ([], [f"{BALANCED}/128"])
+    assert {outside(BALANCED, 80).name for _ in range(4)} == both
+    # only the Pods of this machine, who see the client
+    local = {"node_endpoints": [[two.ip_of(7), PORT]], "keep_source": True}
+    two.run("services", {**plane(two), **balanced(*ends, by=two, **local)})
+    assert {outside(BALANCED, 80) for _ in range(3)} == {(f"{two.node}-7", OUTSIDE)}
+    for sources, name in (([f"{OUTSIDE}/128"], f"{two.node}-7"), (["2001:db8:1::/48"], "silent"), ([], "silent")):
+        two.run("services", {**plane(two), **balanced(*ends, by=two, **local, sources=sources)})
+        assert outside(BALANCED, 80, wait_s=20 if name != "silent" else 1).name == name, sources
+    declared = {**plane(two), **balanced(*ends, by=two)}
+    two.run("services", declared)
+    two.inside("ip", "-6", "addr", "del", f"{BALANCED}/128", "dev", "eth0")
+    assert two.run("services", declared, check=True)["changed"]
+    two.run("services", declared)
+    assert shown(two) == [f"{BALANCED}/128"]
+    # one of somebody else's is left, and told
+    one.inside("ip", "-6", "addr", "add", "2001:db8::51/128", "dev", "eth0", "nodad")
+    taken = {**port("fd00:100::3", *ends), "outside": ["2001:db8::51"], "announced": {"2001:db8::51": one.node}}
+    result = one.attempt("services", {**plane(one), "default/taken:80/IPv6": taken})
+    assert "not ours" in result["errors"]["dataplane"]["message"]
+    for machine in machines:
+        machine.run("services", {})
+    assert (shown(one), shown(two)) == (["2001:db8::51/128"], [])
 
 
 def test_a_pod_reaches_another_of_its_node_again_and_again(machines: tuple[Machine, Machine]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,7 +26,7 @@ WORLD = World(
     tuple(Machine(f"n{number}", f"192.0.2.{number}", ready=True, silent=False) for number in (1, 2, 3)),
     frozenset({"192.0.2.11"}),
 )
-OWN = ("10.244.0.0/16", "100.0.0.0/24")
+OWN = ("10.244.0.0/16", "100.0.0.0/24", "fd00:77::/48", "")
 
 
 def settings(default: str = "pool", addresses: Iterable[str] = ("192.0.2.10-192.0.2.12",), **more: Any) -> Balancing:
@@ -198,6 +197,9 @@ def test_a_machine_is_a_node_with_an_address():
         ({"addresses": ["10.0.0.9-10.0.0.5"]}, "in order"),
         ({"addresses": ["web"]}, "no address"),
         ({"addresses": ["10.0.0.0/8"]}, "must have"),
+        ({"addresses": ["2001:db8::/64"]}, "must have"),
+        ({"addresses": ["192.0.2.1-2001:db8::1"]}, "in order"),
+        ({"addresses": ["fd00:77:0:1::5"]}, "overlaps fd00:77::/48"),
         ({"addresses": ["100.0.0.200-100.0.1.5"]}, "overlaps 100.0.0.0/24"),
         ({"kept_ports": ["ssh"]}, "no port"),
     ],
@@ -208,5 +210,56 @@ def test_settings_that_cannot_be_used_say_why(told: JsonObject, why: str):
 
 
 def test_a_range_leaves_out_its_first_and_last_address():
-    (span,) = settings(addresses=["192.0.2.64/29"]).pool
-    assert [str(ipaddress.IPv4Address(one)) for one in span] == ["192.0.2.65", "192.0.2.70"]
+    both = settings(addresses=["192.0.2.64/29", "2001:db8::/125"]).pool
+    assert [(*span.addresses(),)[::5] for span in both] == [
+        ("192.0.2.65", "192.0.2.70"),
+        ("2001:db8::1", "2001:db8::6"),
+    ]
+
+
+POOLS = settings(addresses=["192.0.2.10-192.0.2.12", "2001:db8::a-2001:db8::b"])
+BOTH: dict[str, Any] = {"ipFamilies": ["IPv4", "IPv6"]}
+
+
+def test_a_service_has_an_address_of_each_of_its_families():
+    six = service("six", ipFamilies=["IPv6"], age=2)
+    found = given(POOLS, service("both", **BOTH, age=1), six, service("four", age=3), service("late", **BOTH, age=4))
+    assert found["both"].addresses == ["192.0.2.10", "2001:db8::a"]
+    assert found["six"].addresses == ["2001:db8::b"]
+    assert found["four"].addresses == ["192.0.2.12"]
+    assert found["late"].message == "every address of the pool is given out"
+    partly = given(POOLS, six, service("b", ipFamilies=["IPv6"]), service("late", **BOTH, age=4))["late"]
+    assert (partly.addresses, partly.message) == (["192.0.2.10"], "every address of IPv6 of the pool is given out")
+
+
+def test_an_address_of_ipv6_is_kept_and_asked_for_however_it_is_written():
+    kept = service("kept", had=["2001:db8::b", "192.0.2.12"], ipFamilies=["IPv6", "IPv4"])
+    assert given(POOLS, kept)["kept"].addresses == ["2001:db8::b", "192.0.2.12"]
+    asking = service("a", loadBalancerIP="2001:DB8:0::B", **BOTH)
+    assert given(POOLS, asking)["a"].addresses == ["192.0.2.10", "2001:db8::b"]
+    assert given(POOLS, asking, kept)["a"].message == "address 2001:DB8:0::B is Service default/kept's"
+    assert "not of IPv4" in given(POOLS, service("a", loadBalancerIP="2001:db8::b"))["a"].message
+
+
+def test_what_a_pool_has_no_addresses_of_is_said():
+    six, both = service("six", ipFamilies=["IPv6"]), service("both", **BOTH)
+    found = given(settings(), six, both)
+    assert (found["six"].message, found["both"].addresses) == (
+        "the pool has no addresses of IPv6, as the Service is",
+        ["192.0.2.10"],
+    )
+    found = given(settings("nodes"), six, both)
+    assert "are of IPv4" in found["six"].message
+    assert len(found["both"].addresses) == 3
+
+
+def test_addresses_of_both_families_are_announced_and_led_each_by_its_own():
+    both = service("both", had=["192.0.2.10", "2001:db8::a"], **BOTH)
+    found = decide_outside(both, WORLD, frozenset(), POOLS)
+    assert set(found.addresses) == {"192.0.2.10", "2001:db8::a"}
+    assert all(found.addresses.values())
+    assert list(found.of_family("IPv6").addresses) == ["2001:db8::a"]
+    alone = {**both, "spec": {**both["spec"], "ipFamilies": ["IPv4"]}}
+    assert list(decide_outside(alone, WORLD, frozenset(), POOLS).addresses) == ["192.0.2.10"]
+    forged = {**both, "spec": {**both["spec"], "loadBalancerClass": "example.com/lb"}}
+    assert decide_outside(forged, WORLD, frozenset(), POOLS).addresses == {}

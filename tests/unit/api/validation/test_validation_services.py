@@ -76,8 +76,14 @@ def test_what_load_balancers_act_on_is_taken():
     declared = {"type": "LoadBalancer", "loadBalancerIP": "192.0.2.9", "loadBalancerSourceRanges": ["192.0.2.0/24"]}
     assert warnings(SERVICE, service({"spec": declared})) == []
     assert validate_create(SERVICE, service({"spec": declared})) == []
-    (refused,) = validate_create(SERVICE, service({"spec": {**declared, "loadBalancerIP": "127.0.0.1"}}))
-    assert refused.field == "spec.loadBalancerIP"
+    second = {"loadBalancerIP": "2001:db8::9", "loadBalancerSourceRanges": ["2001:db8::/32", " 192.0.2.0/24 "]}
+    assert validate_create(SERVICE, service({"spec": {**declared, **second}})) == []
+    for address in ("127.0.0.1", "fe80::1", "::ffff:192.0.2.9"):
+        (refused,) = validate_create(SERVICE, service({"spec": {**declared, "loadBalancerIP": address}}))
+        assert refused.field == "spec.loadBalancerIP"
+    for given in ("2001:db8::1", "fe80::%eth0/64", "2001:db8::/200"):
+        (refused,) = validate_create(SERVICE, service({"spec": {**declared, "loadBalancerSourceRanges": [given]}}))
+        assert refused.field == "spec.loadBalancerSourceRanges[0]"
 
 
 def test_nothing_is_told_about_an_ordinary_service():

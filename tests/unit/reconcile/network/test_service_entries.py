@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import IPv4Address
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -36,8 +36,9 @@ PLANE: DataplaneEntry = {
 }
 
 
+POOLS = (("203.0.113.10", "203.0.113.20"), ("2001:db8::10", "2001:db8::20"))
 BALANCERS = Balancers(
-    Balancing("pool", (Span(int(IPv4Address("203.0.113.10")), int(IPv4Address("203.0.113.20"))),), frozenset({22})),
+    Balancing("pool", tuple(Span(*map(ip_address, each)) for each in POOLS), frozenset({22})),
     World(tuple(Machine(name, f"192.0.2.{name[1:]}", ready=True, silent=False) for name in ("n1", "n2"))),
 )
 

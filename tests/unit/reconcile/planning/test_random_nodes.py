@@ -108,6 +108,7 @@ NEW = {placeholder_uid(SPACE, name): f"<{name}>" for name in ("a", "b", "c", "da
 NEW |= {placeholder_uid("", f"pvc-{placeholder_uid(SPACE, name)}"): "<volume>" for name in ("data", "more")}
 """What stands for uids that a plan cannot know."""
 ADDRESS = re.compile(r"\b10[.-]244[.-]0[.-]\d+\b|\bfd00[:-]10[:-]244[:-]{2}[0-9a-f]+\b")
+POOLS = ["203.0.113.50-203.0.113.51", "2001:db8::50-2001:db8::51"]
 Document = dict[str, dict[str, Any]]
 SETTINGS = Settings(
     hmac_key=b"test key",
@@ -115,9 +116,7 @@ SETTINGS = Settings(
     ingress=IngressSettings(80, 443, str(ROOT / "templates")),
     dual_stack=DualStack("10.244.0.0/16", "fd00:10:244::/48"),
     service_cidr_ipv6="fd00:10:96::/112",
-    balancing=read_balancing(
-        Configuration({"load_balancer": {"default": "pool", "addresses": ["203.0.113.50-203.0.113.51"]}}, "test"), ()
-    ),
+    balancing=read_balancing(Configuration({"load_balancer": {"default": "pool", "addresses": POOLS}}, "test"), ()),
 )
 OVERLAYS = (
     SETTINGS,
@@ -215,13 +214,13 @@ class Dice:
     def _of_families(self, address: str) -> JsonObject:
         second = f"fd00:10:96::{address.rpartition('.')[2]}"
         both = {"ipFamilies": ["IPv4", "IPv6"], "clusterIPs": [address, second]}
-        alone = {"ipFamilies": ["IPv6"], "clusterIP": second, "clusterIPs": [second], "type": "ClusterIP"}
+        alone = {"ipFamilies": ["IPv6"], "clusterIP": second, "clusterIPs": [second]}
         return self._of_both.choice([{}, both, both, alone])
 
     def _balanced(self) -> JsonObject:
         pick = self._of_balancers.choice
         chosen = pick([{}, {"loadBalancerClass": pick(["minik8s.io/nodes", "minik8s.io/pool", "example.com/lb"])}])
-        asked = pick([{}, {}, {"loadBalancerIP": pick(["203.0.113.51", "203.0.113.99"])}])
+        asked = pick([{}, {}, {"loadBalancerIP": pick(["203.0.113.51", "203.0.113.99", "2001:db8::51"])}])
         local = pick([{}, {"externalTrafficPolicy": "Local", "healthCheckNodePort": pick([30090, 30091])}])
         balanced = {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, **chosen, **asked, **local}
         return {**pick([{}, balanced]), **pick([{}, {"trafficDistribution": "PreferClose"}])}
