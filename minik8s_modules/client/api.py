@@ -272,7 +272,7 @@ class ApiClient:
         if response.status >= HTTPStatus.BAD_REQUEST:
             raise error_of(response)
         if self._warn is not None:
-            for warning in _warnings(response):
+            for warning in warnings_of(response):
                 self._warn(warning)
         return _decode(response.data, method, path)
 
@@ -305,7 +305,7 @@ def error_of(response: BaseHTTPResponse) -> StatusError:
     return from_status(status)
 
 
-def _warnings(response: BaseHTTPResponse) -> Iterator[str]:
+def warnings_of(response: BaseHTTPResponse) -> Iterator[str]:
     """Yield the texts of the Warning headers, each ``299 - "text"`` (RFC 7234, 5.5)."""
     for header in response.headers.getlist("Warning"):
         _, _, quoted = header.partition('"')

@@ -192,6 +192,14 @@ def _without_family(service: JsonObject, found: Behind) -> str:
     return f"it has no {missing[0]} endpoints, so nobody reaches it{where}{why}"
 
 
+def _without_range(service: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield which of a Service's addresses leads nowhere, as the cluster has its range no more; the server knows."""
+    if any(":" in one for one in objects.spec(service).get("clusterIPs") or []):
+        for text in around.warnings(SERVICE, service):
+            if text.startswith("spec.clusterIPs"):
+                yield Fault(text, kubectl(objects.namespace(service), "edit", resource(service)))
+
+
 def _has_family(pod: JsonObject, family: str) -> bool:
     addresses = (str(one.get("ip")) for one in objects.status(pod).get("podIPs") or [])
     return any((":" in one) == (family == "IPv6") for one in addresses)
@@ -212,6 +220,7 @@ def service_faults(service: JsonObject, around: Around) -> Iterator[Fault]:
         yield Fault(cause, kubectl(namespace, "get", "pods", *show))
     if cause := _without_family(service, found):
         yield Fault(cause, kubectl(namespace, "get", "pods", *show))
+    yield from _without_range(service, around)
     yield from unrecovered(around.events(service), around.now)
     for address, who, is_announced in announcing(around, service, found):
         if not is_announced:

@@ -18,12 +18,13 @@ from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, POD, SECRET
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.base.errors import TemporaryError
-from minik8s_modules.client.api import ApiClient, resource_path, with_query
+from minik8s_modules.client.api import ApiClient, resource_path, warnings_of, with_query
 
 _LINE_LIMIT = 300
 _SINGLE = frozenset({SECRET, CONFIG_MAP})
 """Kinds that are large or secret: no more of them are read than are asked about."""
 _OK = 200
+_CHANGE = b'{"metadata": {"annotations": {"minik8s.io/asked-by": "why"}}}'
 
 
 class Around:
@@ -108,6 +109,18 @@ class Around:
             return _ordered(self.all(EVENT, namespace, fields=wanted))
         found = self.of_namespace(EVENT, namespace) if namespace else self.all(EVENT, self._scope)
         return _ordered([each for each in found if objects.dig(each, "involvedObject", "uid") == uid])
+
+    def warnings(self, kind: Kind, obj: JsonObject) -> list[str]:
+        """Return what the API server warns of an object as it stands; [] for who may not write it.
+
+        It says so of every write that changes something, so it is asked for one that is not stored.
+        """
+        path = with_query(resource_path(kind, objects.namespace(obj), objects.name(obj)), {"dryRun": "All"})
+        try:
+            answer = self.client.raw("PATCH", path, _CHANGE, {"Content-Type": "application/merge-patch+json"})
+        except (StatusError, TemporaryError):
+            return []
+        return list(warnings_of(answer)) if answer.status == _OK else []
 
     def last_line(self, pod: JsonObject, container: str) -> str:
         """Return the last line that a container printed before its last end, "" where it is not to be had."""

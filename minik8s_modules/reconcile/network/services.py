@@ -289,6 +289,8 @@ def dataplane_entry(node: JsonObject, settings: Settings) -> DataplaneEntry | No
         "gateway": internal if given else f"{head}.{int(last) + 1}",
         "node_ip": internal,
     }
+    if settings.overlay.device and entry["mode"] == "nftables":
+        entry["overlay"] = settings.overlay.device
     if settings.service_cidr_ipv6 and (second := settings.dual_stack.range_of(str(cidr))):
         entry["ipv6"] = {
             "service_cidr": settings.service_cidr_ipv6,

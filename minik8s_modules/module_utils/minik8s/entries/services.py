@@ -40,6 +40,9 @@ class _RequiredDataplane(TypedDict):
 class DataplaneEntry(_RequiredDataplane, total=False):
     """How the node realizes services."""
 
+    overlay: str
+    """Device of tunnels to other nodes' pods, with V(nftables): node ports at 127.0.0.1 lead there, too."""
+
     ipv6: DataplaneIpv6
     """The same for addresses of IPv6, with V(nftables); left out where services have none."""
 

@@ -117,7 +117,7 @@ def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]
         "prerouting": ["type nat hook prerouting priority dstnat", "jump services"],
         "output": ["type nat hook output priority -100", "jump services"],
         **REJECTED,
-        **(_receiving(config["bridge"]) if ipv4 else _redirected(config["bridge"])),
+        **(_receiving(config["bridge"], config.get("overlay")) if ipv4 else _redirected(config["bridge"])),
         "arriving": ["type filter hook input priority filter", *announcing.rejecting_here(family)],
         "postrouting": [
             "type nat hook postrouting priority srcnat",
@@ -132,9 +132,10 @@ def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]
     }
 
 
-def _receiving(bridge: str) -> dict[str, list[str]]:
-    """Return what only IPv4 has: node ports at 127.0.0.1."""
-    return {"receiving": ["type filter hook prerouting priority raw", f'iifname "{bridge}" ip daddr 127.0.0.0/8 drop']}
+def _receiving(*devices: str | None) -> dict[str, list[str]]:
+    """Return what only IPv4 has: node ports at 127.0.0.1, where nothing comes in by the devices that lead to pods."""
+    rules = [f'iifname "{name}" ip daddr 127.0.0.0/8 drop' for name in devices if name]
+    return {"receiving": ["type filter hook prerouting priority raw", *rules]}
 
 
 def _redirected(bridge: str) -> dict[str, list[str]]:

@@ -72,7 +72,7 @@ def _check_config(entry: Mapping[str, Any]) -> None:
     check_address(f"{DATAPLANE}.gateway", entry["gateway"])
     if "ipv6" in entry:
         _check_ipv6(f"{DATAPLANE}.ipv6", entry)
-    for name in ("table", "bridge"):
+    for name in ("table", "bridge", *(["overlay"] if "overlay" in entry else [])):
         if not entry[name].replace("-", "").replace("_", "").isalnum() or not entry[name].isascii():
             raise KeyFault("InvalidEntry", f"{DATAPLANE}.{name} {entry[name]!r} may have letters, digits, - and _ only")
 

@@ -98,16 +98,18 @@ class Host:
             return FixedPart({ROUTE_IPV6: self._route()}, {ROUTE_IPV6: self._wanted_route()})
         config = self.config
         bridge = device(self._wire, config["bridge"])
-        seen = {"route": self._route(), "localnet": read_switch(self._localnet())}
-        wanted = {"route": self._wanted_route(), "localnet": "1"}
+        seen, wanted = {"route": self._route()}, {"route": self._wanted_route()}
+        for aspect, switch in self._localnet().items():
+            seen[aspect], wanted[aspect] = read_switch(switch), "1"
         if bridged:
             seen["bridge_rules"] = "on" if bridge and bridge.bridged else "off"
             wanted["bridge_rules"] = "on"
         return FixedPart(seen, wanted)
 
-    def _localnet(self) -> str:
-        # without it a node port at 127.0.0.1 has no way out to a pod; "receiving" drops what pods send there
-        return f"ipv4/conf/{self.config['bridge']}/route_localnet"
+    def _localnet(self) -> dict[str, str]:
+        # without it a node port at 127.0.0.1 has no way out to a pod; "receiving" drops what others send there
+        devices = {"localnet": self.config["bridge"], "overlay_localnet": self.config.get("overlay")}
+        return {aspect: f"ipv4/conf/{name}/route_localnet" for aspect, name in devices.items() if name}
 
     def _wanted_route(self) -> str:
         return f"{self.config['service_cidr']} dev {self.config['bridge']} src {self.config['gateway']}"
@@ -138,8 +140,8 @@ class Host:
         Raises:
             KeyFault: the bridge is missing, or somebody else's route is in the way.
         """
-        if aspect == "localnet":
-            set_switch(self._localnet(), "1")
+        if aspect in self._localnet():
+            set_switch(self._localnet()[aspect], "1")
         elif aspect in {"route", ROUTE_IPV6}:
             self._mend_route()
         else:

@@ -34,6 +34,7 @@ def plane(machine: Machine, *, ipv6: bool = True) -> dict[str, Any]:
         "cluster_cidr": DUAL.ipv4,
         "pod_cidr": machine.cidr,
         "bridge": "mk8t-br",
+        "overlay": "mk8t-vx",
         "gateway": machine.gateway,
         "node_ip": machine.address,
     }
@@ -58,7 +59,7 @@ def test_a_service_is_reached_at_its_ipv6_address(machines: tuple[Machine, Machi
     ends = [one.ip_of(7), two.ip_of(7)]
     both = {f"{machine.node}-7" for machine in machines}
     entries = {
-        "default/web:80": port("100.0.0.2", one.ip_of(7, 4), two.ip_of(7, 4)),
+        "default/web:80": port("100.0.0.2", one.ip_of(7, 4), two.ip_of(7, 4), node_port=30082),
         "default/web:80/IPv6": port("fd00:100::2", *ends, node_port=30080),
         "default/udp:80/IPv6": port("fd00:100::3", two.ip_of(8), protocol="UDP"),
         "default/idle:80/IPv6": port("fd00:100::4"),
@@ -92,11 +93,14 @@ def test_a_service_is_reached_at_its_ipv6_address(machines: tuple[Machine, Machi
     assert outside("2001:db8::1", 30081) == (f"{one.node}-7", OUTSIDE)
     # no node port at ::1, which is told at once: who asks for localhost takes 127.0.0.1 then
     assert one.ask("::1", 30080).name == "refused"
+    # which leads to the pods of both machines, through the tunnel, too
+    assert {one.ask("127.0.0.1", 30082).name for _ in range(4)} == both
     # what somebody changes by hand is put right
     for damage in (
         "nft delete table ip6 minik8s",
         "nft flush map ip6 minik8s cluster_ips",
         "nft flush chain ip6 minik8s services",
+        "sysctl -w net.ipv4.conf.mk8t-vx.route_localnet=0",
         "ip -6 route del fd00:100::/112",
     ):
         one.inside(*damage.split())

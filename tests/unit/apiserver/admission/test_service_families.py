@@ -183,7 +183,13 @@ def test_a_service_of_a_range_that_is_gone_is_still_updated_and_deleted(
     families = {field: obj["spec"][field] for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")}
     assert before["ipFamilies"] == ["IPv4"]
     assert not options.warnings
+    asking = {"annotations": {"minik8s.io/asked-by": "why"}}
+    changed = options._replace(dry_run=True)
+    writing.patch(backend, target, lambda old: {**old, "metadata": {**old["metadata"], **asking}}, changed)
+    asked = [*options.warnings]  # by why, which writes nothing
+    options.warnings.clear()
     found = change(backend, options, sessionAffinity="ClientIP")
+    assert asked == options.warnings
     assert found["sessionAffinity"] == "ClientIP"
     lost = [each for each in families["clusterIPs"] if ":" in each]
     assert [text.split(": ")[1] for text in options.warnings] == [f"nobody reaches {each}" for each in lost]

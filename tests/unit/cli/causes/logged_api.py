@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qs, urlsplit
+
+from urllib3._collections import HTTPHeaderDict
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import KINDS, NODE
@@ -25,7 +26,7 @@ class Answer(NamedTuple):
 
     status: int
     data: bytes
-    headers: Mapping[str, str] = {}
+    headers: HTTPHeaderDict = HTTPHeaderDict()
 
 
 class LoggedApi(FakeApi):
@@ -35,20 +36,25 @@ class LoggedApi(FakeApi):
         self, logs: dict[str, str] | None = None, readyz: str = "", unreachable: str = "", date: str = ""
     ) -> None:
         super().__init__()
+        self.warned: list[str] = []
+        """What is warned of on each write that stores nothing."""
         self._logs, self._readyz, self._unreachable, self._date = logs or {}, readyz, unreachable, date
 
     def around(self, scope: str | None = None) -> Around:
         """Return what ``why`` reads of it, at ``NOW``."""
         return Around(cast("ApiClient", self), scope, NOW)
 
-    def raw(self, _method: str, path: str, *_: Any) -> Answer:
-        """Return a log, or whether the server is ready."""
+    def raw(self, method: str, path: str, *_: Any) -> Answer:
+        """Return a log, whether the server is ready, or what it warns of."""
         if self._unreachable:
             raise ApiUnreachable(self._unreachable)
         if path.startswith("/readyz"):
-            headers = {"Date": self._date} if self._date else {}
+            headers = HTTPHeaderDict({"Date": self._date} if self._date else {})
             return Answer(500 if "[-]" in self._readyz else 200, self._readyz.encode(), headers)
         asked = urlsplit(path)
+        if method == "PATCH":
+            assert parse_qs(asked.query) == {"dryRun": ["All"]}
+            return Answer(200, b"{}", HTTPHeaderDict([("Warning", f'299 - "{text}"') for text in self.warned]))
         named = f"{asked.path.split('/')[-2]}/{parse_qs(asked.query)['container'][0]}"
         return Answer(200, self._logs[named].encode()) if named in self._logs else Answer(400, b"{}")
 

@@ -214,6 +214,14 @@ def test_why_names_the_family_of_a_service_that_leads_nowhere(api: FakeApi, caps
     api.create(ENDPOINT_SLICE, {"metadata": {"name": "t", "labels": labels, **META}, **about})
     _, shown = run(api, capsys, "why", "service", "web", "-n", "default")
     assert "IPv6" not in shown
+    gone = (
+        "spec.clusterIPs: nobody reaches fd00:96::2: the cluster has no range of IPv6 for Services; set ipFamilyPolicy"
+    )
+    assert isinstance(api, LoggedApi)
+    api.warned = [gone, "spec.other: of no interest here"]
+    _, shown = run(api, capsys, "why", "service", "web", "-n", "default")
+    assert gone in shown
+    assert "of no interest" not in shown
 
 
 def ready_node(api: FakeApi, name: str = "n1") -> None:
