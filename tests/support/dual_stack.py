@@ -18,6 +18,7 @@ from tests.support.node import SOCKET, command
 ROOT = Path(__file__).resolve().parents[2]
 DUAL = DualStack("10.77.0.0/16", "fd00:77::/48")
 OUTSIDE = "2001:db8::9"
+SCTP = ROOT / "tests" / "support" / "servers" / "sctp.py"
 SWITCHES = [
     f"net.ipv6.conf.{name}" for name in ("all.forwarding", "lo.forwarding", "eth0.forwarding", "eth0.accept_ra")
 ]
@@ -86,6 +87,8 @@ class Ask(Protocol):
 def _asking(*place: str) -> Ask:
     def ask(address: str, port: int, protocol: str = "TCP", *, wait_s: int = 20) -> Answer:
         line = [*place, sys.executable, "-c", CLIENT, address, str(port), protocol, str(wait_s)]
+        if protocol == "SCTP":
+            line = [*place, sys.executable, str(SCTP), "ask", address, str(port), str(wait_s)]
         return Answer(*subprocess.run(line, capture_output=True, text=True, check=True).stdout.split())
 
     return ask
@@ -192,10 +195,14 @@ class Machine:
         line = ["nsenter", "-t", str(self.pids[number]), "-n", *argv]
         return subprocess.run(line, capture_output=True, text=True, check=False)
 
-    def serve(self, number: int, port: int) -> None:
-        """Let a pod answer at a port with its name, ``<node>-<number>``, and the client's address."""
-        inside = ["nsenter", "-t", str(self.pids[number]), "-n", sys.executable, "-c", SERVER]
-        line = [*inside, f"{self.node}-{number}", str(port)]
+    def serve(self, number: int, port: int, sctp: str = "") -> None:
+        """Let a pod answer at a port with its name, ``<node>-<number>``, and the client's address.
+
+        With ``sctp`` it answers over SCTP at that address.
+        """
+        program = [str(SCTP), "serve"] if sctp else ["-c", SERVER]
+        inside = ["nsenter", "-t", str(self.pids[number]), "-n", sys.executable, *program]
+        line = [*inside, f"{self.node}-{number}", str(port), *([sctp] if sctp else [])]
         server = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
         self._servers.append(server)
         assert server.stdout is not None

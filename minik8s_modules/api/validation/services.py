@@ -16,7 +16,6 @@ from minik8s_modules.api.validation import check
 from minik8s_modules.api.validation.meta import validate_labels
 from minik8s_modules.api.validation.pods.containers import PROTOCOLS
 
-_SERVED = ("TCP", "UDP")
 _POLICIES = ("Cluster", "Local")
 _MOST_ADDRESSES = 2  # of a service: one a family
 _MAX_ENDPOINTS, _MAX_PORTS, _MAX_ADDRESSES = 1000, 20000, 100  # discovery/validation
@@ -153,7 +152,7 @@ def _target_port(at: str, target: int | str | None) -> list[Cause]:
 _APP_PROTOCOL = check.if_given(check.qualified_name)
 _SERVICE_PORT = check.fields(
     ("port", check.absent_as(0, check.port_number)),
-    ("protocol", check.one_of(*_SERVED)),
+    ("protocol", check.one_of(*PROTOCOLS)),
     ("targetPort", _target_port),
     ("appProtocol", _APP_PROTOCOL),
 )

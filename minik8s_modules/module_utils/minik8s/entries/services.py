@@ -48,8 +48,8 @@ class DataplaneEntry(_RequiredDataplane, total=False):
 
 
 class _RequiredService(TypedDict):
-    protocol: Literal["TCP", "UDP"]
-    """Protocol."""
+    protocol: Literal["TCP", "UDP", "SCTP"]
+    """Protocol; V(SCTP) where the kernel follows connections of it (C(CONFIG_NF_CT_PROTO_SCTP))."""
     address: str
     """Address of the service, of IPv4 or of IPv6; its endpoints are of the same family. Of entries with the same
     address and port, or node port, the first by key has it."""

@@ -22,7 +22,7 @@ from .families import IPV4, IPV6, Family, family_of, family_of_key
 from .guards import guard_chain, jump_to
 from .services_plan import Rule
 
-PROTOCOLS = {"TCP": socket.IPPROTO_TCP, "UDP": socket.IPPROTO_UDP}
+PROTOCOLS = {"TCP": socket.IPPROTO_TCP, "UDP": socket.IPPROTO_UDP, "SCTP": socket.IPPROTO_SCTP}
 CLUSTER_IPS, ENDPOINTS, NODE_PORTS, NODE_ENDPOINTS = "cluster_ips", "endpoints", "node_ports", "node_endpoints"
 NEAR_PORTS, NEAR_ENDPOINTS = "near_ports", "near_endpoints"
 OUTSIDE_IPS, NEAR_IPS, NEAR_IP_ENDPOINTS, GUARDED = "outside_ips", "near_ips", "near_ip_endpoints", "guarded"

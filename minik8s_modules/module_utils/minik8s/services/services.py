@@ -22,10 +22,11 @@ from .families import parts_of
 from .ipvs import Ipvs
 from .nftables import Nftables
 from .services_entries import DATAPLANE, check_entry, check_ranges
-from .services_host import ROUTE_IPV6, Host, bridge_rules_possible
+from .services_host import ROUTE_IPV6, Host, bridge_rules_possible, follows_sctp
 from .services_plan import SHARED, SHOWN, FixedPart, Rule, RulePlan, Rules, Words, leftovers_of, plan_rules, result
 
 TRIES = 3
+NO_SCTP = "this node's kernel does not translate addresses of SCTP (CONFIG_NF_CT_PROTO_SCTP); nobody reaches it there"
 
 
 class Backend(Protocol):
@@ -243,6 +244,7 @@ class Pass:
             try:
                 check_entry(key, entry)
                 check_ranges(key, entry, self._declared.config or {})
+                _check_protocol(key, entry)
                 usable[key] = entry
             except KeyFault as fault:
                 self._errors[key] = fault
@@ -320,6 +322,11 @@ def lost_udp(backend: Backend, plan: RulePlan, gone: list[Rule]) -> list[conntra
     ended = [lost for rule in gone if (lost := backend.udp_flow(rule)) is not None and lost.endpoint]
     begun = [lost for rule in plan.add if (lost := backend.udp_flow(rule)) is not None and not lost.endpoint]
     return ended + begun
+
+
+def _check_protocol(key: str, entry: Mapping[str, Any]) -> None:
+    if entry["protocol"] == "SCTP" and not follows_sctp():
+        raise KeyFault("ProtocolNotSupported", f"{key}: {NO_SCTP}")
 
 
 def _tables(wanted: Mapping[str, list[Rule]]) -> Rules:

@@ -75,6 +75,13 @@ def bridge_rules_possible() -> bool:
     return os.path.exists(path)
 
 
+def follows_sctp() -> bool:
+    """Return whether the kernel's NAT knows SCTP; true where it has no NAT yet, which the table brings."""
+    return bool(read_switch("netfilter/nf_conntrack_sctp_timeout_established")) or not read_switch(
+        "netfilter/nf_conntrack_max"
+    )
+
+
 class Host:
     """The route, and the bridge's switch; one socket, one thread."""
 

@@ -116,6 +116,41 @@ def test_a_service_is_reached_at_its_ipv6_address(machines: tuple[Machine, Machi
     assert one.traces() == before
 
 
+def test_services_of_sctp_lead_to_pods_by_both_families(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    for machine in machines:
+        for family in (4, 6):
+            machine.serve(7, PORT, sctp=machine.ip_of(7, family))
+    both = {f"{machine.node}-7" for machine in machines}
+    ends = {family: [one.ip_of(7, family), two.ip_of(7, family)] for family in (4, 6)}
+    entries = {
+        "default/sctp:80": port("100.0.0.2", *ends[4], protocol="SCTP", node_port=30090),
+        "default/sctp:80/IPv6": port("fd00:100::2", *ends[6], protocol="SCTP", node_port=30090),
+        # of another protocol at the same places
+        "default/tcp:80": port("100.0.0.2", one.ip_of(7, 4)),
+    }
+    for machine in machines:
+        machine.run("services", {**plane(machine), **entries})
+        assert not machine.run("services", {**plane(machine), **entries})["changed"]
+    for ask in (one.ask, one.asking(8), two.asking(8)):
+        for address in ("100.0.0.2", "fd00:100::2"):
+            assert {ask(address, 80, "SCTP").name for _ in range(4)} == both
+    assert {one.ask(one.address, 30090, "SCTP").name for _ in range(4)} == both
+    assert {one.asking_outside()("2001:db8::1", 30090, "SCTP").name for _ in range(4)} == both
+    assert one.asking(8)("100.0.0.2", 80, "SCTP").client == one.ip_of(8, 4)
+    one.run("services", {**plane(one), "default/tcp:80": entries["default/tcp:80"]})
+    assert one.asking(8)("100.0.0.2", 80, "SCTP", wait_s=1).name == "silent"
+    # a kernel that does not know SCTP is told of by name, and the rest goes on
+    one.setup = (
+        "from minik8s_modules.module_utils.minik8s.services import services\nservices.follows_sctp = lambda: False"
+    )
+    result = one.attempt("services", {**plane(one), **entries})
+    assert {key: why["reason"] for key, why in result["errors"].items()} == dict.fromkeys(
+        ("default/sctp:80", "default/sctp:80/IPv6"), "ProtocolNotSupported"
+    )
+    assert one.ask("100.0.0.2", 80).name == f"{one.node}-7"
+
+
 BALANCED = "2001:db8::50"
 
 

@@ -51,7 +51,7 @@ def test_addresses_that_cannot_be_served_are_refused(kind, change, field):
             {"spec": {"type": "NodePort", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30001}},
             "spec.healthCheckNodePort",
         ),
-        ({"spec": {"ports": [{"port": 80, "protocol": "SCTP"}]}}, "spec.ports[0].protocol"),
+        ({"spec": {"ports": [{"port": 80, "protocol": "DCCP"}]}}, "spec.ports[0].protocol"),
         ({"spec": {"externalIPs": ["127.0.0.1"]}}, "spec.externalIPs[0]"),
         ({"spec": {"type": "ClusterIP", "ports": [{"port": 80, "nodePort": 30080}]}}, "spec.ports[0].nodePort"),
         (
