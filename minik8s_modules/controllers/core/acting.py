@@ -226,10 +226,14 @@ class Acting:
                 key.name,
                 key.namespace,
                 uid=objects.uid(step.obj),
+                resource_version=objects.resource_version(step.obj) if step.unchanged else None,
                 grace_s=step.grace_s,
                 propagation=step.propagation,
             )
         except (NotFound, Conflict) as error:
+            if step.unchanged and isinstance(error, Conflict):
+                log.debug("%s %s has changed, and is looked at again: %s", step.kind.kind, key, error)
+                return
             log.debug("%s %s is gone already: %s", step.kind.kind, key, error)
         except (StatusError, TemporaryError) as error:
             self._tell(owner, "Warning", words.failed, f"{words.because}{error}")

@@ -50,7 +50,8 @@ class Create(NamedTuple):
 class Delete(NamedTuple):
     """Delete ``obj``, if it is still the one with its uid; deletions in a row go side by side.
 
-    ``grace_s`` None leaves the grace to the object; ``propagation`` as in DeleteOptions.
+    ``grace_s`` None leaves the grace to the object; ``propagation`` as in DeleteOptions. ``unchanged`` leaves an object
+    alone that has changed since it was seen: the change has its owner look again.
     """
 
     kind: Kind
@@ -58,6 +59,7 @@ class Delete(NamedTuple):
     words: Words = SILENT
     grace_s: int | None = None
     propagation: str | None = None
+    unchanged: bool = False
 
 
 class Adopt(NamedTuple):

@@ -203,8 +203,10 @@ def _roll(this: _Round) -> list[Step]:
             candidates.append(old)
         else:
             free.append(old)
-    doomed = [*free, *candidates[: max(0, most - unavailable - len(free))]]
-    return [Delete(POD, pod, POD_DELETED) for pod in doomed[:BURST]]
+    # one that serves nobody may have begun to since it was seen: it would be one more that is missing
+    doomed = [Delete(POD, pod, POD_DELETED, unchanged=True) for pod in free]
+    doomed += [Delete(POD, pod, POD_DELETED) for pod in candidates[: max(0, most - unavailable - len(free))]]
+    return doomed[:BURST]
 
 
 def _roll_with_surge(this: _Round) -> list[Step]:

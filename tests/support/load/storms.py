@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from minik8s_modules.api import objects
@@ -61,16 +62,22 @@ class Readier:
 class StormyApi(FakeApi):
     """One call in five of ``verbs`` fails while ``stormy``: half of them before, half of them after it was made.
 
-    ``seen`` is called with kind and verb of each that was made.
+    ``seen`` is called with kind and verb of each that was made. Changes of Pods come ``late_s`` late, one by one.
     """
 
-    def __init__(self, seed: int, *, verbs: Iterable[str] = WRITES, stormy: bool = True) -> None:
+    def __init__(self, seed: int, *, verbs: Iterable[str] = WRITES, stormy: bool = True, late_s: float = 0.0) -> None:
         super().__init__(SystemClock())
         self._dice = random.Random(seed)
+        self._late_s = late_s
         self.stormy = stormy
         self.seen: Callable[[Kind, str], None] = lambda _kind, _verb: None
         for verb in verbs:
             setattr(self, verb, self._unreliable(verb, getattr(self, verb)))
+
+    def watch(self, kind: Kind, namespace: str = "", **options: Any) -> Any:
+        """Return the changes as ``FakeApi`` does."""
+        changes = super().watch(kind, namespace, **options)
+        return _Late(changes, self._late_s) if kind == POD and self._late_s else changes
 
     def _unreliable(self, verb: str, call: Any) -> Any:
         def attempt(kind: Kind, *arguments: Any, **options: Any) -> Any:
@@ -84,6 +91,26 @@ class StormyApi(FakeApi):
             return answer
 
         return attempt
+
+
+class _Late:
+    """Changes that each come late."""
+
+    def __init__(self, changes: Any, late_s: float) -> None:
+        self._changes = changes
+        self._late_s = late_s
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        change = next(self._changes)
+        time.sleep(self._late_s)
+        return change
+
+    def close(self) -> None:
+        """End the changes."""
+        self._changes.close()
 
 
 class Manager:

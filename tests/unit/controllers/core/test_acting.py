@@ -224,3 +224,15 @@ def test_the_key_of_an_owner_is_found_by_reference_or_selector(shell: Shell):
     assert all(objects.controller_of(pod) for pod in shell.api.list(POD, SPACE).items)
     assert Key(SPACE, "web") == shell.owner.key
     controller.stop()
+
+
+def test_a_deletion_of_what_was_seen_leaves_alone_what_has_changed_since(shell: Shell):
+    seen, copies = orphan(shell), shell.informers.of(POD)
+    shell.informers.start()
+    until(copies.list)
+    shell.api.patch(POD, objects.name(seen), SPACE, {"status": {"phase": "Running"}}, subresource="status")
+    assert not shell.acting.take(shell.owner, [Delete(POD, seen, unchanged=True)])
+    assert shell.pods() == [objects.name(seen)]
+    assert shell.expectations.fulfilled(shell.owner.key)  # nothing is waited for that does not come
+    assert not shell.acting.take(shell.owner, [Delete(POD, shell.api.list(POD).items[0], unchanged=True)])
+    assert shell.pods() == []
