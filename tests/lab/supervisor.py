@@ -47,6 +47,7 @@ def boot(folder: Path) -> bool:
         output = None if step["check"] else subprocess.DEVNULL
         subprocess.run(step["argv"], input=step["input"], text=True, check=step["check"], stdout=output, stderr=output)
     begin = time.monotonic()
+    vacate(groups, NODE)
     join(groups, NODE, os.getpid())
     with subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *plan["command"]]) as node:
         keep_out(groups, node)
@@ -60,6 +61,18 @@ def join(groups: list[Path], part: str, pid: int) -> None:
     """Move a process into this part of each of the node's cgroups."""
     for group in groups:
         (group / part / "cgroup.procs").write_text(str(pid), encoding="ascii")
+
+
+def vacate(groups: list[Path], part: str) -> None:
+    """Take back how the last boot divided the node's cgroups: version 2 lets no process into one that is divided."""
+    for group in groups:
+        for folder, _, _ in os.walk(group / part, topdown=False):
+            divided = Path(folder) / "cgroup.subtree_control"
+            with contextlib.suppress(OSError):  # a process that is still ending keeps its cgroup, and no other
+                if divided.exists() and (controllers := divided.read_text(encoding="ascii").split()):
+                    divided.write_text(" ".join(f"-{each}" for each in controllers), encoding="ascii")
+                if Path(folder) != group / part:
+                    Path(folder).rmdir()
 
 
 def keep_out(groups: list[Path], node: subprocess.Popen[bytes]) -> None:

@@ -121,7 +121,8 @@ def test_limits_outlast_a_reload_of_systemd_and_the_slice_goes_with_its_pod(ipvs
     limits = {"cpu": "100m", "memory": "64Mi"}
     uid = ipvs.web("limited", {}, container={"resources": {"limits": limits}})["metadata"]["uid"]
     ipvs.until(lambda: ipvs.ready("limited"), 120)
-    found = ["find", "/sys/fs/cgroup", "/run/systemd", "-name", f"minik8s-*-pod{uid.replace('-', '_')}.slice*"]
+    roots = ["/sys/fs/cgroup", "/run/systemd"]  # where other Pods' cgroups come and go meanwhile
+    found = ["find", *roots, "-ignore_readdir_race", "-name", f"minik8s-*-pod{uid.replace('-', '_')}.slice*"]
     slices = [path for path in ipvs.lab.run(NODE, found).split() if path.startswith("/sys/fs/cgroup/minik8s.slice/")]
     assert len(slices) == 1
     limits_of = ["cat", *(f"{slices[0]}/{name}" for name in ("cpu.max", "memory.max", "cpu.weight"))]
@@ -135,7 +136,7 @@ def test_limits_outlast_a_reload_of_systemd_and_the_slice_goes_with_its_pod(ipvs
     ipvs.kubectl("patch", "pod", "limited", "--subresource", "resize", "--patch", json.dumps({"spec": resources}))
     ipvs.until(lambda: ipvs.container("limited").get("resources") == {"requests": more, "limits": more}, 60)
     scope = f"docker-{ipvs.container('limited')['containerID'].removeprefix('docker://')}.scope"
-    scope = ipvs.lab.run(NODE, ["find", slices[0], "-name", scope]).strip()
+    scope = ipvs.lab.run(NODE, ["find", slices[0], "-ignore_readdir_race", "-name", scope]).strip()
     for _ in range(2):
         for path in (slices[0], scope):
             found_there = ipvs.lab.run(NODE, ["cat", f"{path}/cpu.max", f"{path}/memory.max"]).split()
@@ -170,7 +171,7 @@ def test_a_container_killed_for_memory_says_so_whichever_of_its_processes_was(ip
     ipvs.until(lambda: len(ends()) == len(expected), 180)
     assert ends() == expected
     ipvs.delete("hungry")
-    left = ["find", "/sys/fs/cgroup", "-name", f"*{made['metadata']['uid'].replace('-', '_')}*"]
+    left = ["find", "/sys/fs/cgroup", "-ignore_readdir_race", "-name", f"*{made['metadata']['uid'].replace('-', '_')}*"]
     ipvs.until(lambda: not ipvs.lab.run(NODE, left), 60)
 
 
