@@ -204,7 +204,7 @@ def _roll(this: _Round) -> list[Step]:
         else:
             free.append(old)
     # one that serves nobody may have begun to since it was seen: it would be one more that is missing
-    doomed = [Delete(POD, pod, POD_DELETED, unchanged=True) for pod in free]
+    doomed: list[Step] = [Delete(POD, pod, POD_DELETED, unchanged=True) for pod in free]
     doomed += [Delete(POD, pod, POD_DELETED) for pod in candidates[: max(0, most - unavailable - len(free))]]
     return doomed[:BURST]
 
