@@ -25,6 +25,7 @@ NO_METADATA = {
     "minik8s.io/pool": "a class of load balancers",
     "minik8s.io/content": "a label of images",
     "minik8s.io/prober": "a label of images",
+    "minik8s.io/asked-by": "an annotation of a dry run, which nobody keeps",
     "minik8s.io/audit-error": "an annotation of audit events",
     "minik8s.io/audit-events-lost": "an annotation of audit events",
     "minik8s.io/audit-events-lost-by-user": "an annotation of audit events",

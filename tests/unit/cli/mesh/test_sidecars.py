@@ -147,16 +147,16 @@ def test_it_is_asked_by_exec_over_the_connection_that_was_named(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "limit_s", "said"),
     [
-        ("echo no such pod >&2; exit 1", "no such pod"),
-        ("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done", "more than 1000 bytes"),
-        ("while :; do echo e >&2; done", "no answer within|e"),
-        ("exec sleep 100", "no answer within 1 s"),
+        ("echo no such pod >&2; exit 1", 60.0, "no such pod"),
+        ("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done", 60.0, "more than 1000 bytes"),
+        ("while :; do echo e >&2; done", 1.0, "no answer within|e"),
+        ("exec sleep 100", 1.0, "no answer within 1 s"),
     ],
 )
 def test_a_pod_that_never_ends_is_not_listened_to_for_ever(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, said: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, limit_s: float, said: str
 ):
     program = tmp_path / "kubectl"
     program.write_text(f"#!/bin/sh\n{script}\n")
@@ -164,7 +164,7 @@ def test_a_pod_that_never_ends_is_not_listened_to_for_ever(
     monkeypatch.setattr(kubectl, "find", lambda: str(program))
     monkeypatch.setattr(kubectl, "MOST_BYTES", 1000)
     with pytest.raises(ValueError, match=said):
-        kubectl.output_of(["exec"], 1.0)
+        kubectl.output_of(["exec"], limit_s)
 
 
 def test_a_path_has_a_route_as_envoy_compares_them():
