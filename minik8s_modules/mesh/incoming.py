@@ -42,6 +42,10 @@ class Incoming(Listening):
         """Say that the sidecar refuses what it was told last."""
         self._guarded(self.sidecar, self._guard, message)
 
+    def ended(self) -> None:
+        """Say nothing of the sidecar any more: its Pod's last stream has ended, and it may tell another pilot."""
+        self._guarded(self.sidecar, None, None)
+
     def look(self, listeners: Subscription | None, open_: Set[tuple[str, str]]) -> None:
         """Say what the sidecar enforces if it has taken all of it; ``open_`` is what it has not taken, or not yet."""
         if listeners is None or not self._messages or NAMES & open_:

@@ -63,7 +63,7 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
         refused: called when a sidecar refuses something.
         settled: called when a sidecar has taken all that it was sent.
         issuer: gives sidecars certificates; without it they get none.
-        guarded: called with what a sidecar enforces.
+        guarded: called with what a sidecar enforces, and with nothing when the last stream of its Pod has ended.
     """
 
     def __init__(
@@ -117,6 +117,7 @@ class Discovery(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
             self._open[sidecar[:2]] -= 1
             if not self._open[sidecar[:2]]:
                 del self._open[sidecar[:2]]
+                incoming.ended()
 
     async def _asker(self, context: Any) -> Sidecar:
         header = dict(context.invocation_metadata() or ()).get("authorization", "")

@@ -78,6 +78,8 @@ ADMIN = (
     "/public%2F%2e%2e%2Fadmin", "/%2fadmin", "/public/..%2fadmin", "/public%5c..%5cadmin", "/public\\..\\admin",
     "/\\admin", "/ADMIN", "/Admin/x", "/%61dmin", "/%41DMIN", "/adm%69n", "/admin%2fx", "/admin?x", "/admin/?/public",
     "/admin/%2e", "/admin/.", "/x/%2e%2e/admin", "http://web/admin", "/public/../../admin", "/;/../admin",
+    "/admin%00", "/admin%00.html", "/public/%00/../../admin", "/admin#x", "/public#/../../admin", "http://web/public/../admin",
+    "http://web//admin", "//web/../admin", "/public/..;/admin", "/public/%2e%2e;x=1/admin", "/public/..%3b/admin",
 )  # fmt: skip
 
 
@@ -93,6 +95,29 @@ def test_no_spelling_of_a_path_passes_what_denies_it_or_is_taken_for_an_allowed_
         assert pod.asks(NOBODY, "/public/x") == "200 GET /public/x -"
         assert {each: code for each in ADMIN if (code := pod.code(NOBODY, each)) not in served} == {}
         assert pod.code(NOBODY, "/PUBLIC/x") == FORBIDDEN
+
+
+SIGNS = "!$&'()*+,:;=@\"<>[]^`|%"
+"""Applications that decode paths take each for the same as its %XX."""
+
+
+def test_no_encoding_of_a_sign_passes_what_denies_it(pod: Pod):
+    marked = [each for each in SIGNS if each not in "*%"]
+    rules = to(paths=[*(f"/x{each}y" for each in marked), "/x%25y", "/caf\u00e9", "/a b*", "*:delete"])
+    spellings = [form for each in marked for form in (f"/x%{ord(each):02X}y", f"/X%{ord(each):02x}y", f"/x{each}y")]
+    spellings += ["/x%25y", "/caf%c3%a9", "/CAF%C3%89", "/caf\xc3\xa9", "/a%20b/c", "/v1/m%3Adelete", "/v1/m:DELETE"]
+    refused = {FORBIDDEN, "400"}
+    with pod.enforcing(policy("no", rules, action="DENY")):
+        assert pod.code(NOBODY, "/xy") == SERVED
+        assert {each: code for each in spellings if (code := pod.code(NOBODY, each)) not in refused} == {}
+    with pod.enforcing(policy("all-but", to(notPaths=rules["to"][0]["operation"]["paths"]))):
+        assert pod.code(NOBODY, "/xy") == SERVED
+        assert {each: code for each in spellings if (code := pod.code(NOBODY, each)) not in refused} == {}
+    with pod.enforcing(policy("some", to(paths=["/users/@me", "/caf\u00e9", "/a b", "/x%3By"]))):
+        served = ("/users/@me", "/caf%C3%A9", "/caf%c3%a9", "/a%20b", "/x%3By", "/x%3by")
+        assert [pod.code(NOBODY, each) for each in served] == [SERVED] * len(served)
+        others = ("/users/%40me", "/Users/@me", "/CAF%C3%89", "/x;y")
+        assert [pod.code(NOBODY, each) for each in others] == [FORBIDDEN] * len(others)
 
 
 def test_methods_and_hosts_and_lists_of_what_is_not(pod: Pod):

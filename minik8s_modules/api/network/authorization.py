@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kind import Kind
+from minik8s_modules.api.network.path_patterns import path_expression
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import TRUST_DOMAIN
 
@@ -206,7 +207,7 @@ def _has(field: str, pattern: str, request: Request, *, wide: bool) -> bool:
         return matches(pattern, request.method)
     if field == "hosts":
         return re.fullmatch(host_expression(pattern), request.host) is not None
-    return matches(*((pattern.lower(), request.path.lower()) if wide else (pattern, request.path)))
+    return pattern == "*" or re.fullmatch(path_expression(pattern, wide=wide), request.path) is not None
 
 
 def matches(pattern: str, value: str) -> bool:

@@ -66,7 +66,7 @@ def _from_pod(client: ApiClient, options: argparse.Namespace, authority: str, pa
     if all(each.get("port") != port for each in objects.spec(service).get("ports") or ()):
         yield Line("service", f"Service {objects.key(service)} has no port {port}", broken=True)
         return
-    lines, passes = by_sidecar(client, asking(options), options.namespace, options.pod, service, port, path)
+    lines, passes = by_sidecar(client, asking(options), options.namespace, options.pod, service, port, path, authority)
     yield from lines
     if passes:
         yield from _behind(client, service)

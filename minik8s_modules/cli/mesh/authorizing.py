@@ -16,8 +16,10 @@ from minik8s_modules.api.network.authorization import (
     Request,
     access,
     action_of,
+    needs_http,
     selecting,
 )
+from minik8s_modules.api.network.path_patterns import normalized
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import can_speak
 from minik8s_modules.cli import output
@@ -27,6 +29,8 @@ from minik8s_modules.mesh.authorizations.guards import http_ports_of
 from minik8s_modules.mesh.mapping import SERVICE_NAME
 
 STATION = "authorization"
+_ENCODED = Access(NONE, "/")
+"""What no policy says of a path, as no name of one has a slash."""
 
 
 def caller_of(pod: JsonObject) -> Caller:
@@ -34,8 +38,18 @@ def caller_of(pod: JsonObject) -> Caller:
     return Caller(objects.namespace(pod), str(objects.spec(pod).get("serviceAccountName") or "default"))
 
 
-def authorized(client: Lister, service: JsonObject, path: str, caller: Caller) -> list[Line]:
+def authorized(
+    client: Lister, service: JsonObject, path: str, caller: Caller, port: int = 0, host: str = ""
+) -> list[Line]:
     """Return what becomes of a GET at the Pods of a Service; nothing where no policy selects one.
+
+    Args:
+        client: asks for what there is.
+        service: that is called.
+        path: as it is sent.
+        caller: who calls.
+        port: of the Service; 0 for all.
+        host: by which it is called; "" for its name with its namespace.
 
     Raises:
         StatusError: as the API does.
@@ -45,21 +59,29 @@ def authorized(client: Lister, service: JsonObject, path: str, caller: Caller) -
     selector = objects.spec(service).get("selector") or {}
     if not policies or not selector:
         return []
-    slices = [
-        each for each in client.list(ENDPOINT_SLICE, space).items if objects.labels(each).get(SERVICE_NAME) == name
-    ]
+    slices = client.list(ENDPOINT_SLICE, space).items
+    own = [_at(each, service, port) for each in slices if objects.labels(each).get(SERVICE_NAME) == name]
     pods = [pod for pod in client.list(POD, space).items if selector.items() <= objects.labels(pod).items()]
-    request, http = Request("GET", path.partition("?")[0], f"{name}.{space}"), http_ports_of(slices)
+    seen, http = normalized(path), http_ports_of(slices)
+    request = Request("GET", seen or "", host or f"{name}.{space}")
     found: dict[tuple[Access, bool], list[str]] = {}
     for pod in pods:
         if not (chosen := selecting(policies, space, objects.labels(pod))):
             continue
         able = can_speak(objects.spec(pod))
-        for port in _ports_of(slices, objects.name(pod)) if able else [0]:
-            is_http = port in http.get(objects.name(pod), ())
-            decided = access(chosen, caller, port, http=is_http, request=request) if able else Access(ALL)
+        for number in _ports_of(own, objects.name(pod)) if able else [0]:
+            is_http = number in http.get(objects.name(pod), ())
+            decided = access(chosen, caller, number, http=is_http, request=request) if able else Access(ALL)
+            if able and is_http and seen is None and needs_http(chosen):
+                decided = _ENCODED
             found.setdefault((decided, able), []).append(objects.name(pod))
     return list(_lines(found, caller, {objects.name(each): action_of(each) for each in policies}))
+
+
+def _at(of: JsonObject, service: JsonObject, port: int) -> JsonObject:
+    """Return an EndpointSlice with those ports alone to which a port of its Service leads."""
+    names = {each.get("name") or "" for each in objects.spec(service).get("ports") or [] if each.get("port") == port}
+    return {**of, "ports": [each for each in of.get("ports") or [] if not port or (each.get("name") or "") in names]}
 
 
 def policies_in(client: Lister, namespace: str) -> Sequence[JsonObject]:
@@ -94,13 +116,15 @@ def _lines(
             text = f"not asked for at {pods}: no sidecar that takes mutual TLS enforces AuthorizationPolicies there"
             yield Line(STATION, text)
         elif decided.passes == NONE:
-            by = (
-                f"AuthorizationPolicy {decided.policy} denies it"
-                if decided.policy
-                else "no AuthorizationPolicy allows it"
-            )
+            by = _refusal(decided)
             yield Line(STATION, f"refused by {pods}: {by} ({caller})", broken=True)
         else:
             by = f"AuthorizationPolicy {decided.policy}" if decided.policy else "no policy denies it"
             kind = f" ({actions[decided.policy]})" if decided.policy else ""
             yield Line(STATION, f"passes at {pods}: {by}{kind} ({caller})")
+
+
+def _refusal(decided: Access) -> str:
+    if decided == _ENCODED:
+        return "its path is refused in this spelling, whatever policies say"
+    return f"AuthorizationPolicy {decided.policy} denies it" if decided.policy else "no AuthorizationPolicy allows it"

@@ -27,9 +27,11 @@ from minik8s_modules.mesh.wording import Share, answer_of, asks_more, declared_b
 
 
 def by_sidecar(
-    client: ApiClient, ask: Ask, namespace: str, name: str, service: JsonObject, port: int, path: str
+    client: ApiClient, ask: Ask, namespace: str, name: str, service: JsonObject, port: int, path: str, host: str = ""
 ) -> tuple[list[Line], bool]:
     """Return the stations in the sidecar of a Pod, and whether it passes the request on to the Service.
+
+    ``host`` is the name by which the Service is called, "" for any of its own.
 
     Raises:
         StatusError: as the API does.
@@ -37,7 +39,7 @@ def by_sidecar(
     pod = client.get(POD, name, namespace)
 
     def plain_text(obstacle: str) -> list[Line]:
-        return guarded(client, service, obstacle) or authorized(client, service, path, Caller())
+        return guarded(client, service, obstacle) or authorized(client, service, path, Caller(), port, host)
 
     if not container_of(pod):
         lines = [Line("sidecar", f"Pod {name} has none: its node's rules choose")]
@@ -62,7 +64,7 @@ def by_sidecar(
         subsets_by_pod(client.list(SUBSET, namespace).items),
     )
     lines = [Line("sidecar", f"{plain(listener)}, version {found.version}"), *guarded(client, service)]
-    checked = authorized(client, service, path, caller_of(pod))
+    checked = authorized(client, service, path, caller_of(pod), port, host)
     return [*lines, *routed(found, listener, path, pods, subsets), *checked], False
 
 

@@ -84,11 +84,10 @@ def _acknowledged(
     own = (objects.name(policy), spec_text(policy))
 
     def said(pod: str) -> tuple[bool, bool]:
-        found = heard.get(pod)
-        if found is None:
+        found = heard.get(pod, _NOTHING)
+        if found.guard is None or own not in found.guard.policies:  # perhaps it has told another pilot since
             return pod in (old.get("enforcedBy") or ()), pod in (old.get("refusedBy") or ())
-        has = found.guard is not None and own in found.guard.policies
-        return has and found.refusal is None, has and found.refusal is not None
+        return found.refusal is None, found.refusal is not None
 
     answers = {pod: said(pod) for pod in chosen}
     return [pod for pod in chosen if answers[pod][0]], [pod for pod in chosen if answers[pod][1]]

@@ -8,7 +8,7 @@ request has, a connection has not: it is never allowed by that, and denied whate
 hears of a connection when its first byte has been allowed, so programs whose server speaks first wait for ever.
 
 A rule that denies matches more than it says, and one that allows no more: applications differ in what they take for the
-same path, so its case counts only where it allows.
+same path, so its case, and which of its signs are encoded, count only where it allows.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from minik8s_modules.api.network.authorization import (
     operations_of,
     sources_of,
 )
+from minik8s_modules.api.network.path_patterns import REFUSED, is_plain, path_expression
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import TRUST_DOMAIN, namespace_identity
 from minik8s_modules.mesh.authorizations.guards import Guard
@@ -38,9 +39,7 @@ _IDENTIFIED: JsonObject = {"authenticated": {"principal_name": {"prefix": f"{_SC
 _FIRST_BYTES = 65536
 """How much of what a caller says is kept until the application is there."""
 ENCODED = "encoded"
-"""Name of the rule against paths in which letters are written as %41; no policy's, which have a slash."""
-_ENCODED = r"%(?:2[dDeE]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[fF]|7[eE])"
-"""What nobody has to encode (RFC 3986, 2.3): applications read it as the letter that it is, and rules would not."""
+"""Name of the rule against paths in which letters are written as %41, or NUL; no policy's, which have a slash."""
 
 
 def network_filters(guard: Guard | None) -> list[JsonObject]:
@@ -95,7 +94,7 @@ def _by_action(guard: Guard, *, http: bool) -> Iterable[tuple[str, JsonObject]]:
 
 
 def _encoded() -> JsonObject:
-    path = {"safe_regex": {"regex": f".*{_ENCODED}.*"}}
+    path = {"safe_regex": {"regex": f".*{REFUSED}.*"}}
     return {"permissions": [{"url_path": {"path": path}}], "principals": [_ANYBODY]}
 
 
@@ -136,7 +135,11 @@ def _host(pattern: str, _wide: bool) -> JsonObject:  # noqa: FBT001
 
 
 def _path(pattern: str, wide: bool) -> JsonObject:  # noqa: FBT001
-    return {"url_path": {"path": {**_text(pattern), "ignore_case": wide}}} if pattern != "*" else _ANYTHING
+    if pattern == "*":
+        return _ANYTHING
+    if is_plain(pattern):
+        return {"url_path": {"path": {**_text(pattern), "ignore_case": wide}}}
+    return {"url_path": {"path": {"safe_regex": {"regex": path_expression(pattern, wide=wide)}}}}
 
 
 _MATCHERS: Mapping[str, Callable[[str, bool], JsonObject]] = {

@@ -11,6 +11,9 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.network.authorization import needs_http, selecting, speaks_http
 from minik8s_modules.api.objects import JsonObject
 
+OWN_PORTS = (15001, 15006, 15008)
+"""Where Envoy itself takes what nodes lead to it; whatever Services say, no application's."""
+
 
 class Guard(NamedTuple):
     """What is enforced at one Pod; it says the same as another that is equal, and may be a key.
@@ -70,7 +73,11 @@ def http_ports_of(slices: Iterable[JsonObject]) -> dict[str, frozenset[int]]:
     """Return the ports of Pods that Services say are of HTTP, by name of Pod; ready or not."""
     found: dict[str, set[int]] = {}
     for each in slices:
-        ports = {int(port["port"]) for port in each.get("ports") or [] if port.get("port") and speaks_http(port)}
+        ports = {
+            int(port["port"])
+            for port in each.get("ports") or []
+            if port.get("port") and (port.get("protocol") or "TCP") == "TCP" and speaks_http(port)
+        }.difference(OWN_PORTS)
         for endpoint in each.get("endpoints") or [] if ports else []:
             target = endpoint.get("targetRef") or {}
             if target.get("kind") == "Pod":

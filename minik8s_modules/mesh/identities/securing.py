@@ -20,7 +20,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import MTLS, PERMISSIVE, STRICT, Peer, namespace_identity, peer
 from minik8s_modules.mesh.authorizations.filters import delayed, http_filter, network_filters
-from minik8s_modules.mesh.authorizations.guards import Guard
+from minik8s_modules.mesh.authorizations.guards import OWN_PORTS, Guard
 from minik8s_modules.mesh.resources import (
     API,
     CLUSTER,
@@ -44,7 +44,6 @@ IDENTITY, ROOTS = "identity", "roots"
 """Names of secrets: a sidecar's own certificate with its key, and what it trusts. No name says whose."""
 PORT = 15008
 """Where nodes lead what comes in (module_utils/minik8s/network/interception.py)."""
-_OWN_PORTS = (15001, 15006, PORT)
 _ALPN = "minik8s-mesh"
 """Told apart by it: programs that speak TLS themselves go on to, and are passed on as they are."""
 _ANY, _ANY_IPV6 = "0.0.0.0", "::"  # noqa: S104 - of a Pod
@@ -207,7 +206,7 @@ def inbound(mode: str, *, ipv6: bool = False, guard: Guard | None = None) -> Res
     name, address, application = (INBOUND_IPV6, _ANY_IPV6, PASSTHROUGH) if ipv6 else (INBOUND, _ANY, "application")
     own = [
         {"name": f"own-{port}", "filter_chain_match": {"destination_port": port}, "filters": [_to("nowhere")]}
-        for port in _OWN_PORTS
+        for port in OWN_PORTS
     ]
     chains = [*_chains(mode, [*network_filters(guard), _to(application, **delayed(guard))])]
     if guard is not None:

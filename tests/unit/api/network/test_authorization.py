@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import re2
 
 from minik8s_modules.api.custom.kinds import kinds_of
 from minik8s_modules.api.kinds import CUSTOM_RESOURCE_DEFINITION
@@ -19,6 +20,7 @@ from minik8s_modules.api.network.authorization import (
     selecting,
     speaks_http,
 )
+from minik8s_modules.api.network.path_patterns import path_expression
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.validation import validate_create
 from tests.support.authorization import definition, policy
@@ -79,6 +81,18 @@ def test_a_connection_has_nothing_of_a_request_which_counts_against_it():
         ({"paths": ["*.php"]}, Request("GET", "/a.php", "web"), True, True),
         ({"notPaths": ["/x"]}, Request("GET", "/X", "web"), False, True),
         ({"methods": ["GET"], "paths": ["*"]}, Request("POST", "/", "web"), False, False),
+        ({"paths": ["/users/@me"]}, Request("GET", "/users/@me", "web"), True, True),
+        ({"paths": ["/users/@me"]}, Request("GET", "/users/%40me", "web"), False, True),
+        ({"paths": ["/v1/models:delete*"]}, Request("GET", "/v1/models%3aDelete/x", "web"), False, True),
+        ({"paths": ["*%3Bx"]}, Request("GET", "/a;x", "web"), False, True),
+        ({"paths": ["*%3Bx"]}, Request("GET", "/a%3bx", "web"), True, True),
+        ({"notPaths": ["/a+b"]}, Request("GET", "/a%2Bb", "web"), False, True),
+        ({"paths": ["/caf\u00e9"]}, Request("GET", "/caf%c3%A9", "web"), True, True),
+        ({"paths": ["/caf\u00e9"]}, Request("GET", "/CAF%C3%89", "web"), False, True),
+        ({"paths": ["/a b"]}, Request("GET", "/a%20b", "web"), True, True),
+        ({"paths": ["/%61"]}, Request("GET", "/a", "web"), True, True),
+        ({"paths": ["/100%25"]}, Request("GET", "/100%25", "web"), True, True),
+        ({"paths": ["/a.b"]}, Request("GET", "/axb", "web"), False, False),
         ({"hosts": ["Web.example"]}, Request("GET", "/", "web.EXAMPLE.:80"), True, True),
         ({"hosts": ["web.example:81"]}, Request("GET", "/", "web.example:80"), False, False),
         ({"hosts": ["*.example"]}, Request("GET", "/", "a.example"), True, True),
@@ -90,6 +104,12 @@ def test_requests_are_matched_so_that_doubts_go_against_them(
     for action, matched in (("ALLOW", allowed), ("DENY", denied)):
         found = passes(policy("a", to(**operation), action=action), http=True, request=request_)
         assert found == [ALL if matched is (action == "ALLOW") else NONE] * 3
+
+
+def test_the_largest_path_is_a_pattern_that_envoys_take():
+    """Sidecars refuse none below 10,000 instructions (roles/envoy/files/bootstrap.yaml)."""
+    for char in ("\u0390", "\U00010400", '"', "@"):
+        assert re2.compile(path_expression(f"/{char * 199}", wide=True)).programsize < 5000
 
 
 def test_policies_are_of_their_own_namespace_and_of_pods_with_their_labels():
@@ -127,6 +147,7 @@ def test_its_definition_is_one_and_what_istio_has_is_stored():
     assert faults(policy("a", rule, app="web", action="DENY")) == []
     assert faults({**policy("a"), "spec": {}}) == []
     assert faults(policy("a", {})) == []
+    assert faults(policy("a", to(paths=["/100%25", "/users/@me", "/caf\u00e9", "/a b", "/..a/*"]))) == []
 
 
 @pytest.mark.parametrize(
@@ -157,6 +178,10 @@ def test_its_definition_is_one_and_what_istio_has_is_stored():
         (policy("a", to(paths=["/a//b"])), "paths[0]"),
         (policy("a", to(paths=["/a/../b"])), "would match nothing"),
         (policy("a", to(paths=["/a%2Fb"])), "would match nothing"),
+        (policy("a", to(paths=["/a/%2e%2E"])), "paths[0]"),
+        (policy("a", to(paths=["/a%00"])), "would match nothing"),
+        (policy("a", to(paths=["/100%"])), "paths[0]"),
+        (policy("a", to(paths=["/100%2x"])), "paths[0]"),
         (policy("a", to(paths=["a"])), "paths[0]"),
         (policy("a", to(hosts=["a b"])), "hosts[0]"),
     ],

@@ -61,6 +61,37 @@ def test_the_policy_that_decides_is_named():
     assert ("passes at new: no policy denies it (shop/client)", False) in said(cluster(only))
 
 
+def asked(api: FakeApi, path: str = "/", port: int = 80, host: str = "web:80") -> list[str]:
+    both = [{"name": "http", "port": 80}, {"name": "more", "port": 90}]
+    service = {**SERVICE, "spec": {**SERVICE["spec"], "ports": both}}
+    return [each.text for each in authorized(api, service, path, CLIENT, port, host) if each.text != UNASKED[0]]
+
+
+PASSES, NOBODY = (
+    "passes at new: AuthorizationPolicy own (ALLOW) (shop/client)",
+    "refused by new: no AuthorizationPolicy",
+)
+
+
+def test_the_port_and_the_host_of_the_url_are_asked_and_no_others():
+    api = cluster(policy("own", {"to": [{"operation": {"ports": ["8080"], "hosts": ["web"]}}]}))
+    (old,) = api.list(ENDPOINT_SLICE, "shop").items
+    api.update(ENDPOINT_SLICE, {**old, "ports": [*old["ports"], {"name": "more", "port": 9090}]})
+    assert asked(api) == [PASSES]
+    assert asked(api, host="other") == [f"{NOBODY} allows it (shop/client)"]
+    assert asked(api, port=90) == [f"{NOBODY} allows it (shop/client)"]
+
+
+def test_the_path_is_asked_as_envoys_see_it():
+    api = cluster(policy("own", {"to": [{"operation": {"paths": ["/pub/*"]}}]}))
+    for path in ("/pub/x", "//pub/./x?/..", "/a/%2E%2e/pub/x"):
+        assert asked(api, path) == [PASSES]
+    assert asked(api, "/pub/../admin") == [f"{NOBODY} allows it (shop/client)"]
+    for path in ("/pub/%41", "/pub/..%2Fadmin", "/pub/%00", "/pub/..;/admin"):
+        (text,) = asked(api, path)
+        assert "refused in this spelling" in text
+
+
 def test_a_pod_calls_as_its_account():
     (pod, _old) = cluster().list(POD).items
     assert caller_of(pod) == CLIENT

@@ -64,6 +64,22 @@ def test_what_another_pilot_has_written_of_a_generation_stays():
     assert again == decided({**told, "status": again}), "nothing is written twice"
 
 
+def test_pilots_that_have_heard_a_sidecar_at_different_times_write_nothing_against_each_other():
+    told = {**OWN, "metadata": {**OWN["metadata"], "generation": 2}}
+    older = {name: Heard(guard(policy("own", app="web"))) for name in ABLE}
+    status = decided(told, heard=older)
+    assert said(status) == ("False", "WaitsForSidecars")
+    status = decided({**told, "status": status}, heard={name: Heard(guard(told)) for name in ABLE})
+    assert said(status) == ("True", "Enforced")
+    assert decided({**told, "status": status}, heard=older) == status
+    assert decided({**told, "status": status}) == status
+    refused = {"a": Heard(guard(told), "no")}
+    status = decided({**told, "status": status}, heard=refused)
+    assert decided({**told, "status": status}, heard=older) == status
+    again = {**told, "metadata": {**told["metadata"], "generation": 3}, "spec": policy("own", app="web")["spec"]}
+    assert said(decided({**again, "status": status}, heard=refused)) == ("False", "WaitsForSidecars")
+
+
 def test_who_lets_everything_in_is_named():
     assert said(decided(pods=Pods(able=ABLE))) == ("False", "NoMutualTLS")
     blind = Pods(secured=True, able=ABLE, unable={"old": {"app": "web"}, "db": {"app": "db"}})

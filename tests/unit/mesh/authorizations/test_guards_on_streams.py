@@ -121,8 +121,27 @@ def test_what_a_sidecar_refuses_is_told_with_what_it_was_told_and_it_goes_on_as_
     found = [(guard.names if guard else [], refusal) for guard, refusal in pilot.guarded]
     assert found[0] == ([], None)
     assert (["own"], "no such matcher") in found
-    assert found[-1] == (["other"], None)
+    assert (["other"], None) in found
     assert not pilot.refusals
+
+
+def test_what_a_sidecar_said_goes_with_the_last_stream_of_its_pod():
+    async def journey(pilot: Pilot, channel: grpc.aio.Channel) -> None:
+        pilot.sidecar, pilot.policies = SIDECAR, Policies([written(OWN, 5)])
+        first = await begun(pilot, channel)
+        await first.ask(LISTENER)
+        await first.told()
+        successor = Envoy(channel)
+        await successor.ask(LISTENER)
+        await successor.told()
+        for envoy, open_ in ((first, 1), (successor, 0)):
+            assert (None, None) not in pilot.guarded
+            envoy.call.cancel()
+            while pilot.figures.streams > open_:
+                await asyncio.sleep(0.01)
+        assert pilot.guarded[-1] == (None, None)
+
+    run(journey)
 
 
 def test_where_nothing_selects_a_pod_it_is_told_what_it_always_was():
@@ -144,6 +163,11 @@ def test_the_ports_of_http_are_those_of_services_whether_pods_are_ready_or_not()
         {"ports": [{"name": "tcp", "port": 9}], "endpoints": [{"targetRef": {"kind": "Pod", "name": "b"}}]},
     ]
     assert http_ports_of(slices) == {"a": {8080, 1}}
+    http = {"name": "http", "port": 8080}
+    for port in ({**http, "port": own} for own in (15001, 15006, 15008)):
+        assert http_ports_of([{**slices[0], "ports": [http, port]}])["a"] == {8080}, "an Envoy would refuse two chains"
+    for protocol in ("UDP", "SCTP"):
+        assert not http_ports_of([{**slices[0], "ports": [{**http, "protocol": protocol}]}]).get("a")
     needing = policy("a", {"to": [{"operation": {"paths": ["/x"]}}]})
     known = Policies([needing], http_ports_of(slices))
     assert [found.http_ports for each in ("a", "b") if (found := known.guard("shop", each, {}))] == [(1, 8080), ()]
