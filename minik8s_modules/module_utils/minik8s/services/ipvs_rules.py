@@ -54,7 +54,7 @@ def _from_outside(entry: Mapping[str, Any], address: str, *, own: bool) -> list[
     ends = entry.get("node_endpoints", entry["endpoints"])
     rules += _server((protocol, address, entry["port"]), ends, sticky)
     rules.append(Rule(KEPT_PLACES if entry.get("keep_source") else MASKED_PLACES, key, b""))
-    if sources := entry.get("sources"):
+    if (sources := entry.get("sources")) is not None:  # none of this family: nobody may come
         rules.append(Rule(GUARDED, key, jump_to(guard_chain(sources))))
     return rules
 
