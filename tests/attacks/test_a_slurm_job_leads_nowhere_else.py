@@ -2,11 +2,12 @@
 
 The attack: the module reads a job's last words and deletes its folder, and the program may put anything there: links to
 files of others, a pipe that never ends, folders that are links. What a Pod is called becomes options of sbatch, its
-variables a file that a shell reads.
+variables a file that a shell reads, which then runs the site's command for images.
 """
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,56 @@ def test_a_program_in_an_image_sees_of_its_folder_only_what_is_its_own(jobs: Job
     assert "of-the-user" not in found["tail"]
     assert "ch-run" in jobs.read(uid, "program")
     assert jobs.read(uid, "environment") == ""
+
+
+RUNTIME = """#!/bin/bash -p
+env -0 > "$(dirname "$0")/outside"
+shift  # the image
+exec "$@"
+"""
+VARIABLES = {
+    "PATH": "bin:/usr/bin:/bin", "LD_PRELOAD": "./src/x.so", "CDPATH": "{other}", "BASH_ENV": "./x", "IFS": "/", "PWD": "/",
+    "APPTAINER_BIND": "/home", "SINGULARITY_BIND": "/home", "SLURM_CONF": "./x", "CH_BIND": "/home", "UID": "0",
+    "MINIK8S_TERMINATION_LOG": "/etc/x", "WORD": "it's \"two\"\n $HOME lines `id`",
+}  # fmt: skip
+
+
+def ran_outside(folder: Path, variables: dict[str, str]) -> tuple[dict[str, str], str]:
+    """Run a Pod's job in an image here, and return what variables the site's command had, and the job's output."""
+    runtime = folder / "site" / "runtime"
+    runtime.parent.mkdir(parents=True)
+    runtime.write_text(RUNTIME)
+    runtime.chmod(0o755)
+    env = [{"name": name, "value": value} for name, value in variables.items()]
+    container = {"name": "a", "image": "tools/x", "command": ["/usr/bin/env", "-0"], "env": env}
+    pod = new_pod("job", restartPolicy="Never", containers=[container])
+    entry, values = asked(pod, "batch", NoResources(), [str(runtime), "{image}"])
+    job = folders.prepare(str(folder), "uid", {"sources": {}, **entry}, values, "a job")
+    outer = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "1"}
+    done = subprocess.run([f"{job}/job"], env=outer, capture_output=True, text=True, check=True, timeout=60)
+    return of_env((runtime.parent / "outside").read_text()), done.stdout
+
+
+def of_env(text: str) -> dict[str, str]:
+    return dict(one.split("=", 1) for one in text.split("\0") if one)
+
+
+def test_a_pods_variables_decide_nothing_outside_of_its_image(tmp_path: Path) -> None:
+    """The shell and the site's command run there as the submitting user, with what the user may read and write."""
+    (tmp_path / "others" / "work").mkdir(parents=True)
+    variables = {name: value.format(other=tmp_path / "others") for name, value in VARIABLES.items()}
+    bare, _ = ran_outside(tmp_path / "bare", {})
+    outside, printed = ran_outside(tmp_path / "job", variables)
+    place = {"PWD", "OLDPWD", "MINIK8S_TERMINATION_LOG", "_"}
+    known = {name: value for name, value in outside.items() if not name.startswith("MINIK8S_ENV_")}
+    assert known.keys() == bare.keys()
+    assert all(known[name] == bare[name] for name in bare.keys() - place)
+    assert known["PWD"] == f"{tmp_path}/job/jobs/uid/work"
+    inside = of_env(printed)
+    assert {name: inside[name] for name in variables.keys() - {"PWD", "UID"}} == {
+        name: value for name, value in variables.items() if name not in {"PWD", "UID"}
+    }
+    assert not any(name.startswith("MINIK8S_ENV_") for name in inside)
 
 
 @pytest.mark.parametrize("image", ["tools/../..", "tools/../../home/student", "tools/./busybox", "../etc", "/etc"])

@@ -31,7 +31,9 @@ def spec_as_written(pod: JsonObject) -> JsonObject:
     return {**spec, "hostname": ""} if objects.annotations(pod).get(INDEX) else spec
 
 
-def script_of(container: JsonObject, variables: Container[str], enter: str = "", before: str = "") -> str:
+def script_of(
+    container: JsonObject, variables: Container[str], enter: str = "", before: str = "", prefix: str = ""
+) -> str:
     """Return a shell's script that becomes ``command`` and ``args``.
 
     Args:
@@ -39,15 +41,16 @@ def script_of(container: JsonObject, variables: Container[str], enter: str = "",
         variables: those that there are.
         enter: lines before.
         before: a shell's words before the command, such as those of a program that runs it in a container.
+        prefix: what the shell has before the names of those variables.
 
     ``$(NAME)`` is the variable's value, taken when the script runs; ``$$(NAME)`` is ``$(NAME)``.
     """
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
-    told = [*([before] if before else []), *(_word(word, variables) for word in words)]
+    told = [*([before] if before else []), *(_word(word, variables, prefix) for word in words)]
     return f"#!/bin/sh\n{enter}exec {' '.join(told)}\n"
 
 
-def _word(text: str, variables: Container[str]) -> str:
+def _word(text: str, variables: Container[str], prefix: str) -> str:
     parts, at = [], 0
     for found in _VARIABLE.finditer(text):
         parts.append(shlex.quote(text[at : found.start()]) if found.start() > at else "")
@@ -55,6 +58,6 @@ def _word(text: str, variables: Container[str]) -> str:
         if name is None:
             parts.append("'$'")
         else:
-            parts.append(f'"${{{name}}}"' if name in variables else shlex.quote(found.group()))
+            parts.append(f'"${{{prefix}{name}}}"' if name in variables else shlex.quote(found.group()))
         at = found.end()
     return "".join([*parts, shlex.quote(text[at:]) if at < len(text) or not parts else ""])

@@ -48,21 +48,22 @@ def said(provider: SlurmProvider, name: str) -> str:
 def test_a_pod_has_its_image_files_variables_and_last_words(start: Start, runtime: tuple[str, ...]):
     provider = start(*runtime, config_maps={"default/texts": {"data": {"hi": "from a ConfigMap\n"}}})
     script = (
-        'cat /etc/motd texts/hi; echo "$WORD $SLURM_JOB_PARTITION"; id -u; ls /etc/slurm; '
+        'cat /etc/motd texts/hi; echo "$WORD $SLURM_JOB_PARTITION"; id -u; echo "$LD_PRELOAD"; ls /etc/slurm; '
         'echo "last words" > "$MINIK8S_TERMINATION_LOG"; exit 7'
     )
     made = in_image(
         "one",
         script,
-        env=[{"name": "WORD", "value": "it's $HOME"}],
+        # outside of the image, the dynamic linker would complain of the second
+        env=[{"name": "WORD", "value": "it's $HOME"}, {"name": "LD_PRELOAD", "value": "/nowhere.so"}],
         volumeMounts=[{"name": "texts", "mountPath": "texts"}],
     )
     made["spec"]["volumes"] = [{"name": "texts", "configMap": {"name": "texts"}}]
     provider.create_pod(made)
     found = ended(provider, "one")
     printed = said(provider, "one").splitlines()
-    assert printed[:4] == ["of the image", "from a ConfigMap", "it's $HOME batch", "1000"], printed
-    assert "/etc/slurm: No such file" in printed[4]
+    assert printed[:5] == ["of the image", "from a ConfigMap", "it's $HOME batch", "1000", "/nowhere.so"], printed
+    assert "/etc/slurm: No such file" in printed[5]
     assert (found["exitCode"], found["message"]) == (7, "last words\n")
 
 

@@ -40,9 +40,18 @@ def work(tmp_path: Path) -> Path:
 
 def test_an_image_is_run_by_what_the_site_has():
     container = {"image": "registry.example:5000/a/b@sha256:0f", "args": ["$(A)"], "env": [{"name": "A", "value": "x"}]}
-    words = 'exec apptainer exec docker://registry.example:5000/a/b@sha256:0f true "${A}"'
-    assert script(APPTAINER, **container).splitlines()[-1] == words
+    last = script(APPTAINER, **container).splitlines()[-1]
+    assert last.startswith("exec apptainer exec docker://registry.example:5000/a/b@sha256:0f /bin/sh -c 'while ")
+    assert last.endswith("""exec "$@"' sh A -- true "${MINIK8S_ENV_A}\"""")
+    bare = script(APPTAINER, **{**container, "args": [], "env": []})
+    assert bare.splitlines()[-1] == "exec apptainer exec docker://registry.example:5000/a/b@sha256:0f true"
     assert script(APPTAINER, image=IMAGE) == "#!/bin/sh\nexec true\n"
+
+
+def test_a_variable_that_would_take_anothers_place_is_refused():
+    with pytest.raises(InvalidInput, match="env MINIK8S_ENV_A"):
+        script(APPTAINER, env=[{"name": "A", "value": "x"}, {"name": "MINIK8S_ENV_A", "value": "y"}])
+    assert script(APPTAINER, image=IMAGE, env=[{"name": "MINIK8S_ENV_A", "value": "y"}])
 
 
 def test_the_command_is_told_the_image_the_folder_and_the_working_directory(work: Path):

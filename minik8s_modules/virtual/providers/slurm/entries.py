@@ -59,9 +59,9 @@ def asked(pod: JsonObject, partition: str, resources: Resources, image_command: 
         InvalidInput: the Pod cannot be a job; the message names the field and says what to do.
     """
     container = _container(pod)
+    environment = _environment(container)  # looks at names, which become words of a shell
     inside = in_image(container, image_command, _binds(pod, container))
     sources, files = _volumes(pod, container, resources)
-    environment = _environment(container)
     numbers = _numbers(pod)
     needs = _resources(container, int(numbers.get("tasks", 1)))
     entry: JsonObject = {
@@ -73,7 +73,8 @@ def asked(pod: JsonObject, partition: str, resources: Resources, image_command: 
         **numbers,
         **needs,
     }
-    values = {name: one for name, one in (("environment", environment), ("files", files)) if one}
+    outside = {inside.prefix + name: value for name, value in environment.items()}
+    values = {name: one for name, one in (("environment", outside), ("files", files)) if one}
     if after := _after(pod, resources):
         entry["after"] = after
     _check_results(pod, resources)
@@ -118,7 +119,7 @@ def _refuse(given: Mapping[str, object], fields: Iterable[str], where: str) -> N
 def _script(container: JsonObject, environment: Mapping[str, str], inside: InImage) -> str:
     if not container.get("command"):
         raise InvalidInput("spec.containers[0].command: a job takes none from an image; set it")
-    script = script_of(container, environment, inside.enter, inside.before)
+    script = script_of(container, environment, *inside)
     if why := unfit(script):
         raise InvalidInput(f"spec.containers[0].command, args, workingDir: {why}")
     return script

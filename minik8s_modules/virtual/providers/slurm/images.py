@@ -2,14 +2,15 @@
 
 A container may be all that keeps a Pod from the submitting user's files. So an image's name cannot lead out of the
 folder of images, and of the job's folder the container gets ``work`` alone: what lies beside it is run outside of the
-container, and again where Slurm requeues the job.
+container, and again where Slurm requeues the job. The Pod's variables have other names outside of the container, as a
+PATH, LD_PRELOAD or APPTAINER_BIND of a Pod would decide there what the shell and the site's command do.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from minik8s_modules.api.objects import JsonObject
@@ -23,6 +24,14 @@ A word with the last two is repeated for each volume with an absolute mountPath:
 """
 VOLUMES = ".volumes"
 """Folder below ``work`` with those volumes."""
+OUTSIDE = "MINIK8S_ENV_"
+"""What a Pod's variables have before their names until a shell in the container gives them their own."""
+# Words before "--" are names that _environment has checked. As words, as many fit as variables do. With "command", bash
+# passes over a name that is its own, such as UID, instead of ending.
+_RENAME = (
+    f'while [ "$1" != -- ]; do eval "command export $1=\\"\\${OUTSIDE}$1\\""; unset "{OUTSIDE}$1"; shift; done; '
+    'shift; exec "$@"'
+)
 _PLACE = re.compile(r"(\{[a-z_]*\})")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}\Z")
 _TARGET = re.compile(
@@ -45,10 +54,11 @@ class Bind(NamedTuple):
 
 
 class InImage(NamedTuple):
-    """A shell's lines before a program, and the words that it is given to."""
+    """A shell's lines before a program, the words that it is given to, and what variables' names begin with there."""
 
     enter: str = ""
     before: str = ""
+    prefix: str = ""
 
 
 def faults(image_command: Sequence[str]) -> str:
@@ -79,7 +89,21 @@ def in_image(container: JsonObject, image_command: Sequence[str], binds: Sequenc
     if not has_image:
         return InImage(f"cd {shlex.quote(workdir)} || exit 72\n" if workdir else "")
     given = {IMAGE_WORD: shlex.quote(image), FOLDER: '"$PWD"', WORKDIR: shlex.quote(workdir) if workdir else '"$PWD"'}
-    return InImage("".join(_before(image_command, binds)), " ".join(_words(image_command, given, binds)))
+    words = [*_words(image_command, given, binds), *_naming(one["name"] for one in container.get("env") or [])]
+    return InImage("".join(_before(image_command, binds)), " ".join(words), OUTSIDE)
+
+
+def _naming(names: Iterable[str]) -> list[str]:
+    """Return the words of a shell in the container that gives variables their names; none where there are none.
+
+    Raises:
+        InvalidInput: two could not be told apart.
+    """
+    if not (names := sorted({*names})):
+        return []
+    if taken := next((name for name in names if name.startswith(OUTSIDE)), ""):
+        raise InvalidInput(f"env {taken}: no variable of a Pod with an image begins with {OUTSIDE}; rename it")
+    return ["/bin/sh", "-c", shlex.quote(_RENAME), "sh", *names, "--"]
 
 
 def _before(image_command: Sequence[str], binds: Sequence[Bind]) -> Iterator[str]:
