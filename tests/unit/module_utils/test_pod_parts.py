@@ -111,6 +111,26 @@ def test_huge_pages_are_limited_where_their_controller_is(tmp_path: Path) -> Non
     assert huge_pages.different(str(tmp_path), {"65536": 131072}) is None
 
 
+@pytest.mark.parametrize(("name", "used"), [("max", "current"), ("limit_in_bytes", "usage_in_bytes")])
+def test_a_pod_that_uses_huge_pages_it_did_not_request_gets_no_more_of_them(
+    tmp_path: Path, name: str, used: str
+) -> None:
+    """The kernel refuses a limit below the usage: the pod of an upgraded node is not put right at each look, in vain."""
+    limits = [tmp_path / f"hugetlb.{size}.{name}" for size in ("2MB", "2MB.rsvd", "1GB")]
+    for limit in limits:
+        limit.write_text("9223372036854710272\n")
+    for size, text in (("2MB", 8 << 20), ("2MB.rsvd", 4 << 20), ("1GB", 0)):
+        (tmp_path / f"hugetlb.{size}.{used}").write_text(f"{text}\n")
+    assert huge_pages.different(str(tmp_path), {}) is not None
+    huge_pages.write(str(tmp_path), {})
+    assert [int(limit.read_text()) for limit in limits] == [8 << 20, 4 << 20, 0]
+    assert huge_pages.different(str(tmp_path), {}) is None
+    (tmp_path / f"hugetlb.2MB.{used}").write_text("0\n")
+    assert huge_pages.different(str(tmp_path), {}) == {str(2 << 20): 8 << 20, str(1 << 30): 0}
+    huge_pages.write(str(tmp_path), {})
+    assert [int(limit.read_text()) for limit in limits] == [0, 4 << 20, 0]
+
+
 def test_the_controller_of_huge_pages_is_turned_on_above_a_pod(tmp_path: Path) -> None:
     for path in ("unified", "unified/minik8s", "unified/minik8s/n", "unified/minik8s/n/pod"):
         (tmp_path / path).mkdir()
