@@ -7,6 +7,7 @@ leaves out the node itself. Nodes realize it in ``module_utils/minik8s/network*.
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Iterable, Mapping
 
 from minik8s_modules.api import objects
@@ -117,6 +118,10 @@ def _machines(text: str, family: type[ipaddress.IPv4Address | ipaddress.IPv6Addr
     try:
         found = family(text)
     except ValueError:
+        return ""
+    ipv6 = isinstance(found, ipaddress.IPv6Address)
+    # Python's form of ::192.0.2.7 is another, so a node would look different for ever
+    if str(found) != socket.inet_ntop(socket.AF_INET6 if ipv6 else socket.AF_INET, found.packed):
         return ""
     mapped = isinstance(found, ipaddress.IPv6Address) and (found.ipv4_mapped or found.is_link_local)
     return "" if mapped or found.is_multicast or found.is_unspecified or found.is_loopback else str(found)
