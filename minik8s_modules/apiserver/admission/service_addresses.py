@@ -91,7 +91,8 @@ class Claims:
 
     def undo(self) -> None:
         """Give back what was claimed: the Service could not be stored."""
-        release(self._backend, self.made, uid(self._service))
+        if not self._dry_run:  # which has made nothing, and meanwhile another write may have
+            release(self._backend, self.made, uid(self._service))
 
     def done(self) -> None:
         """Give back what the Service had and has no more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ipaddress
 from dataclasses import replace
 from typing import Any
@@ -223,6 +224,21 @@ def test_a_dry_run_of_a_change_claims_nothing(backend: Backend, options: Options
     changed = _change(backend, options._replace(dry_run=True), "a", type="NodePort")
     assert changed["ports"][0]["nodePort"] == 30086
     assert _node_ports(backend) == []
+
+
+def test_a_dry_run_that_fails_gives_back_nothing_that_a_write_has_claimed_meanwhile(
+    backend: Backend, options: Options
+):
+    _create(backend, options, "a")
+    old = backend.cache.get(SERVICE.key("default", "a"))
+    assert old is not None
+    tried = copy.deepcopy(old.object)
+    tried["spec"].update(type="NodePort", ports=[{"port": 80, "nodePort": 30088}])
+    claims = service_addresses.Claims(backend, tried, old.object, dry_run=True)
+    claims.make()
+    _change(backend, options, "a", type="NodePort", ports=[{"port": 80, "nodePort": 30088}])
+    claims.undo()
+    assert _node_ports(backend) == ["30088"]
 
 
 def test_a_lost_claim_is_made_again(backend: Backend, options: Options):
