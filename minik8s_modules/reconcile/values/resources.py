@@ -78,7 +78,7 @@ def pod_cgroup(pod: JsonObject, pids: int) -> PodCgroup:
 
 def huge_pages_of(pod: JsonObject) -> dict[str, int]:
     """Return the bytes of huge pages that the pod requests, by resource."""
-    return {name: size for name, size in pod_requests(pod).other.items() if huge_pages.is_resource(name)}
+    return {name: size for name, size in pod_requests(pod).other.items() if size and huge_pages.is_resource(name)}
 
 
 def _pod_limit(pod: JsonObject, resource: str, amount: Callable[[str], int]) -> int:
