@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ LEAST_MAX_TOKEN_S = 3600
 LEAST_LIMIT_BYTES = 4 * 1024 * 1024
 # an event with the largest body it may have (audit.BODY_BYTES) must fit
 LEAST_AUDIT_BYTES = 100_000
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -249,10 +251,12 @@ def _address(text: str) -> str:
 
 
 def _listen(text: str) -> str:
+    if _HOST.fullmatch(text):  # such as localhost, which is looked up; an IPv4 address, too
+        return text
     try:
         return str(ipaddress.ip_address(text))
     except ValueError as error:
-        raise ConfigurationError(f"apiserver: listen_address must be an IP address: {error}") from error
+        raise ConfigurationError(f"apiserver: listen_address must be an IP address, or a name: {error}") from error
 
 
 def _network(text: str) -> ipaddress.IPv4Network:

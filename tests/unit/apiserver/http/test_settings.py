@@ -36,6 +36,14 @@ def test_a_whole_configuration(given: dict[str, Any]):
     assert read.etcd_tls is not None
 
 
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [("localhost", "localhost"), ("api.example.org", "api.example.org"), ("192.0.2.1", "192.0.2.1"), ("0::0", "::")],
+)
+def test_a_server_listens_at_an_address_or_a_name(given: dict[str, Any], said: str, place: str):
+    assert settings.read(Configuration({**given, "listen_address": said}, "x")).listen_address == place
+
+
 def test_tokens_live_a_day_unless_it_says_otherwise(given: dict[str, Any]):
     for more, expected in (({}, 86_400), ({"max_token_seconds": 3600}, 3600)):
         accounts = settings.read(Configuration({**given, "service_accounts": {"signing_key": __file__, **more}}, "x"))
@@ -49,6 +57,8 @@ def test_tokens_live_a_day_unless_it_says_otherwise(given: dict[str, Any]):
         ("port", 0, "port must be 1 to 65535"),
         ("port", "x", "port must be an integer"),
         ("advertise_address", "::1", "must be an IPv4 address"),
+        ("listen_address", "[::]", "listen_address must be an IP address, or a name"),
+        ("listen_address", "127.0.0.1:6443", "listen_address must be an IP address, or a name"),
         ("advertise_address", None, "advertise_address is missing"),
         ("service_cidr", "100.0.0.1/24", "has host bits set"),
         ("service_cidr", "100.0.0.0/31", "too small"),
