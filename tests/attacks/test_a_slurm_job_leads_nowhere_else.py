@@ -107,9 +107,9 @@ shift  # the image
 exec "$@"
 """
 VARIABLES = {
-    "PATH": "bin:/usr/bin:/bin", "LD_PRELOAD": "./src/x.so", "CDPATH": "{other}", "BASH_ENV": "./x", "IFS": "/", "PWD": "/",
-    "APPTAINER_BIND": "/home", "SINGULARITY_BIND": "/home", "SLURM_CONF": "./x", "CH_BIND": "/home", "UID": "0",
-    "MINIK8S_TERMINATION_LOG": "/etc/x", "WORD": "it's \"two\"\n $HOME lines `id`",
+    "PATH": "bin:/usr/bin:/bin", "LD_PRELOAD": "./src/x.so", "CDPATH": "{other}", "BASH_ENV": "./x", "IFS": "/",
+    "PWD": "/", "APPTAINER_BIND": "/home", "SINGULARITY_BIND": "/home", "SLURM_CONF": "./x", "UID": "0",
+    "MINIK8S_TERMINATION_LOG": "/etc/x", "CH_BIND": "/home", "WORD": "it's \"two\"\n $HOME lines `id`",
 }  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def test_huge_pages_are_limited_where_their_controller_is(tmp_path: Path) -> Non
 def test_a_pod_that_uses_huge_pages_it_did_not_request_gets_no_more_of_them(
     tmp_path: Path, name: str, used: str
 ) -> None:
-    """The kernel refuses a limit below the usage: the pod of an upgraded node is not put right at each look, in vain."""
+    """The kernel refuses a limit below the usage: an upgraded node does not try at each look, in vain."""
     limits = [tmp_path / f"hugetlb.{size}.{name}" for size in ("2MB", "2MB.rsvd", "1GB")]
     for limit in limits:
         limit.write_text("9223372036854710272\n")

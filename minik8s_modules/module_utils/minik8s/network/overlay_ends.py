@@ -20,7 +20,9 @@ def check_address(where: str, text: Any) -> None:
         raise KeyFault("InvalidEntry", f"{where}: {error}") from None
     # the kernel writes some otherwise than Python (::192.0.2.7), and none with a zone
     written = socket.inet_ntop(socket.AF_INET6 if found.version == 6 else socket.AF_INET, found.packed)  # noqa: PLR2004
-    if not (str(found) == written == text) or (":" in text and (found.is_link_local or found.is_multicast or found.is_unspecified)):
+    if not (str(found) == written == text) or (
+        ":" in text and (found.is_link_local or found.is_multicast or found.is_unspecified)
+    ):
         raise KeyFault("InvalidEntry", f"{where}: {text!r} is not an address of one machine, in its shortest form")
 
 

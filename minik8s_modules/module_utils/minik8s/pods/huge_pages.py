@@ -4,8 +4,8 @@ systemd knows no controller ``hugetlb``, so its files are written with either of
 layout, where version 1 limits CPU and memory, it is of version 2 if nobody has mounted it. Where no hierarchy has it,
 nothing but the scheduler keeps pods from each other's pages.
 
-No kernel takes a limit below what is in use. A pod that has pages it does not request, as from before there were limits,
-gets no more of them, and its limit follows as it gives them back.
+No kernel takes a limit below what is in use. A pod that has pages it does not request, as from before there were any
+limits, gets no more of them, and its limit follows as it gives them back.
 """
 
 from __future__ import annotations

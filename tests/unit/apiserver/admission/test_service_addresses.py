@@ -226,9 +226,7 @@ def test_a_dry_run_of_a_change_claims_nothing(backend: Backend, options: Options
     assert _node_ports(backend) == []
 
 
-def test_a_dry_run_that_fails_gives_back_nothing_that_a_write_has_claimed_meanwhile(
-    backend: Backend, options: Options
-):
+def test_a_dry_run_that_fails_gives_back_nothing_that_a_write_has_claimed_meanwhile(backend: Backend, options: Options):
     _create(backend, options, "a")
     old = backend.cache.get(SERVICE.key("default", "a"))
     assert old is not None

@@ -78,7 +78,9 @@ def test_a_new_pod_waits_for_the_address_of_its_nodes_tunnels_and_one_that_runs_
 ZONES = ["fe80::1%eth0", "2001:db8::1%x }\nflush ruleset"]
 
 
-@pytest.mark.parametrize("address", ["fe80::1", "ff02::1", "::", "::1", "::ffff:192.0.2.9", "::192.0.2.7", *ZONES, "nowhere"])
+@pytest.mark.parametrize(
+    "address", ["fe80::1", "ff02::1", "::", "::1", "::ffff:192.0.2.9", "::192.0.2.7", *ZONES, "nowhere"]
+)
 def test_an_address_of_no_machine_is_nobodys_peer(address: str) -> None:
     assert machines([with_second(A, address)], ipv6=True) == {}
     assert machines([with_second(A, "2001:DB8:0::1")], ipv6=True)["a"]["address"] == "2001:db8::1"
