@@ -76,6 +76,8 @@ def test_only_clients_of_the_ranges_come_in(machine: Machine) -> None:
     machine.declare(**{"web:80": balanced("pod2", sources=["198.51.100.0/24", "192.0.2.128/25"])})
     assert machine.ask(ADDRESS, 80, pod="outsider") == {"silent": 1}
     assert machine.ask("100.0.0.2", 80) == {"pod2": 1}
+    machine.declare(**{"web:80": balanced("pod2", sources=[])})  # all of them are of the other family
+    assert machine.ask(ADDRESS, 80, pod="outsider") == {"silent": 1}
     machine.declare(**{"web:80": balanced("pod2")})
     assert machine.ask(ADDRESS, 80, pod="outsider") == {"pod2": 1}
     assert not [line for line in machine.lines("nft", "list", "table", "ip", "minik8s") if "from_" in line]
