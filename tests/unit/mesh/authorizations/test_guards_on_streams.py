@@ -111,10 +111,12 @@ def test_what_a_sidecar_refuses_is_told_with_what_it_was_told_and_it_goes_on_as_
         pilot.policies = Policies([written(OWN, 5)])
         pilot.declare()
         await envoy.told(refused="no such matcher")
+        while not pilot.guarded[-1][1]:
+            await asyncio.sleep(0.01)
         pilot.policies = Policies([written(policy("other"), 6)])
         pilot.declare()
         await envoy.told()
-        while pilot.guarded[-1][0] is None or pilot.guarded[-1][0].names != ["other"]:
+        while pilot.guarded[-1][1] or pilot.guarded[-1][0] is None or pilot.guarded[-1][0].names != ["other"]:
             await asyncio.sleep(0.01)
 
     pilot = run(journey)
