@@ -16,6 +16,8 @@ Guarded = Callable[[Sidecar, Guard | None, str | None], None]
 """Told of a sidecar what it enforces, None for nothing; or what it refuses to, with its words."""
 NAMES = frozenset((LISTENER, name) for name in (INBOUND, INBOUND_IPV6))
 """The listeners, each with its type."""
+_MOST_SENT = 1000
+"""As many responses may be without an answer, and their listeners known."""
 
 
 def nobody(_sidecar: Sidecar, _guard: Guard | None, _refusal: str | None) -> None:
@@ -30,6 +32,7 @@ class Incoming(Listening):
         self._guarded = guarded
         self._messages: list[Message] = []
         self._guard: Guard | None = None
+        self._sent: dict[str, Guard | None] = {}
 
     def messages(self, configuration: Configuration) -> list[Message]:
         """Return the listeners."""
@@ -38,9 +41,19 @@ class Incoming(Listening):
         self._messages = [inbound_message(mode, ipv6, self._guard) for mode, ipv6 in listening]
         return self._messages
 
-    def refused(self, message: str) -> None:
-        """Say that the sidecar refuses what it was told last."""
-        self._guarded(self.sidecar, self._guard, message)
+    def sent(self, nonce: str) -> None:
+        """Note what the listeners enforce that are sent with ``nonce``: others may be decided before its answer."""
+        self._sent[nonce] = self._guard
+        if len(self._sent) > _MOST_SENT:
+            del self._sent[next(iter(self._sent))]
+
+    def answered(self, nonce: str) -> Guard | None:
+        """Return what listeners that were sent with ``nonce`` enforce, and forget it."""
+        return self._sent.pop(nonce, None)
+
+    def refused(self, message: str, guard: Guard | None) -> None:
+        """Say that the sidecar refuses listeners that enforce ``guard``."""
+        self._guarded(self.sidecar, guard, message)
 
     def ended(self) -> None:
         """Say nothing of the sidecar any more: its Pod's last stream has ended, and it may tell another pilot."""

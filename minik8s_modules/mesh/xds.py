@@ -24,6 +24,7 @@ from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.mesh.authorizations.guards import Guard
 from minik8s_modules.mesh.catalogue import Catalogue, Configuration
 from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identities.holding import Holder
@@ -244,10 +245,10 @@ class _Stream:
         kind = request.type_url
         if kind != SECRET and kind not in TYPES:
             return
-        sent = self._pending.pop(request.response_nonce, None)
+        sent, guard = self._pending.pop(request.response_nonce, None), self._incoming.answered(request.response_nonce)
         if sent is not None and request.HasField("error_detail"):
             self._lost |= sent.names
-            self._nack(kind, sent, request.error_detail.message[:_MESSAGE_LIMIT])
+            self._nack(kind, sent, guard, request.error_detail.message[:_MESSAGE_LIMIT])
         elif sent is not None:
             self._lost -= sent.names
             self._figures.answers.labels(_short(kind), "ack").inc()
@@ -274,7 +275,7 @@ class _Stream:
         if endpoints.covers(names) and not any(kind == ENDPOINTS and name in names for kind, name in self._lost):
             self._settled(self._sidecar, self._configuration.withholdings)
 
-    def _nack(self, kind: str, sent: Sent, message: str) -> None:
+    def _nack(self, kind: str, sent: Sent, guard: Guard | None, message: str) -> None:
         log.warning("sidecar of Pod %s/%s refused %s: %s", *self._sidecar[:2], _short(kind), message)
         self._figures.answers.labels(_short(kind), "nack").inc()
         if len(sent.names) > 1:
@@ -283,7 +284,7 @@ class _Stream:
             self._halves += [(kind, names[:middle]), (kind, names[middle:])]
             return
         if sent.names & NAMES:
-            self._incoming.refused(message)
+            self._incoming.refused(message, guard)
             return
         configuration = self._catalogue.get(self._sidecar.scope)
         behind = configuration.split_by.get(sent.place) if configuration is not None else None
@@ -383,16 +384,15 @@ class _Stream:
         names = frozenset((kind, each.name) for each in changed)
         since = self._loop.time() if self._known_since_s is None else self._known_since_s
         self._pending[nonce] = Sent(names, next((each.place for each in changed), ""), since)
+        self._incoming.sent(nonce)
         self._figures.pushes.labels(_short(kind)).inc()
         if len(self._pending) > _MOST_PENDING:
             self._lost |= self._pending.pop(next(iter(self._pending))).names
+        packed = [
+            discovery_pb2.Resource(name=each.name, version=each.version, resource=each.packed) for each in changed
+        ]
         return discovery_pb2.DeltaDiscoveryResponse(
-            type_url=kind,
-            nonce=nonce,
-            resources=[
-                discovery_pb2.Resource(name=each.name, version=each.version, resource=each.packed) for each in changed
-            ],
-            removed_resources=difference.removed,
+            type_url=kind, nonce=nonce, resources=packed, removed_resources=difference.removed
         )
 
 

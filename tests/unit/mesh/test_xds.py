@@ -122,11 +122,15 @@ class Envoy:
     async def told(self, *, refused: str = "") -> Any:
         """Return the next response, which is taken, or refused with these words."""
         response = await asyncio.wait_for(self.call.read(), LONG_S)
+        await self.answer(response, refused)
+        return response
+
+    async def answer(self, response: Any, refused: str = "") -> None:
+        """Take a response, or refuse it with these words."""
         answer = discovery_pb2.DeltaDiscoveryRequest(type_url=response.type_url, response_nonce=response.nonce)
         if refused:
             answer.error_detail.message = refused
         await self.call.write(answer)
-        return response
 
 
 def names(response: Any) -> tuple[str, list[str], list[str]]:
