@@ -5,6 +5,7 @@ Source: Docker Engine API, "ContainerAttach", stream format. Containers with a T
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,7 @@ from struct import Struct
 STDIN, STDOUT, STDERR, ERROR, RESIZE = 0, 1, 2, 3, 4
 _HEAD = Struct(">B3xI")
 _NEWLINE = 10
+_STAMPED = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z").fullmatch
 _STAMP, _TICK = len("2026-11-20T07:22:59.487834343Z"), len("2026-11-20T07:22:59.48")
 # dockerd does not write a file of 10 MB within this time
 FILE_S = 0.02
@@ -67,6 +69,7 @@ class Progress:
     Attributes:
         last: stream and timestamp of the last frame; (-1, b"") before the first.
         first: those of the first one, which may be some part of a long line.
+        error: what Docker said last about the log itself.
     """
 
     def __init__(self, *, stamped: bool, streams: Collection[int] = (STDOUT, STDERR)) -> None:
@@ -74,6 +77,7 @@ class Progress:
         self.streams = frozenset(streams)
         self.places: dict[int, Place] = {}
         self.last = self.first = (-1, b"")
+        self.error = b""
         self._before = b""
 
     @property
@@ -91,6 +95,13 @@ class Progress:
         place.frames = place.frames + 1 if stamp == place.last else 1
         place.last, place.ended = stamp, ended
         self.last = (kind, stamp)
+
+    def apart(self, kind: int, data: bytes) -> list[tuple[int, bytes]]:
+        """Return a frame without a timestamp, which has no place in the log; an error Docker repeats is told once."""
+        if kind == ERROR and data == self.error:
+            return []
+        self.error = data if kind == ERROR else self.error
+        return [(kind, data)]
 
 
 @dataclass(slots=True)
@@ -111,6 +122,8 @@ class Again(Demultiplexer):
 
     Attributes:
         gap: it does; nothing is returned.
+        later: it begins with a timestamp newer than all that were passed on.
+        blind: at its end, nothing was new, but Docker could not read all, or what was passed on last is not in it.
         first: stream and timestamp of the first frame that was returned.
         size: how many bytes were.
     """
@@ -119,7 +132,7 @@ class Again(Demultiplexer):
         super().__init__()
         self._progress, self._whole = progress, whole
         self._search = _Search(progress, whole=whole)
-        self.gap = False
+        self.gap = self.later = self.blind = self._broken = False
         self.first: tuple[int, bytes] | None = None
         self.size = 0
 
@@ -127,14 +140,20 @@ class Again(Demultiplexer):
         """Return the (stream, bytes) that are complete and new."""
         buffer, progress = self._rest + data if self._rest else data, self._progress
         found: list[tuple[int, bytes]] = []
-        at, end = 0, len(buffer)
+        at, end, tick = 0, len(buffer), b""
         while at + 8 <= end and not self.gap:
             kind, size = _HEAD.unpack_from(buffer, at)
             stop = at + 8 + size
             if stop > end:
                 break
             stamp = buffer[at + 8 : at + 8 + _STAMP]
-            if self._is_new(kind, stamp):
+            if (stamp[:_TICK] != tick or kind > STDERR) and not is_line(kind, stamp):
+                self._broken = True
+                found += progress.apart(kind, buffer[at + 8 : stop])
+                at = stop
+                continue
+            tick = stamp[:_TICK]
+            if self._search.done or self._is_new(kind, stamp):
                 self.first, self.size = self.first or (kind, stamp), self.size + size
                 progress.take(kind, stamp, ended=buffer[stop - 1] == _NEWLINE)
                 if kind in progress.streams:
@@ -143,10 +162,15 @@ class Again(Demultiplexer):
         self._rest = buffer[at:]
         return found
 
+    def end(self) -> None:
+        """Note that this is all there is."""
+        self.gap = not self._whole and not self._search.met
+        self.blind = not self.size and (self._broken or not self._search.met)
+
     def _is_new(self, kind: int, stamp: bytes) -> bool:
-        if self._search.done:
-            return True
+        begins = self._search.begins
         passed_on = self._search.has_passed(kind, stamp)
+        self.later = begins and passed_on is None
         if passed_on is None and self._whole:
             self._search.done = True
         self.gap = passed_on is None and not self._whole
@@ -158,20 +182,26 @@ class _Search:
 
     Attributes:
         done: all that comes now is new.
+        begins: nothing has come yet.
     """
 
     def __init__(self, progress: Progress, *, whole: bool = False) -> None:
         self._newest, self._last = progress.newest, progress.last
         self._place = progress.places.get(progress.last[0], Place())
         self._frames = self._place.frames
-        self._met, self._first = 0, not whole
+        self._met, self._whole, self.begins = 0, whole, True
         # which part of a long line a frame is, is not known; but all of them were passed on
         self._inside = self._last == progress.first and self._place.ended
         self.done = not self._frames
 
+    @property
+    def met(self) -> bool:
+        """Return whether the frame was found, so that all before it was passed on and all behind it is new."""
+        return self.done or (self._inside and self._met > 0)
+
     def has_passed(self, kind: int, stamp: bytes) -> bool | None:
         """Return whether a frame was passed on before; None: what comes begins too late to tell."""
-        first, self._first = self._first, False
+        first, self.begins = self.begins and not self._whole, False
         if (kind, stamp) != self._last:
             self.done = self._inside and self._met > 0
             if self.done:
@@ -201,6 +231,7 @@ class Follower(Demultiplexer):
     Attributes:
         doubted: stream and timestamp of a frame before which lines may be missing, or which may be no new one. It and
             what follows wait until ``resume``.
+        gone: the log cannot be asked any more, so all that the follower gives is passed on.
     """
 
     def __init__(self, progress: Progress) -> None:
@@ -208,9 +239,17 @@ class Follower(Demultiplexer):
         self._progress = progress
         self._search = _Search(progress)
         self._volume = 0
+        # frames that were left out on the way to the last one, and are passed on if it is nowhere
+        self._held: list[bytes] = []
+        self._trusted = self.gone = False
         # it was woken by a line, and nothing was missing before that: it waits for the right file
         self._tried = self._woken = self._unfound = False
         self.doubted: tuple[int, bytes] | None = None
+
+    @property
+    def lost(self) -> bool:
+        """Return whether frames were left out before the one that was passed on last has come."""
+        return bool(self._held)
 
     def feed(self, data: bytes, waited: float = 0.0) -> list[tuple[int, bytes]]:
         """Return the (stream, bytes) that are complete and new; ``waited``: how long nothing came, in seconds."""
@@ -229,6 +268,9 @@ class Follower(Demultiplexer):
                 place.last, place.frames, place.ended = stamp, 1, buffer[stop - 1] == _NEWLINE
                 progress.last = kind, stamp
                 new = True
+            elif not is_line(kind, stamp):
+                found += progress.apart(kind, buffer[at + 8 : stop])
+                new = False
             else:
                 new = self._is_new(kind, stamp, waited, self._volume + at)
                 if self.doubted:
@@ -236,32 +278,58 @@ class Follower(Demultiplexer):
                 if new:
                     progress.take(kind, stamp, ended=buffer[stop - 1] == _NEWLINE)
                     tick = stamp[:_TICK]
+                self._hold(buffer[at:stop])
             if new and kind in streams:
                 found.append((kind, buffer[at + cut : stop]))
             waited = 0.0
             at = stop
         self._volume += at
-        self._rest = buffer[at:]
+        self._rest, self._trusted = buffer[at:], self.gone
         return found
+
+    def _hold(self, frame: bytes) -> None:
+        if self._search.met:
+            self._held.clear()
+        else:
+            self._held.append(frame)
 
     def resume(self, again: Again) -> bool:
         """Go on behind ``again``, with which the log was passed on from the doubt; return whether that is possible."""
+        # what is newer than all that was passed on is new for certain, even if the log does not have it
+        trusted = again.blind or (self._unfound and not again.size)
         if self._unfound:
             stands = again.size > 0 and self._progress.places[self._progress.last[0]].ended
         else:
             stands = again.first in {None, self.doubted}
+        self._tried = self._tried or self._woken
+        self.restart(trusted=trusted)
+        return stands or trusted
+
+    def restart(self, *, trusted: bool) -> None:
+        """Look for what was passed on last by now; ``trusted``: pass on all that waits instead."""
         self._search = _Search(self._progress)
-        self._volume, self._tried, self.doubted = 0, self._tried or self._woken, None
-        return stands
+        if trusted:
+            self._rest = b"".join([*self._held, self._rest])
+            self._search.done = self._trusted = True
+        self._held.clear()
+        self._volume, self.doubted = 0, None
+
+    def let_go(self) -> None:
+        """Pass on all from now on, since there is no log any more that could be asked."""
+        self.gone = True
+        self.restart(trusted=True)
 
     def _is_new(self, kind: int, stamp: bytes, waited: float, volume: int) -> bool:
         """Return whether a frame is new, unless it is doubted."""
+        if self._trusted:
+            return True
         passed_on = False if self._search.done else self._search.has_passed(kind, stamp)
         if passed_on:
             return False
         self._unfound = passed_on is None
         place = self._progress.places.get(kind)
-        repeated = place is not None and (stamp < place.last or (stamp == place.last and place.ended))
+        last = self._progress.newest if place is None else place.last
+        repeated = stamp < last or (place is not None and stamp == last and place.ended)
         if self._unfound or repeated or self._may_miss_a_file(stamp, waited, volume):
             self.doubted = kind, stamp
         return self.doubted is None
@@ -277,8 +345,16 @@ class Follower(Demultiplexer):
 
 
 def seconds_of(stamp: bytes) -> float:
-    """Return a timestamp as seconds since 1970."""
-    return datetime.fromisoformat(stamp.decode()).timestamp()
+    """Return a timestamp as seconds since 1970, 0 for what is none."""
+    try:
+        return datetime.fromisoformat(stamp.decode()).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def is_line(kind: int, stamp: bytes) -> bool:
+    """Return whether a frame is of the log: Docker's errors are of a stream of their own and have no timestamp."""
+    return STDIN < kind < ERROR and _STAMPED(stamp) is not None
 
 
 class Plain:

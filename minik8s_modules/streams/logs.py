@@ -43,6 +43,8 @@ _OUT_OF_STEP_S = 2
 MUCH_BYTES = 1 << 20
 # a follower that says nothing may be waiting for a file that is no longer written
 IDLE_S, LONGEST_IDLE_S = 5.0, 60.0
+# so long may a follower give nothing but lines that count as passed on, or so many bytes of them
+LOST_S = 1.0
 # followers that give nothing new are made ever more slowly, and some may end though the container runs
 ROUND_S, LONGEST_S, MOST_ENDS = 0.05, 2.0, 3
 
@@ -129,38 +131,59 @@ class _Following:
         answer = await self._talk.say({"do": "follow", "lines": _NEAR[0] if self._progress.places else 0})
         if not answer.descriptors:
             return _Outcome.GONE
-        source, follower, patience = await connection_of(answer), Follower(self._progress), IDLE_S
+        source = await connection_of(answer)
         try:
-            while not self._copying.full:
-                began = time.monotonic()
-                data = await _read(source, patience)
-                if data == b"":
-                    return _Outcome.ENDED
-                if data is None:  # nothing came; is there really nothing?
-                    patience = min(2 * patience, LONGEST_IDLE_S)
-                    again = await self._catch_up()
-                    if again is None or again.size:
-                        return _Outcome.GONE if again is None else _Outcome.DOUBTED
-                    continue
-                patience = IDLE_S
-                if outcome := await self._pass_on(follower, data, time.monotonic() - began):
-                    return outcome
-                if len(data) < GATHER_BYTES:
-                    await asyncio.sleep(GATHER_S)
+            return await self._heed(source, Follower(self._progress))
         finally:
             source.close()
+
+    async def _heed(self, source: Connection, follower: Follower) -> _Outcome:
+        patience, found = IDLE_S, time.monotonic()
+        while not self._copying.full:
+            began = time.monotonic()
+            data = await _read(source, LOST_S if follower.lost else patience)
+            if data:
+                patience = IDLE_S
+                if await self._pass_on(follower, data, time.monotonic() - began):
+                    return _Outcome.DOUBTED
+                if len(data) < GATHER_BYTES:
+                    await asyncio.sleep(GATHER_S)
+            elif data is None:  # nothing came; is there really nothing?
+                patience = min(2 * patience, LONGEST_IDLE_S)
+            found = found if follower.lost else time.monotonic()
+            if data is None or (follower.lost and (not data or time.monotonic() - found >= LOST_S)):
+                found = time.monotonic()
+                outcome = await self._check(follower)
+                if outcome and data != b"":
+                    return outcome
+            if data == b"":
+                return _Outcome.ENDED
         return _Outcome.DOUBTED
 
-    async def _pass_on(self, follower: Follower, data: bytes, waited: float) -> _Outcome | None:
-        """Write what is new of ``data``, and before it what the follower left out; an outcome: it is to be given up."""
+    async def _pass_on(self, follower: Follower, data: bytes, waited: float) -> bool:
+        """Write what is new of ``data``, and before it what the follower left out; True: it is to be given up."""
         await self._copying.write(follower.feed(data, waited))
         while follower.doubted and not self._copying.full:
             again = await self._catch_up()
             if again is None:
-                return _Outcome.GONE
-            if not follower.resume(again) or again.size > MUCH_BYTES:
-                return _Outcome.DOUBTED
+                follower.let_go()
+            elif not follower.resume(again) or again.size > MUCH_BYTES:
+                return True
             await self._copying.write(follower.feed(b""))
+        return False
+
+    async def _check(self, follower: Follower) -> _Outcome | None:
+        """Write what the log has and the follower does not give; an outcome: it is to be given up."""
+        again = await self._catch_up()
+        if again is None and follower.gone:
+            return _Outcome.GONE
+        if again is None:  # what it still gives is told
+            follower.let_go()
+        elif again.size:
+            return _Outcome.DOUBTED
+        elif follower.lost:
+            follower.restart(trusted=again.blind)
+        await self._copying.write(follower.feed(b""))
         return None
 
     async def _catch_up(self) -> Again | None:
@@ -168,15 +191,17 @@ class _Following:
 
         Docker reads the last lines without reading the whole log; mostly a few are enough.
         """
+        since = int(seconds_of(self._progress.last[1])) - _OUT_OF_STEP_S if self._progress.places else 0
         for lines in _NEAR if self._progress.places else ():
             again = Again(self._progress, whole=False)
             if not await self._copy({"do": "rest", "lines": lines, "since": 0}, again):
                 return None
             if not again.gap:
                 return again
-        since = int(seconds_of(self._progress.last[1])) - _OUT_OF_STEP_S if self._progress.places else 0
+            if not again.later:  # the clock was set back: new lines may be older than the last one
+                since = 0
         again = Again(self._progress, whole=True)
-        return again if await self._copy({"do": "rest", "lines": 0, "since": since}, again) else None
+        return again if await self._copy({"do": "rest", "lines": 0, "since": max(0, since)}, again) else None
 
     async def _copy(self, question: JsonObject, again: Again) -> bool:
         """Write what is new in the log that the answer brings; return whether there is one."""
@@ -186,6 +211,7 @@ class _Following:
         source = await connection_of(answer)
         try:
             await self._copying.run(source, again)
+            again.end()
         finally:
             source.close()
         return True

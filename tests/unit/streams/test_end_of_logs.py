@@ -136,6 +136,29 @@ def test_the_log_of_a_container_that_is_removed_ends_where_it_ended():
     assert told([line(1, "a")], Talk(packet(line(1, "a")), packet(line(1, "a")), ENDED, {})) == "a\n"
 
 
+def test_the_last_words_of_a_container_that_is_removed_are_told():
+    talk = Talk(packet(line(1, "a")), packet(line(1, "a"), line(9, "over")), {}, ENDED, {})
+    assert told([line(1, "a")], talk) == "a\nover\n"
+
+
+def test_lines_after_an_error_of_dockers_are_told():
+    text = b"Error grabbing logs: invalid character 'x' looking for beginning of value\n"
+    broken = bytes([3, 0, 0, 0]) + len(text).to_bytes(4, "big") + text
+    log = [line(1, "a"), broken]
+    rest, *rests = [packet(*log) for _ in range(5)]
+    talk = Talk(packet(*log), packet(line(5, "e"), line(6, "f")), rest, ENDED, *rests)
+    assert told([line(1, "a")], talk) == f"a\n{text.decode()}e\nf\n"
+
+
+def test_all_is_asked_for_after_a_clock_was_set_back():
+    log = [line(9, "a"), line(5, "b")]
+    end = [line(7, "d")]
+    ends = [packet(*end) for _ in range(3)]
+    talk = Talk(packet(*log), packet(*end), *ends, packet(*log, line(6, "c"), *end), ENDED, packet(*end))
+    assert told([log[-1]], talk) == "a\nb\nc\nd\n"
+    assert talk.asked[5] == {"do": "rest", "lines": 0, "since": 0}
+
+
 def test_a_follower_that_ends_while_the_container_runs_has_some_successors():
     talk = Talk(packet(line(1, "a")), *(one for _ in range(9) for one in (packet(line(1, "a")), RUNNING)))
     with pytest.raises(logs.LogCut):

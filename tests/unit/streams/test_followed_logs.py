@@ -38,14 +38,19 @@ class Entry(NamedTuple):
         return bytes([self.kind, 0, 0, 0]) + len(data).to_bytes(4, "big") + data
 
 
-def entries(luck: random.Random) -> Iterator[Entry]:
-    """Yield a log over some files; writing each takes a while, as in reality, and long lines have several parts."""
+def entries(luck: random.Random, *, set_back: bool = False) -> Iterator[Entry]:
+    """Yield a log over some files; writing each takes a while, as in reality, and long lines have several parts.
+
+    ``set_back``: the clock is, now and then.
+    """
     at = BEGAN
     for file in range(luck.randrange(1, 7)):
         size = luck.randrange(1, 40)
         pause = luck.randrange(size)
         for number in range(size):
             at += PAUSE_NS if number == pause else luck.choice([700, 2_000_000])
+            if set_back and luck.random() < 0.05:
+                at = max(BEGAN + luck.randrange(1_000_000), at - luck.choice([4, 70]) * 1_000_000_000)
             kind = luck.choice([1, 1, 2])
             parts = luck.choice([1, 1, 1, 1, 3])
             for part in range(1, parts + 1):
@@ -55,9 +60,9 @@ def entries(luck: random.Random) -> Iterator[Entry]:
 class Docker:
     """A log that grows, and followers that do what Docker's have been seen to do."""
 
-    def __init__(self, luck: random.Random) -> None:
+    def __init__(self, luck: random.Random, *, set_back: bool = False) -> None:
         self._luck = luck
-        self._coming = [*entries(luck)]
+        self._coming = [*entries(luck, set_back=set_back)]
         self.log: list[Entry] = []
         self.over = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -79,25 +84,28 @@ class Docker:
                 return Packet({"running": not self.over})
             case "follow":
                 return self._told(self._follow, len(self.log) - lines if lines else 0)
-        return self._told(self._end, len(self.log) - lines if lines else 0)
+        return self._told(self._end, len(self.log) - lines if lines else 0, message.get("since", 0))
 
     def mark(self) -> Packet:
         """Return what the gateway answers first."""
         answer = self._told(self._end, len(self.log) - 1)
         return answer._replace(message={**answer.message, "frames": "stamped"})
 
-    def _told(self, tell: Callable[[socket.socket, int, int], Coroutine[Any, Any, None]], begin: int) -> Packet:
+    def _told(
+        self, tell: Callable[[socket.socket, int, list[Entry]], Coroutine[Any, Any, None]], begin: int, since: int = 0
+    ) -> Packet:
+        known = [each for each in self.log[max(0, begin) :] if each.at >= since * 1_000_000_000]
         ours, theirs = socket.socketpair()
         ours.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        self._tasks.append(asyncio.create_task(tell(ours, max(0, begin), len(self.log))))
+        self._tasks.append(asyncio.create_task(tell(ours, max(0, begin), known)))
         return Packet({"came": ""}, (Descriptor(theirs.detach()),))
 
-    async def _end(self, to: socket.socket, begin: int, end: int) -> None:
+    async def _end(self, to: socket.socket, _begin: int, known: list[Entry]) -> None:
         with to:
-            data = b"".join(each.frame() for each in self.log[begin:end])
+            data = b"".join(each.frame() for each in known)
             await asyncio.get_running_loop().sock_sendall(to, data)
 
-    async def _follow(self, to: socket.socket, at: int, _end: int) -> None:
+    async def _follow(self, to: socket.socket, at: int, _known: list[Entry]) -> None:
         try:
             with to:
                 await self._give(to, at)
@@ -144,8 +152,8 @@ def luck_of_end(luck: random.Random) -> int:
     return luck.choice([0, 0, 3])
 
 
-async def _followed(luck: random.Random, **options: str) -> tuple[str, list[Entry], int]:
-    docker = Docker(luck)
+async def _followed(luck: random.Random, *, set_back: bool = False, **options: str) -> tuple[str, list[Entry], int]:
+    docker = Docker(luck, set_back=set_back)
     if luck.random() < 0.7:
         docker.grow(100)
     while docker.log and not docker.log[-1].text.endswith("\n"):  # from the middle of a long line, more is told
@@ -169,6 +177,7 @@ async def _followed(luck: random.Random, **options: str) -> tuple[str, list[Entr
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "IDLE_S", 0.02)
+    monkeypatch.setattr(logs, "LOST_S", 0.02)
     monkeypatch.setattr(logs, "ROUND_S", 0.001)
     monkeypatch.setattr(logs, "MOST_ENDS", 20)
 
@@ -177,6 +186,13 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_log_is_told_whole_once_and_in_order(seed: int) -> None:
     found, log, _ = asyncio.run(_followed(random.Random(seed)))
     assert found == "".join(each.text for each in log)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_of_a_log_whose_clock_is_set_back_nothing_is_lost(seed: int) -> None:
+    found, log, _ = asyncio.run(_followed(random.Random(seed), set_back=True))
+    told = iter(found.splitlines(keepends=True))
+    assert [line for line in "".join(each.text for each in log).splitlines(keepends=True) if line not in told] == []
 
 
 @pytest.mark.parametrize("seed", range(20))

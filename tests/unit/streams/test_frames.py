@@ -72,7 +72,7 @@ def test_of_a_log_that_is_told_again_what_was_passed_on_is_left_out(size: int) -
 def test_an_end_that_may_have_lines_before_it_is_told_by_its_whole():
     progress = _progress(LOG[0], stamped=True)
     cut, whole = Again(progress, whole=False), Again(progress, whole=True)
-    assert (cut.feed(LOG[5]), cut.gap, cut.size) == ([], True, 0)
+    assert (cut.feed(LOG[5]), cut.gap, cut.later, cut.size) == ([], True, True, 0)
     assert (whole.feed(LOG[5]), whole.gap) == ([(1, LOG[5][8:])], False)
 
 
@@ -93,6 +93,83 @@ def test_a_clock_set_back_and_streams_out_of_step_tell_nothing_twice_and_lose_no
             [b"b\n", b"e\n", b"c\n"][count - 1 :]
         )
     assert Again(_progress(), whole=False).feed(b"".join(rows))[2] == (STDERR, b"e\n")
+
+
+def test_after_a_clock_was_set_back_an_end_without_the_last_line_is_a_gap_though_nothing_in_it_is_newer():
+    progress = _progress(_stamped(9, b"a\n"), _stamped(5, b"b\n"))
+    end = Again(progress, whole=False)
+    assert end.feed(_stamped(6, b"d\n") + _stamped(7, b"e\n")) == []
+    end.end()
+    assert (end.gap, end.later) == (True, False)
+    more = Again(progress, whole=False)
+    rows = [_stamped(5, b"b\n"), _stamped(5.5, b"c\n"), _stamped(6, b"d\n"), _stamped(7, b"e\n")]
+    assert _text(more.feed(b"".join(rows))) == b"c\nd\ne\n"
+    more.end()
+    assert (more.gap, more.blind) == (False, False)
+
+
+def test_what_a_follower_leaves_out_is_told_after_all_where_the_log_does_not_have_the_last_line():
+    progress = _progress(_stamped(9, b"a\n"), _stamped(5, b"b\n"))
+    follower = Follower(progress)
+    given = [_stamped(6, b"c\n"), _stamped(7, b"d\n")]
+    assert (follower.feed(given[0]), follower.lost, follower.doubted) == ([], True, None)
+    again = Again(progress, whole=True)
+    assert again.feed(b"".join(given)) == []
+    again.end()
+    assert again.blind
+    follower.restart(trusted=again.blind)
+    assert _text(follower.feed(given[1])) == b"c\nd\n"
+    assert not follower.lost
+
+
+ERROR_TEXT = b"Error grabbing logs: invalid character '\\x00' looking for beginning of value\n"
+
+
+def test_an_error_of_dockers_is_told_once_and_is_no_place_in_the_log():
+    progress = Progress(stamped=False)
+    error = frame(3, ERROR_TEXT)
+    first = Again(progress, whole=True)
+    assert first.feed(LOG[0] + error + LOG[1]) == [(1, b"1\n"), (3, ERROR_TEXT), (1, b"2\n")]
+    assert progress.last == (1, LOG[1][8:38])
+    follower = Follower(progress)
+    assert follower.feed(LOG[0] + error + LOG[1] + LOG[2] + error + LOG[3]) == [(1, b"3\n"), (1, b"4\n")]
+    assert _text(Again(progress, whole=False).feed(b"".join([LOG[3], error, *LOG[4:]]))) == b"5\n6\n7\n8\n9\n"
+
+
+@pytest.mark.parametrize(
+    "broken", [frame(3, b"other\n"), frame(1, b"no timestamp, but as long as one\n"), frame(2, b"")]
+)
+def test_what_has_no_timestamp_is_told_and_breaks_nothing(broken: bytes) -> None:
+    progress = _progress(LOG[0])
+    follower = Follower(progress)
+    found = follower.feed(LOG[0] + broken + LOG[1] + broken)
+    assert (found[0], found[1]) == ((broken[0], broken[8:]), (1, b"2\n"))
+    assert (progress.newest, follower.doubted) == (LOG[1][8:38], None)
+
+
+def test_what_is_newer_than_all_is_told_though_the_log_ends_in_an_error_before_it():
+    follower = Follower(_progress(LOG[0]))
+    assert follower.feed(_stamped(9, b"far\n")) == []
+    again = Again(follower._progress, whole=True)
+    again.feed(LOG[0] + frame(3, ERROR_TEXT))
+    again.end()
+    assert again.blind
+    assert follower.resume(again)
+    assert _text(follower.feed(b"")) == b"far\n"
+
+
+def test_the_first_line_of_a_stream_is_doubted_when_it_is_older_than_the_last_one_of_the_other():
+    follower = Follower(_progress(LOG[4]))
+    assert _text(follower.feed(LOG[4] + LOG[5] + _stamped(0.001, b"old\n", STDERR))) == b"6\n"
+    assert follower.doubted == (STDERR, LOG[0][8:38])
+
+
+def test_what_waits_is_told_when_there_is_no_log_any_more():
+    follower = Follower(_progress(LOG[0]))
+    assert follower.feed(LOG[0] + _stamped(9, b"stopping\n")) == []
+    follower.let_go()
+    assert _text(follower.feed(b"")) == b"stopping\n"
+    assert _text(follower.feed(_stamped(40, b"over\n"))) == b"over\n"
 
 
 def test_a_stream_that_is_not_asked_for_is_left_out():
