@@ -168,9 +168,9 @@ class Again(Demultiplexer):
         self.blind = not self.size and (self._broken or not self._search.met)
 
     def _is_new(self, kind: int, stamp: bytes) -> bool:
-        begins = self._search.begins
+        if self._search.begins:
+            self.later = stamp > self._progress.newest
         passed_on = self._search.has_passed(kind, stamp)
-        self.later = begins and passed_on is None
         if passed_on is None and self._whole:
             self._search.done = True
         self.gap = passed_on is None and not self._whole

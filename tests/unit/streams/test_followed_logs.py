@@ -41,16 +41,16 @@ class Entry(NamedTuple):
 def entries(luck: random.Random, *, set_back: bool = False) -> Iterator[Entry]:
     """Yield a log over some files; writing each takes a while, as in reality, and long lines have several parts.
 
-    ``set_back``: the clock is, now and then.
+    ``set_back``: the clock is, now and then; by other times than a file takes, which would hide that one is left out.
     """
-    at = BEGAN
+    at = BEGAN + set_back * 60 * PAUSE_NS
     for file in range(luck.randrange(1, 7)):
         size = luck.randrange(1, 40)
         pause = luck.randrange(size)
         for number in range(size):
             at += PAUSE_NS if number == pause else luck.choice([700, 2_000_000])
             if set_back and luck.random() < 0.05:
-                at = max(BEGAN + luck.randrange(1_000_000), at - luck.choice([4, 70]) * 1_000_000_000)
+                at -= luck.choice([4, 70]) * 1_000_000_000
             kind = luck.choice([1, 1, 2])
             parts = luck.choice([1, 1, 1, 1, 3])
             for part in range(1, parts + 1):
