@@ -330,6 +330,14 @@ class Rolled:
         self._scale()
         self._manager.start()
         self._machines = Machines(self.api, scenario.nodes)
+        if scenario.storage:
+            self._have_volumes()
+
+    def _have_volumes(self) -> None:
+        """Wait until the volumes are available, and controllers know: claims that come before get new ones."""
+        until(lambda: all(objects.status(one).get("phase") for one in self.api.list(PERSISTENT_VOLUME).items))
+        revisions = [int(objects.resource_version(one)) for one in self.api.list(PERSISTENT_VOLUME).items]
+        until(partial(self._manager.context.informers.of(PERSISTENT_VOLUME).has_reached, max(revisions, default=0)))
 
     def stop(self) -> None:
         """End."""
