@@ -186,18 +186,18 @@ def _namespace(pattern: str) -> JsonObject:
 
 
 def _network_filter(action: str, policies: Mapping[str, JsonObject]) -> JsonObject:
-    config = {
-        "@type": f"{_FILTERS}network.rbac.v3.RBAC",
-        "stat_prefix": f"authorization.{action.lower()}.",
-        "rules": {"action": action, "policies": policies},
-    }
-    return {"name": f"authorization-{action.lower()}", "typed_config": config}
+    return _filter("network", "stat_prefix", action, policies)
 
 
 def _http_filter(action: str, policies: Mapping[str, JsonObject]) -> JsonObject:
+    return _filter("http", "rules_stat_prefix", action, policies)
+
+
+def _filter(layer: str, prefix: str, action: str, policies: Mapping[str, JsonObject]) -> JsonObject:
+    name = action.lower()
     config = {
-        "@type": f"{_FILTERS}http.rbac.v3.RBAC",
-        "rules_stat_prefix": f"authorization.{action.lower()}.",
+        "@type": f"{_FILTERS}{layer}.rbac.v3.RBAC",
+        prefix: f"authorization.{name}.",
         "rules": {"action": action, "policies": policies},
     }
-    return {"name": f"authorization-{action.lower()}", "typed_config": config}
+    return {"name": f"authorization-{name}", "typed_config": config}
