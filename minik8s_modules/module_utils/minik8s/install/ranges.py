@@ -90,8 +90,8 @@ def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list
 
 
 def _address_problems(wanted: Ranges) -> list[str]:
-    """Return why other machines cannot reach this one: between machines, minik8s goes by IPv4."""
-    what = "nodes' tunnels, Services and API servers are reached over IPv4 alone; SSH may take IPv6 (ansible_host)"
+    """Return why others cannot reach this machine: each has an address of IPv4, also where tunnels go by IPv6."""
+    what = "each machine is known by an IPv4 address, also where tunnels go by IPv6; SSH may take IPv6 (ansible_host)"
     found = []
     if is_ipv6(wanted.address):
         found.append(f"minik8s_node_address: {wanted.address} is IPv6: {what}. Write the machine's IPv4 address")
