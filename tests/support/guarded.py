@@ -130,7 +130,7 @@ class Pod(Callers):
         number = next(self.numbers) % 60
         self._space, self._device = f"mk8t-guard-{WORKER}-{number}", f"mg{WORKER}h{number}"
         super().__init__(Authority(folder, "mesh"), f"198.19.{64 + WORKER}.{4 * number + 2}")
-        self.ipv6 = f"fd00:{WORKER:x}:{number:x}::2"
+        self.ipv6 = f"fd98:{WORKER:x}:{number:x}::2"
         self.inside = ["ip", "netns", "exec", self._space]
         subprocess.run(
             ["ip", "netns", "del", self._space], capture_output=True, check=False
