@@ -29,6 +29,8 @@ PAUSE_S = 10.0
 _UNHEALTHY_SHARE = 0.55
 _UNHEALTHY_LEAST = 3
 _ZONE = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+# seconds: many changes have all nodes looked at for a tenth of the time, and none waits for longer than a second
+_REST, _LEAST_REST_S, _MOST_REST_S = 10.0, 0.01, 1.0
 _BY_STATUS = {"True": "", "False": NOT_READY, "Unknown": UNREACHABLE}
 
 
@@ -130,20 +132,29 @@ class TaintController(Looping):
         self._context = context
         self._lock = threading.Lock()
         self._tainted_at_s: float | None = None
+        self._rests_until_s = 0.0
         self._loop = Loop(context, "taints", self.sync, workers=1)
         self._nodes = self._loop.watch(NODE, _if_it_matters)
 
     def sync(self, key: Key) -> None:
-        """Look at all nodes.
+        """Look at all nodes, or later where that took long a moment ago.
 
         Raises:
             StatusError: the API refused; Conflict where a node has changed meanwhile.
             TemporaryError: it did not answer.
         """
         clock = self._context.clock
+        began_s = clock.monotonic()
+        if began_s < self._rests_until_s:
+            self._loop.add_after(key, self._rests_until_s - began_s)
+            return
         with self._lock:
-            ago_s = None if self._tainted_at_s is None else clock.monotonic() - self._tainted_at_s
-        for step in decide_taints(self._nodes.list(), ago_s, clock.now()):
+            ago_s = None if self._tainted_at_s is None else began_s - self._tainted_at_s
+        steps = decide_taints(self._nodes.list(), ago_s, clock.now())
+        ended_s = clock.monotonic()
+        rest_s = min(_REST * (ended_s - began_s), _MOST_REST_S)
+        self._rests_until_s = ended_s + rest_s if rest_s >= _LEAST_REST_S else 0.0
+        for step in steps:
             match step:
                 case Patch(_, node, body):
                     self._patch(node, body)

@@ -94,3 +94,38 @@ def test_a_node_that_comes_back_in_time_loses_nothing(api, clock, controller):
     until(lambda: "n1" not in controller._silent_since_s)
     clock.advance(UNHEARD_S)
     assert ready(api, "a") == "True"
+
+
+def test_where_the_last_node_has_fallen_silent_pods_stay_as_they_were_until_another_node_is_ready(
+    api, clock, controller
+):
+    for name in ("n1", "n2"):
+        say(api, name, "Unknown")
+    until(lambda: {"n1", "n2"} <= controller._silent_since_s.keys())
+    clock.advance(UNHEARD_S)
+    controller.sync(Key("", "n1"))
+    assert ready(api, "a") == "True"
+    say(api, "n2", "True")
+    until(lambda: ready(api, "a") == ready(api, "b") == "False")
+
+
+def test_a_change_of_one_node_has_no_other_node_looked_at(api, clock):
+    """With thousands of nodes that would be a square."""
+    context = Context(api, EventRecorder(api, "c", clock=clock), Informers(api, clock=clock), clock)
+    controller = SilentNodeController(context)
+    machine, other = node("n1", "True"), node("n2", "True")
+    virtual = node("v", "True")
+    virtual["metadata"]["labels"] = {"type": "kwok"}
+    every, n1, n2, v = Key("", ""), Key("", "n1"), Key("", "n2"), Key("", "v")
+
+    def keys(old: Any, new: Any) -> list[Key]:
+        return list(controller._if_it_matters(old, new))
+
+    assert keys(None, machine) == [n1, every]
+    assert keys(None, other) == [n2]
+    assert keys(None, virtual) == [v]
+    assert keys(machine, machine) == []
+    assert keys(machine, node("n1", "Unknown")) == [n1]
+    assert keys(node("n1", "Unknown"), None) == [n1]
+    assert keys(other, None) == [n2, every]  # the last machine; a virtual node says nothing of machines
+    assert keys(virtual, None) == [v, every]

@@ -16,6 +16,7 @@ from minik8s_modules.api.kinds import NODE, POD, REPLICA_SET
 from minik8s_modules.base.clock import FakeClock, parse_rfc3339
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.controllers.core.steps import Patch, RecordEvent, Step
+from minik8s_modules.controllers.nodes import taints
 from minik8s_modules.controllers.nodes.taint_eviction import TaintEvictionController, decide_eviction, taint_id
 from minik8s_modules.controllers.nodes.taints import TaintController, decide_taints
 from minik8s_modules.controllers.simulation.simulated_cluster import World
@@ -162,6 +163,33 @@ def test_a_silent_node_loses_its_pods_after_what_they_tolerate_and_not_when_it_c
     until(lambda: gone_after_a_look(api, eviction, "on-a"))
     eviction.sync(objects.Key(SPACE, "on-b"))
     assert not gone(api, "on-b")
+
+
+def test_nodes_that_take_long_to_look_at_are_not_looked_at_again_with_each_change_of_one(
+    api: FakeApi, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+):
+    looks: list[float] = []
+
+    def slowly(*_: object) -> list[Step]:
+        looks.append(clock.monotonic())
+        clock.advance(takes_s)
+        return []
+
+    monkeypatch.setattr(taints, "decide_taints", slowly)
+    context = Context(api, EventRecorder(api, "c", clock=clock), Informers(api), clock)
+    controller = TaintController(context)
+    for takes_s, rest_s in ((0.0005, 0.0), (0.05, 0.5), (3.0, 1.0)):
+        looks.clear()
+        key = objects.Key("", "all")
+        controller.sync(key)
+        clock.advance(max(0.0, rest_s - 0.01))
+        controller.sync(key)
+        assert len(looks) == (1 if rest_s else 2), takes_s
+        clock.advance(1.0)
+        controller.sync(key)
+        assert len(looks) == (2 if rest_s else 3), takes_s
+        clock.advance(1.0)
+    context.pool.shutdown()
 
 
 def ready(status: str) -> dict[str, Any]:
