@@ -133,6 +133,7 @@ class ShardService:
         self._watched = outside.watch
         self._watches = Watches(
             settings.bridge,
+            settings.overlay.device,
             lambda name, sections, link: self.loop.on_changed(name, sections, link),  # noqa: PLW0108
             lambda name: self.loop.alive(name),  # noqa: PLW0108
             clock,

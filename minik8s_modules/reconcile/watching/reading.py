@@ -4,6 +4,10 @@ Lines of ``ip`` begin with what they are about in brackets, as do those of inoti
 those of findmnt with what became of a mount; all others are nft's. Only what bears a name of ours or is in a folder of
 ours counts: a node has links and rules of others, who change them as they like. What a deleted rule said nft does not
 repeat, so every deletion in the chain FORWARD, where two of ours are, counts.
+
+Of neighbours (and forwarding entries, which ip calls so too) those count that are ours to declare: all of a tunnel, and
+the permanent ones of IPv6 on the bridge. One that somebody deletes is said to have failed and, at once, to be deleted;
+one that just does not answer, as of an address that a pod tries, is deleted much later, and is nothing to look at.
 """
 
 from __future__ import annotations
@@ -33,15 +37,21 @@ NO_INOTIFYWAIT = f"{FILE}unknown".encode()
 """The line of a node that has no such program."""
 
 
+NO_DEVICE = b"/"
+"""The name of no device."""
+
+
 class Places(NamedTuple):
-    """The device that a node's pods are on, and where it keeps what is ours."""
+    """The device that a node's pods are on, that of its tunnels, and where it keeps what is ours."""
 
     bridge: bytes
     state_dir: bytes
     run_dir: bytes
+    tunnel: bytes = NO_DEVICE
 
 
 _GONE = b"[LINK]Deleted "
+_NEIGHBOUR, _DELETED = b"[NEIGH]", b"[NEIGH]Deleted "
 
 
 def gone_link(line: bytes) -> str:
@@ -52,13 +62,15 @@ def gone_link(line: bytes) -> str:
     return name[0].partition(b"@")[0].decode("ascii", "replace") if name and name[0].startswith(_DEVICES) else ""
 
 
-def sections_of(line: bytes, places: Places) -> frozenset[str]:
-    """Return the sections that ``line`` may be about; none for most."""
+def sections_of(line: bytes, places: Places, before: bytes = b"") -> frozenset[str]:
+    """Return the sections that ``line`` may be about, ``before`` being the line before it; none for most."""
     bridge = places.bridge
     if line.startswith(FILE.encode()):
         return _of_path(line[len(FILE) :].rstrip(b"\n"), places)
     if line.startswith(_MOUNTS):
         return _of_path(line.partition(b" ")[2].rstrip(b"\n"), places)
+    if line.startswith(_NEIGHBOUR):
+        return _of_neighbour(line, places, before)
     if line.startswith(b"["):
         return _of_link(line, bridge)
     if line.startswith(b"#"):
@@ -73,6 +85,19 @@ def _of_link(line: bytes, bridge: bytes) -> frozenset[str]:
     if line.startswith(_GONE) and line.split(b": ", 2)[1:2] == [bridge]:
         return _LINKS | _BRIDGED  # whoever makes it again switches nothing on
     return _LINKS if _DEVICES in line or bridge in line else _NOTHING
+
+
+def _of_neighbour(line: bytes, places: Places, before: bytes) -> frozenset[str]:
+    """Return the sections that a line of ip about a neighbour may be about: ``ADDRESS dev DEVICE ... STATE``."""
+    said = line.removeprefix(_DELETED).removeprefix(_NEIGHBOUR)
+    address, _, rest = said.partition(b" dev ")
+    device, state = rest.split(b" ", 1)[0], rest.split()[-1:]
+    if device == places.tunnel:
+        return _NOTHING if b" NOARP \n" in said else frozenset({"network"})
+    if device != places.bridge or b":" not in address:
+        return _NOTHING
+    forced = state == [b"FAILED"] and line.startswith(_DELETED) and before == _NEIGHBOUR + said
+    return frozenset({"sandboxes"}) if forced or state == [b"PERMANENT"] else _NOTHING
 
 
 def _of_rule(line: bytes, bridge: bytes) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Stock programs that tell of changes on nodes, one channel a node: of links, rules, mounts and files.
+"""Stock programs that tell of changes on nodes, one channel a node: of links, neighbours, rules, mounts, files.
 
 The gateway tells the way to a node (its ssh master, which is there anyway; none for this very machine), and the one
 sudoers command makes the programs root's, as it does the modules. Nothing of ours runs on the node: Python becomes the
@@ -21,17 +21,18 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.module_utils.minik8s.core.paths import WATCH_MARK
-from minik8s_modules.reconcile.watching.reading import FILE, NO_INOTIFYWAIT, Places, gone_link, sections_of
+from minik8s_modules.reconcile.watching.reading import FILE, NO_DEVICE, NO_INOTIFYWAIT, Places, gone_link, sections_of
 
 log = logging.getLogger(__name__)
 
 LIFE_S = 300
 _PROGRAMS = f"""
 limited() {{ exec timeout --foreground {LIFE_S} "$@"; }}
-limited ip -o monitor label link address route &
+state=$1 run=$2 bridge=$3 tunnel=$4
+limited ip -o monitor label link address route neigh |
+  grep --line-buffered -E -e '^.(LINK|ADDR|ROUTE)' -e " dev ($tunnel |$bridge .*(FAILED|PERMANENT))" &
 limited nft monitor &
 limited findmnt --poll --raw --noheadings --output ACTION,TARGET &
-state=$1 run=$2
 set --
 for each in "$state"/nginx "$state"/nginx/hosts "$state"/dns "$state"/dns/hosts "$run"/secrets/*/* \\
   "$state"/pods/*/volumes/*/..data "$run"/secrets/.volumes/*/*/..data; do
@@ -45,28 +46,37 @@ elif [ $# -gt 0 ]; then
 fi
 wait
 """
-"""Volumes of files are told from those that pods write into by their link ``..data`` (volume_files.py)."""
+"""Ordinary neighbours come and go with what pods send: what is said of them ends on the node.
+
+Volumes of files are told from those that pods write into by their link ``..data`` (volume_files.py).
+"""
 _ROOT = 'if [ "$(id -u)" = 0 ]; then exec /usr/bin/python3 -I -; else exec sudo -n /usr/bin/python3 -I -; fi'
 
 _AGAIN = Backoff(initial_s=1.0, maximum_s=60.0)
 _SOUND_S = 30.0
 """Programs that ran for as long are started again at once."""
 
+OnLine = Callable[[str, Places, bytes, bytes], None]
+"""A node, its places, a line and the one before it."""
 OnChange = Callable[[str, frozenset[str], str], None]
 Alive = Callable[[str], bool | None]
 
 
 def script(places: Places) -> str:
     """Return what the interpreter is given; it is none any more when the programs run."""
-    argv = ["sh", "-c", _PROGRAMS, "sh", places.state_dir.decode(), places.run_dir.decode()]
+    named = (places.state_dir, places.run_dir, places.bridge, places.tunnel)
+    argv = ["sh", "-c", _PROGRAMS, "sh", *(each.decode() for each in named)]
     return f"import os\nos.environ[{WATCH_MARK!r}] = '1'\nos.execv('/bin/sh', {argv!r})\n"
 
 
 class Watches:
-    """The watches of a shard's nodes; ``on_change(node, sections, gone link)`` is called from their threads."""
+    """The watches of a shard's nodes; ``on_change(node, sections, gone link)`` is called from their threads.
 
-    def __init__(self, bridge: str, on_change: OnChange, alive: Alive, clock: Clock) -> None:
-        self._bridge = bridge.encode()
+    ``bridge`` and ``tunnel`` are the names of nodes' devices; without tunnels the latter is empty.
+    """
+
+    def __init__(self, bridge: str, tunnel: str, on_change: OnChange, alive: Alive, clock: Clock) -> None:
+        self._bridge, self._tunnel = bridge.encode(), tunnel.encode() or NO_DEVICE
         self._without: set[str] = set()
         self._on_change = on_change
         self._alive = alive
@@ -79,7 +89,8 @@ class Watches:
         if message.get("op") != "way":
             return False
         node, argv = str(message["node"]), [str(word) for word in message["argv"]]
-        places = Places(self._bridge, str(message["state_dir"]).encode(), str(message["run_dir"]).encode())
+        state_dir, run_dir = str(message["state_dir"]).encode(), str(message["run_dir"]).encode()
+        places = Places(self._bridge, state_dir, run_dir, self._tunnel)
         with self._lock:
             known = self._watches.get(node)
             if node not in names or (known is not None and (known.argv, known.places) == (argv, places)):
@@ -102,11 +113,11 @@ class Watches:
         """End all."""
         self.use(())
 
-    def _on_line(self, node: str, places: Places, line: bytes) -> None:
+    def _on_line(self, node: str, places: Places, line: bytes, before: bytes) -> None:
         if line.startswith(NO_INOTIFYWAIT) and node not in self._without:
             self._without.add(node)
             log.warning("%s: no inotifywait (inotify-tools): changed files are found by full observations alone", node)
-        sections = sections_of(line, places)
+        sections = sections_of(line, places, before)
         if sections:
             self._on_change(node, sections, gone_link(line))
 
@@ -119,7 +130,7 @@ class Watch:
         node: str,
         argv: Sequence[str],
         places: Places,
-        on_line: Callable[[str, Places, bytes], None],
+        on_line: OnLine,
         alive: Alive,
         clock: Clock,
     ) -> None:
@@ -181,10 +192,12 @@ class Watch:
         with process.stdin as source, process.stdout as lines:
             source.write(script(self.places).encode())
             source.close()
+            before = b""
             for line in lines:
                 if self._stop.is_set():
                     return
-                self._on_line(self._node, self.places, line)
+                self._on_line(self._node, self.places, line, before)
+                before = line
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

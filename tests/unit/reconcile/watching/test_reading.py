@@ -6,7 +6,7 @@ import pytest
 
 from minik8s_modules.reconcile.watching.reading import NO_INOTIFYWAIT, Places, gone_link, sections_of
 
-PLACES = Places(b"mk8s0", b"/var/lib/minik8s", b"/run/minik8s")
+PLACES = Places(b"mk8s0", b"/var/lib/minik8s", b"/run/minik8s", b"mk8s-vx0")
 LINKS, RULES, NOTHING = {"network", "sandboxes"}, {"network", "sandboxes", "services"}, set[str]()
 
 
@@ -20,6 +20,17 @@ LINKS, RULES, NOTHING = {"network", "sandboxes"}, {"network", "sandboxes", "serv
         ("[LINK]13: veth51f7@if12: <BROADCAST,MULTICAST,UP> mtu 1500 master docker0", NOTHING),
         ("[LINK]Deleted 14: minik8s-dummy: <BROADCAST,NOARP> mtu 1500", {"services"}),
         ("[LINK]Deleted 11: mk8s0: <BROADCAST,MULTICAST> mtu 1500 state DOWN", LINKS | {"policies", "services"}),
+        ("[NEIGH]Deleted 192.0.2.7 dev mk8s-vx0 lladdr 02:00:00:00:00:01 NOARP PERMANENT ", {"network"}),
+        ("[NEIGH]192.0.2.8 dev mk8s-vx0 lladdr 02:00:00:00:00:01 NOARP PERMANENT ", {"network"}),
+        ("[NEIGH]Deleted 10.244.1.0 dev mk8s-vx0 FAILED ", {"network"}),
+        ("[NEIGH]10.244.1.0 dev mk8s-vx0 lladdr 02:00:00:00:00:02 REACHABLE ", {"network"}),
+        ("[NEIGH]Deleted ff02::16 dev mk8s-vx0 lladdr 33:33:00:00:00:16 NOARP ", NOTHING),
+        ("[NEIGH]fd00:10::7 dev mk8s0 lladdr 02:00:00:00:00:02 PERMANENT ", {"sandboxes"}),
+        ("[NEIGH]fd00:10::7 dev mk8s0 FAILED ", NOTHING),
+        ("[NEIGH]Deleted fd00:10::7 dev mk8s0 FAILED ", NOTHING),
+        ("[NEIGH]Deleted dev mk8s0 lladdr 82:fb:38:1a:87:76 PERMANENT ", NOTHING),
+        ("[NEIGH]10.244.0.7 dev mk8s0 lladdr 02:00:00:00:00:01 REACHABLE ", NOTHING),
+        ("[NEIGH]dev mk8s-1a2b3c4d lladdr 02:00:00:00:00:01 REACHABLE ", NOTHING),
         ("delete table ip minik8s_mk8s0", RULES),
         ("delete table ip minik8s_policies", {"policies"}),
         ("delete element ip minik8s_policies_mk8s0 ingress_of { 10.244.0.7 }", {"policies"}),
@@ -49,6 +60,19 @@ LINKS, RULES, NOTHING = {"network", "sandboxes"}, {"network", "sandboxes", "serv
 )
 def test_only_what_bears_a_name_of_ours_counts(line, sections):
     assert sections_of(f"{line}\n".encode(), PLACES) == sections
+
+
+@pytest.mark.parametrize(
+    ("before", "sections"),
+    [
+        ("[NEIGH]fd00:10::7 dev mk8s0 FAILED ", {"sandboxes"}),
+        ("[NEIGH]fd00:10::8 dev mk8s0 FAILED ", NOTHING),
+        ("[NEIGH]Deleted fd00:10::7 dev mk8s0 FAILED ", NOTHING),
+    ],
+)
+def test_a_pods_neighbour_counts_when_somebody_deletes_it_and_not_when_an_address_does_not_answer(before, sections):
+    line = b"[NEIGH]Deleted fd00:10::7 dev mk8s0 FAILED \n"
+    assert sections_of(line, PLACES, f"{before}\n".encode()) == sections
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from minik8s_modules.reconcile.watching.watches import Watches, script
 
 WAIT_S = 60.0
 DIRS = {"state_dir": "/var/lib/minik8s", "run_dir": "/run/minik8s"}
+SAID_OF = {"ip": "[LINK]"}
 LINE = "[LINK]Deleted 7: mk8s-1a2b3c4d@if6: <BROADCAST> mtu 1500"
 
 
@@ -30,7 +32,9 @@ class Node:
         self.argv = [str(way)]
         self.alive = True
         self.lines: queue.Queue[tuple[str, frozenset[str], str]] = queue.Queue()
-        self.watches = Watches("mk8s0", lambda *change: self.lines.put(change), lambda _: self.alive, SystemClock())
+        self.watches = Watches(
+            "mk8s0", "mk8s-vx0", lambda *change: self.lines.put(change), lambda _: self.alive, SystemClock()
+        )
 
     def way(self, node: str = "n1") -> bool:
         """Tell the way to the node."""
@@ -48,7 +52,7 @@ def test_programs_that_end_are_started_again_and_what_they_say_is_told(node: Nod
     assert node.way()
     for _ in range(2):
         assert node.lines.get(timeout=WAIT_S) == ("n1", frozenset({"network", "sandboxes"}), "mk8s-1a2b3c4d")
-    assert node.script.read_text() == script(Places(b"mk8s0", b"/var/lib/minik8s", b"/run/minik8s"))
+    assert node.script.read_text() == script(Places(b"mk8s0", b"/var/lib/minik8s", b"/run/minik8s", b"mk8s-vx0"))
     assert len(node.runs.read_text().splitlines()) >= 2
 
 
@@ -73,14 +77,18 @@ def test_a_node_that_has_left_is_watched_no_more(node: Node):
 
 
 def said(folder: Path, *programs: str) -> list[str]:
-    """Return what the programs say of a node whose folders are in ``folder``; each stand-in says its arguments."""
+    """Return what the programs say of a node whose folders are in ``folder``; each stand-in says its arguments.
+
+    What ip says is about links, as its lines on others have to pass a filter.
+    """
     stubs = folder / "bin"
     stubs.mkdir()
     for name in programs:
-        (stubs / name).write_text(f'#!/bin/sh\nfor each; do echo "{name} $each"; done\n')
+        (stubs / name).write_text(f'#!/bin/sh\nfor each; do echo "{SAID_OF.get(name, name)} $each"; done\n')
         (stubs / name).chmod(0o755)
-    (stubs / "timeout").symlink_to("/usr/bin/timeout")
-    places = Places(b"mk8s0", str(folder / "state").encode(), str(folder / "run").encode())
+    for name in ("timeout", "grep"):
+        (stubs / name).symlink_to(shutil.which(name) or name)
+    places = Places(b"mk8s0", str(folder / "state").encode(), str(folder / "run").encode(), b"mk8s-vx0")
     argv = [sys.executable, "-I", "-"]
     shown = subprocess.run(
         argv, input=script(places), env={"PATH": str(stubs)}, capture_output=True, text=True, check=True, timeout=WAIT_S
@@ -95,7 +103,7 @@ def test_folders_of_files_are_watched_and_none_that_pods_write_into(tmp_path: Pa
     (volume / "..1").mkdir(parents=True)
     (volume / "..data").symlink_to("..1")
     found = said(tmp_path, "ip", "nft", "findmnt", "inotifywait")
-    assert {"ip monitor", "nft monitor", "findmnt --poll"} <= {*found}
+    assert {"[LINK] monitor", "[LINK] neigh", "nft monitor", "findmnt --poll"} <= {*found}
     watched = [line.partition(" ")[2] for line in found if line.startswith(f"inotifywait {tmp_path}")]
     folders = ("state/nginx/", "state/nginx/hosts/", "run/secrets/shop/key/")
     assert watched == [*(f"{tmp_path}/{one}" for one in folders), f"{volume}/..data/", f"{volume}/"]
@@ -104,3 +112,20 @@ def test_folders_of_files_are_watched_and_none_that_pods_write_into(tmp_path: Pa
 def test_a_node_without_the_program_says_so(tmp_path: Path):
     (tmp_path / "state/dns").mkdir(parents=True)
     assert NO_INOTIFYWAIT.decode() in said(tmp_path, "ip", "nft", "findmnt")
+
+
+def test_what_is_said_of_ordinary_neighbours_ends_on_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    ours = [
+        "[NEIGH]Deleted 192.0.2.7 dev mk8s-vx0 lladdr 02:00:00:00:00:01 NOARP PERMANENT",
+        "[NEIGH]fd00:10::7 dev mk8s0 FAILED",
+        "[NEIGH]Deleted fd00:10::7 dev mk8s0 FAILED",
+    ]
+    others = [
+        "[NEIGH]10.244.0.7 dev mk8s0 lladdr 02:00:00:00:00:01 REACHABLE",
+        "[NEIGH]192.0.2.1 dev eth0 FAILED",
+        "[NEIGH]dev mk8s-1a2b3c4d lladdr 02:00:00:00:00:01 REACHABLE",
+        "[NEIGH]Deleted fd00:20::7 dev mk8s0x lladdr 02:00:00:00:00:01 PERMANENT",
+    ]
+    monkeypatch.setitem(SAID_OF, "ip", "\n".join(["", *ours, *others, "[LINK]"]))
+    found = [line for line in said(tmp_path, "ip") if line.startswith("[NEIGH]")]
+    assert {*found} == {*ours}
