@@ -66,10 +66,6 @@ options:
       they have none.
     type: str
     default: ""
-  proxy_mode:
-    description: How nodes realize services, by V(auto), V(nftables) or V(ipvs).
-    type: str
-    default: auto
   nodes:
     description: How many nodes share C(cluster_cidr).
     type: int
@@ -151,7 +147,6 @@ RANGES = (
     "foreign_pods",
     "cluster_cidr_ipv6",
     "service_cidr_ipv6",
-    "proxy_mode",
 )
 
 
@@ -171,7 +166,6 @@ def main() -> None:
             "tunnels": {"type": "bool", "default": False},
             "network": {"type": "dict", "default": {}},
             "service_cidr_ipv6": {"type": "str", "default": ""},
-            "proxy_mode": {"type": "str", "default": "auto"},
             "nodes": {"type": "int", "default": 0},
             "node_name": {"type": "str", "default": ""},
             "foreign_pods": {"type": "bool", "default": False},

@@ -95,8 +95,6 @@ def read_options(configuration: Configuration) -> Options:
     drift = configuration.choice("drift", OBSERVE_EVERY_S, "normal")
     mode = configuration.choice("proxy_mode", PROXY_MODES, "auto")
     service_cidr = configuration.network("service_cidr", Settings().service_cidr)
-    if mode == "ipvs" and configuration.text("service_cidr_ipv6", ""):
-        raise ConfigurationError("service_cidr_ipv6 needs proxy_mode nftables: ipvs has Services of IPv4 alone")
     cluster_cidr = configuration.network("cluster_cidr", Settings().cluster_cidr, may_be_empty=True)
     project_dir = Path(configuration.text("project_dir"))
     dual = read_dual_stack(configuration, cluster_cidr)

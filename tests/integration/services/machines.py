@@ -117,8 +117,8 @@ def namespace(mode: str) -> Iterator[Machine]:
             subprocess.run(["ip", "netns", "del", name], check=False)
 
 
-def on_lab(lab: Lab, node: str, mode: str) -> Machine:
-    """Return a lab node as a machine; the package and the script are copied to it."""
+def on_lab(lab: Lab, node: str, mode: str, kind: type[Machine] = Machine) -> Machine:
+    """Return a lab node as a machine of a kind; the package and the script are copied to it."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for path in sorted(PACKAGE.rglob("*.py")):
@@ -132,4 +132,4 @@ def on_lab(lab: Lab, node: str, mode: str) -> Machine:
         return lab.run(node, argv, text=text, timeout_s=180)
 
     address = next(machine.address for machine in lab.machines() if machine.name == node)
-    return Machine(shell, folder, mode, address, "python3")
+    return kind(shell, folder, mode, address, "python3")

@@ -4,7 +4,7 @@
 
     services_machine.py apply  < options        one pass of ``section`` (services, policies); prints its result
     services_machine.py killed < {"folder", "entries"}   kills a pass before each effect; prints how many there were
-    services_machine.py pods   < {"bridge", "gateway", "pods": {name: ip}}
+    services_machine.py pods   < {"bridge", "gateway", "pods": {name: ip}}   "second": the same of IPv6
     services_machine.py ask    < {"from": pod or "", "protocol", "address", "port", "count"}   prints who answered
     services_machine.py matrix < {"pods", "targets", "ports", "protocol"}   prints what each pod reaches
     services_machine.py cut    < {"from", "to", "address", "pass"}   what becomes of a connection that is open meanwhile
@@ -225,7 +225,28 @@ def pods(options):
             ["route", "add", "default", "via", gateway],
         ):
             command(*inside(name), "ip", *words)
+    if "second" in options:
+        give_ipv6(bridge, **options["second"])
     for name, ip in options["pods"].items():
+        while ask_one("TCP", ip, PORTS[-1]) != name:
+            time.sleep(0.05)
+
+
+def give_ipv6(bridge, gateway, pods):
+    """Give pods an address of IPv6 as sandboxes have it: without neighbours, all goes by way of the machine."""
+    with open("/proc/sys/net/ipv6/conf/all/forwarding", "w") as target:
+        target.write("1")
+    command("ip", "-6", "addr", "add", gateway + "/128", "dev", bridge, "nodad")
+    for name, ip in pods.items():
+        command("ip", "-6", "route", "replace", ip, "dev", bridge)
+        command(*inside(name), "sysctl", "-w", "net.ipv6.conf.eth0.accept_redirects=0")
+        for words in (
+            ["addr", "add", ip + "/128", "dev", "eth0", "nodad"],
+            ["route", "add", gateway, "dev", "eth0"],
+            ["route", "add", "default", "via", gateway],
+        ):
+            command(*inside(name), "ip", "-6", *words)
+    for name, ip in pods.items():
         while ask_one("TCP", ip, PORTS[-1]) != name:
             time.sleep(0.05)
 
@@ -248,14 +269,14 @@ def serve(name):
     """Answer ``name`` and the client's address on each port."""
     one_core()
     for port in PORTS:
-        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        udp.bind(("0.0.0.0", port))
+        udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)  # of both families
+        udp.bind(("::", port))
         threading.Thread(target=serve_udp, args=(udp, name), daemon=True).start()
     servers = []
     for port in PORTS:
-        server = socket.socket()
+        server = socket.socket(socket.AF_INET6)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.bind(("0.0.0.0", port))
+        server.bind(("::", port))
         server.listen(64)
         servers.append(server)
     for server in servers[1:]:
@@ -268,14 +289,20 @@ def serve_tcp(server, name):
     while True:
         connection, client = server.accept()
         with connection:
-            connection.sendall((name + " " + client[0]).encode())
+            connection.sendall(told(name, client))
 
 
 def serve_udp(server, name):
     """Answer datagrams for ever."""
     while True:
         _, client = server.recvfrom(100)
-        server.sendto((name + " " + client[0]).encode(), client)
+        server.sendto(told(name, client), client)
+
+
+def told(name, client):
+    """Return what a client is answered."""
+    address = client[0]
+    return (name + " " + (address[7:] if address.startswith("::ffff:") else address)).encode()
 
 
 def ask_one(protocol, address, port, local_port=0):
@@ -286,7 +313,7 @@ def ask_one(protocol, address, port, local_port=0):
 def ask_both(protocol, address, port, local_port=0):
     """Return the name and which client the server saw."""
     kind = socket.SOCK_STREAM if protocol == "TCP" else socket.SOCK_DGRAM
-    with socket.socket(socket.AF_INET, kind) as client:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind) as client:
         client.settimeout(5 if protocol == "TCP" else 2)
         if local_port:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -44,7 +44,7 @@ class DataplaneEntry(_RequiredDataplane, total=False):
     """Device of tunnels to other nodes' pods, with V(nftables): node ports at 127.0.0.1 lead there, too."""
 
     ipv6: DataplaneIpv6
-    """The same for addresses of IPv6, with V(nftables); left out where services have none."""
+    """The same for addresses of IPv6; left out where services have none."""
 
 
 class _RequiredService(TypedDict):

@@ -51,7 +51,6 @@ class Ranges(NamedTuple):
     foreign_pods: bool = False
     cluster_cidr_ipv6: str = ""
     service_cidr_ipv6: str = ""
-    proxy_mode: str = "auto"
     has_ipv6: bool = True
     address: str = ""
     tunnels: bool = False
@@ -186,8 +185,6 @@ def _services_ipv6_problems(wanted: Ranges) -> list[str]:
         found.append(f"{name}: Services lead to Pods, which have no IPv6 addresses: set minik8s_cluster_cidr_ipv6, too")
     elif (pods := _network_ipv6(wanted.cluster_cidr_ipv6)) is not None and pods.overlaps(network):
         found.append(f"minik8s_cluster_cidr_ipv6 {pods} overlaps {name} {network}: separate them")
-    if wanted.proxy_mode == "ipvs":
-        found.append(f"{name}: minik8s_proxy_mode ipvs has Services of IPv4 alone: take auto or nftables")
     return found
 
 

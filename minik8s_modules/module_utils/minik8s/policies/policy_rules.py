@@ -134,8 +134,7 @@ def base_chains(family: Family = IPV4) -> dict[str, list[str]]:
         look = f"{word} {SIDE[direction]} vmap @{MAP_OF[direction]}"
         own = "fib saddr type local accept"  # of the node itself, which reaches its Pods whatever policies say
         chains[direction] = [f"type filter hook forward priority {number - 10}", look]
-        if family == IPV4:  # IPVS has no services of IPv6 here
-            chains[f"ipvs_{direction}"] = [f"type filter hook output priority {number - 10}", own, look]
+        chains[f"ipvs_{direction}"] = [f"type filter hook output priority {number - 10}", own, look]
     return chains
 
 

@@ -33,6 +33,7 @@ PROTOCOL = 77
 """What marks addresses of IPv6, as routes of ours."""
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_LABEL, _WORLD = 1, 2, 3, 0
 _IFA_CACHEINFO, _IFA_FLAGS, _IFA_PROTO = 6, 8, 11
+_TEMPORARY = 0x01
 _NO_DETECTION, _NO_PREFIX_ROUTE, _FOREVER = 0x02, 0x200, 0xFFFFFFFF
 _ARP, _REQUEST, _ANSWER = 0x0806, 1, 2
 _IPV6, _ICMPV6, _ADVERTISEMENT, _HOPS = 0x86DD, 58, 136, 255
@@ -68,6 +69,17 @@ class Uplink:
     def addresses(self) -> dict[str, str]:
         """Return the addresses with our mark, each with its device."""
         return {address: self._name(number) for number, address, ours in self._all(self._family) if ours}
+
+    def own(self) -> list[str]:
+        """Return the addresses that the device has itself, which others reach it by; of IPv6 none that is temporary."""
+        name, found = self.device(), []
+        for answer in self._wire.dump(GET_ADDRESS, ADDRESS.pack(self._family.number, 0, 0, 0, 0)) if name else []:
+            kind, _, flags, scope, number = ADDRESS.unpack_from(answer.body)
+            parts = dict(attributes(answer.body[ADDRESS.size :]))
+            local = kind == self._family.number and scope == _WORLD and not flags & _TEMPORARY
+            if local and self._name(number) == name and parts.get(_IFA_PROTO) != bytes([PROTOCOL]):
+                found.append(self._family.text(parts.get(_IFA_LOCAL) or parts[_IFA_ADDRESS]))
+        return sorted(found)
 
     def device(self) -> str:
         """Return the device that has the node's own address, "" for none."""
@@ -142,11 +154,11 @@ class Uplink:
         return code
 
 
-_MARKS = (
-    attribute(_IFA_CACHEINFO, struct.pack("=IIII", 0, _FOREVER, 0, 0))
-    + attribute(_IFA_FLAGS, struct.pack("=I", _NO_DETECTION | _NO_PREFIX_ROUTE))
-    + attribute(_IFA_PROTO, bytes([PROTOCOL]))
+QUIET = attribute(_IFA_CACHEINFO, struct.pack("=IIII", 0, _FOREVER, 0, 0)) + attribute(
+    _IFA_FLAGS, struct.pack("=I", _NO_DETECTION | _NO_PREFIX_ROUTE)
 )
+"""What keeps an address of IPv6 from being sent from, and from being asked about."""
+_MARKS = QUIET + attribute(_IFA_PROTO, bytes([PROTOCOL]))
 
 
 def marked() -> list[tuple[str, str]]:

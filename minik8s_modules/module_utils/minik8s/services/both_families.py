@@ -1,4 +1,4 @@
-"""Rules of both families as one backend: a table of nftables each, told apart by what their rules' tables begin with.
+"""Rules of both families as one backend: each has its own, told apart by what their rules' tables begin with.
 
 Each family's changes are a transaction of their own. The names of what the second one knows and of the aspects of its
 fixed part begin with the same word, so that nothing of the first changes when the second comes or goes.
@@ -11,6 +11,7 @@ from typing import Any
 
 from .conntrack import Lost
 from .families import family_of
+from .ipvs import Ipvs
 from .nftables import Nftables
 from .services_plan import FixedPart, Rule, Rules
 
@@ -27,12 +28,11 @@ def known_of(known: Mapping[str, str], *, second: bool) -> dict[str, str]:
 class BothFamilies:
     """The backend of a dataplane with addresses of IPv4 and IPv6."""
 
-    name = "nftables"
-
-    def __init__(self, first: Nftables, second: Nftables) -> None:
+    def __init__(self, first: Nftables | Ipvs, second: Nftables | Ipvs) -> None:
         self._first, self._second = first, second
+        self.name = first.name
 
-    def _of(self, rule: Rule) -> tuple[Nftables, Rule]:
+    def _of(self, rule: Rule) -> tuple[Nftables | Ipvs, Rule]:
         if rule.table.startswith(SECOND):
             return self._second, rule._replace(table=rule.table.removeprefix(SECOND))
         return self._first, rule

@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import ipaddress
 import os
-import socket
 import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -24,6 +23,7 @@ from ..network.switches import read_switch, set_switch
 from . import announcing
 from . import nftables_wire as wire_words
 from .announcing import ANNOUNCED, UPLINK, Uplink
+from .families import IPV4, family_of
 from .guards import GUARD, guard_chain, guard_messages
 from .ipvs_rules import (
     ADDRESSES,
@@ -32,8 +32,8 @@ from .ipvs_rules import (
     KEPT,
     KEPT_PLACES,
     MASKED_PLACES,
-    PLACE,
     place_of,
+    read_key,
     rules_of,
     shown,
     udp_flow,
@@ -55,7 +55,7 @@ from .ipvs_wire import (
 )
 from .nftables import MASQUERADE_BIT, REJECTED, loops, loops_text, rejecting
 from .nftables_elements import GUARDED, PROTOCOLS
-from .nftables_table import FixedTable, chains_text, head_of
+from .nftables_table import FixedTable, chains_text, head_of, in_words
 from .nftables_wire import Change
 from .services_host import (
     ADDRESS,
@@ -105,18 +105,20 @@ HOST, LOCAL_ROUTE = 254, 2
 def skeleton(config: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the chains of the table beside IPVS."""
     services, node_ip = config["service_cidr"], config["node_ip"]
+    family = family_of(services)
+    ip = family.word
     ports = f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
     sets_mark = f"meta mark set meta mark | {MASQUERADE_BIT:#x}"
     takes_mark = f"meta mark set meta mark & {~MASQUERADE_BIT & 0xFFFFFFFF:#x}"
-    place = "ip daddr . meta l4proto . th dport"
+    place = f"{ip} daddr . meta l4proto . th dport"
     marking = [
         f"{place} vmap @{GUARDED}",
         f"{place} @{MASKED_PLACES} {sets_mark}",
-        f"ip daddr {services} ip saddr != {config['cluster_cidr']} {sets_mark}",
+        f"{ip} daddr {services} {ip} saddr != {config['cluster_cidr']} {sets_mark}",
     ]
     if node_ip:
         marking.append(f"ip daddr {node_ip} th dport {ports} meta l4proto . th dport != @{KEPT} {sets_mark}")
-    looping = ["ip saddr . ip daddr @loops masquerade fully-random"] if loops(config["pod_cidr"]) else []
+    looping = [f"{ip} saddr . {ip} daddr @loops masquerade fully-random"] if loops(config["pod_cidr"]) else []
     return {
         "marking": marking,
         "prerouting": ["type filter hook prerouting priority mangle", "jump marking"],
@@ -124,8 +126,8 @@ def skeleton(config: Mapping[str, Any]) -> dict[str, list[str]]:
         # IPVS takes its packets in this hook at 98 and 99; what begins a connection here has no virtual server
         "receiving": [
             "type filter hook input priority 200",
-            f"ct state new ip daddr {services} reject with icmp type port-unreachable",
-            *announcing.rejecting_here(),
+            f"ct state new {ip} daddr {services} reject with {family.icmp} type port-unreachable",
+            *announcing.rejecting_here(family),
         ],
         # an address that no Service has (yet) is on no device: its packets would leave by the default route
         "rejecting": rejecting(services),
@@ -150,21 +152,25 @@ class Ipvs:
 
     def __init__(self, node: str, config: Mapping[str, Any], known: Mapping[str, str]) -> None:
         self._config = config
-        self._cidr = ipaddress.IPv4Network(config["service_cidr"])
+        self._cidr, self.family = ipaddress.ip_network(config["service_cidr"]), family_of(config["service_cidr"])
         self._nft, self._route, self._ipvs = Wire(NETFILTER), Wire(0), IpvsWire()
         name, chains = config["table"], skeleton(config)
-        places = "type ipv4_addr . inet_proto . inet_service"
+        if self.family is not IPV4:
+            name = f"{self.family.word} {name}"
+        places, own = f"type {self.family.type} . inet_proto . inet_service", in_words(name)
         lines = [
             head_of(name, node),
-            f"add set ip {name} {KEPT} {{ type inet_proto . inet_service; }}",
-            *(f"add set ip {name} {each} {{ {places}; }}" for each in (MASKED_PLACES, KEPT_PLACES)),
-            f"add map ip {name} {GUARDED} {{ {places} : verdict; }}",
-            f"add set ip {name} {ANNOUNCED} {{ type ipv4_addr; }}",
+            f"add set {own} {KEPT} {{ type inet_proto . inet_service; }}",
+            *(f"add set {own} {each} {{ {places}; }}" for each in (MASKED_PLACES, KEPT_PLACES)),
+            f"add map {own} {GUARDED} {{ {places} : verdict; }}",
+            f"add set {own} {ANNOUNCED} {{ type {self.family.type}; }}",
         ]
         lines += [*loops_text(name, config["pod_cidr"]), *chains_text(name, chains)]
         self._table = FixedTable(self._nft, node, name, chains, "\n".join(lines) + "\n", known)
         self._busy: dict[Target, int] = {}
-        self._node, self._uplink = node, Uplink(self._route, config["node_ip"])
+        self._node = node
+        self._uplink = Uplink(self._route, config.get("uplink_ip") or config["node_ip"], self.family)
+        self._second_ips: list[str] | None = [] if self.family is IPV4 else None
         self._sources: dict[str, list[str]] = {}
 
     def close(self) -> None:
@@ -181,8 +187,10 @@ class Ipvs:
         """Return the rules of one service port."""
         if (sources := entry.get("sources")) is not None:
             self._sources[guard_chain(sources)] = sources
+        if self._second_ips is None:
+            self._second_ips = self._uplink.own()
         own = announcing.rules_here(entry, self._node, self._uplink)
-        return rules_of(entry, self._config["node_ip"], self._node) + own
+        return rules_of(entry, self._config["node_ip"], self._node, self._second_ips) + own
 
     # the fixed part
 
@@ -193,6 +201,8 @@ class Ipvs:
             KeyFault: the table is somebody else's.
         """
         table = self._table.found()
+        if self.family is not IPV4:  # the device and the switches are of both families
+            return table
         link = device(self._route, DEVICE)
         seen = {**table.seen, "device": f"{DEVICE} {link.kind}" if link else ""}
         wanted = {**table.wanted, "device": f"{DEVICE} dummy"}
@@ -231,7 +241,9 @@ class Ipvs:
             gone = [Rule(SERVERS, place, None) for place in self._servers()]
             self._ipvs.each(DELETE_SERVER, gone, missing=errno.ESRCH)
         link = device(self._route, DEVICE)
-        if link is not None and link.kind == "dummy":
+        if link is not None and link.kind == "dummy" and self.family is not IPV4:
+            self._set_addresses([*self._addresses()], DELETE_ADDRESS, errno.EADDRNOTAVAIL)
+        elif link is not None and link.kind == "dummy":
             self._rtnetlink(f"delete {DEVICE}", DELETE_LINK, 0, LINK.pack(0, 0, link.number, 0, 0))
         self._table.remove()
 
@@ -317,14 +329,14 @@ class Ipvs:
         keys = {
             key for name in (MASKED_PLACES, KEPT_PLACES) for key in wire_words.listed(self._nft, self._table.name, name)
         }
-        packed = (PLACE.unpack(key) for key in keys)
-        outside = {(protocol, socket.inet_ntoa(address), port) for address, protocol, port in packed}
-        found = self._ipvs.servers().items()
+        outside = {read_key(key) for key in keys}
+        every = self._ipvs.servers().items()
+        found = [(place, value) for place, value in every if family_of(place[1]) is self.family]
         return {place: value for place, value in found if place in outside or self._is_ours(place)}
 
     def _is_ours(self, place: Place) -> bool:
         at_node = place[1] == self._config["node_ip"] and place[2] in NODE_PORTS
-        return at_node or ipaddress.IPv4Address(place[1]) in self._cidr
+        return at_node or ipaddress.ip_address(place[1]) in self._cidr
 
     def _destinations(self, place: Place) -> dict[Target, int]:
         found = self._ipvs.destinations(place)
@@ -338,18 +350,21 @@ class Ipvs:
         self._route.do(what, message(kind, flags | ACK, body, sequence), sequence)
 
     def _addresses(self) -> dict[str, str]:
-        link = device(self._route, DEVICE)
+        link, family = device(self._route, DEVICE), self.family
         found = {}
-        for answer in self._route.dump(GET_ADDRESS, ADDRESS.pack(socket.AF_INET, 0, 0, 0, 0)) if link else []:
-            if ADDRESS.unpack_from(answer.body)[4] == (link.number if link else 0):
+        for answer in self._route.dump(GET_ADDRESS, ADDRESS.pack(family.number, 0, 0, 0, 0)) if link else []:
+            kind, *_, number = ADDRESS.unpack_from(answer.body)
+            if (kind, number) == (family.number, link.number if link else 0):
                 parts = dict(attributes(answer.body[ADDRESS.size :]))
-                found[socket.inet_ntoa(parts[2])] = ""  # IFA_LOCAL
+                found[family.text(parts.get(2) or parts[1])] = ""  # IFA_LOCAL, which IPv6 leaves out, IFA_ADDRESS
         return found
 
     def _is_local(self, address: str) -> bool:
         """Return whether the kernel takes an address for its own; unlike a list of all it costs one look-up."""
         sequence = next_sequence()
-        body = ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, 0, 0, 0, 0) + attribute(ROUTE_TO, socket.inet_aton(address))
+        family = self.family
+        head = ROUTE.pack(family.number, 8 * family.width, 0, 0, 0, 0, 0, 0, 0)
+        body = head + attribute(ROUTE_TO, family.packed(address))
         answer = self._route.ask_each([message(GET_ROUTE, 0, body, sequence)], [sequence])[sequence]
         return answer.type != ERROR and ROUTE.unpack_from(answer.body)[7] == LOCAL_ROUTE
 
@@ -359,9 +374,10 @@ class Ipvs:
             asked, sequences = list[bytes](), list[int]()
             for address in addresses[start : start + AT_ONCE]:
                 sequences.append(next_sequence())
-                packed = socket.inet_aton(address)
-                head = ADDRESS.pack(socket.AF_INET, 32, 0, HOST, link.number if link else 0)
+                packed, width = self.family.packed(address), 8 * self.family.width
+                head = ADDRESS.pack(self.family.number, width, 0, HOST, link.number if link else 0)
                 body = head + attribute(2, packed) + attribute(1, packed)
+                body += b"" if self.family is IPV4 else announcing.QUIET
                 asked.append(
                     message(kind, ACK | (CREATE | EXCLUSIVE if kind == NEW_ADDRESS else 0), body, sequences[-1])
                 )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import struct
 from typing import Any
 
 from ..core.faults import KeyFault
+from .families import IPV4, IPV6, family_of
 from .services_plan import Rule
 from .services_wire import (
     ACK,
@@ -85,7 +85,7 @@ class IpvsWire:
                     raise OSError(code, f"ipvs command {command}: {os.strerror(code)}")
 
     def servers(self) -> dict[Place, Value]:
-        """Return all virtual servers of IPv4 addresses."""
+        """Return all virtual servers, of both families."""
         answers = self._wire.dump(self._family(), _HEAD.pack(GET_SERVER, 1, 0))
         return dict(found for answer in answers if (found := read_server(answer.body)) is not None)
 
@@ -103,7 +103,8 @@ class IpvsWire:
         found = {}
         for answer in self._wire.dump(self._family(), body):
             parts = dict(attributes(dict(attributes(answer.body[_HEAD.size :]))[DESTINATION]))
-            target = (*place, socket.inet_ntoa(parts[1][:4]), struct.unpack(">H", parts[2])[0])
+            family = family_of(place[1])
+            target = (*place, family.text(parts[1][: family.width]), struct.unpack(">H", parts[2])[0])
             found[target] = (struct.unpack("=I", parts[4])[0], struct.unpack("=I", parts[7])[0])
         return found
 
@@ -117,39 +118,46 @@ def body_of(rule: Rule) -> bytes:
         text(6, scheduler),
         attribute(7, struct.pack("=II", PERSISTENT if sticky_s else 0, 0xFFFFFFFF)),
         attribute(8, struct.pack("=I", sticky_s)),
-        attribute(9, b"\xff\xff\xff\xff"),
+        # who is one client, of persistence: a mask, or the length of a prefix
+        attribute(9, struct.pack("=I", 128) if ":" in rule.key[1] else b"\xff\xff\xff\xff"),
     )
     return nested(SERVER, *_place(rule.key), *how)
 
 
 def _place(key: Any) -> tuple[bytes, ...]:
     return (
-        attribute(1, struct.pack("=H", socket.AF_INET)),
+        attribute(1, struct.pack("=H", family_of(key[1]).number)),
         attribute(2, struct.pack("=H", key[0])),
-        attribute(3, socket.inet_aton(key[1]) + bytes(12)),
+        attribute(3, _sixteen(key[1])),
         attribute(4, struct.pack(">H", key[2])),
     )
+
+
+def _sixteen(address: str) -> bytes:
+    return family_of(address).packed(address).ljust(IPV6.width, b"\0")
 
 
 def _destination(key: Target, weight: int) -> bytes:
     return nested(
         DESTINATION,
-        attribute(1, socket.inet_aton(key[3]) + bytes(12)),
+        attribute(1, _sixteen(key[3])),
         attribute(2, struct.pack(">H", key[4])),
         attribute(3, bytes(4)),
         attribute(4, struct.pack("=I", weight)),
         attribute(5, bytes(4)),
         attribute(6, bytes(4)),
-        attribute(11, struct.pack("=H", socket.AF_INET)),
+        attribute(11, struct.pack("=H", family_of(key[3]).number)),
     )
 
 
 def read_server(body: bytes) -> tuple[Place, Value] | None:
-    """Return place and value of a virtual server; None for one that is not of an IPv4 address."""
+    """Return place and value of a virtual server; None for one that is not of an address (but of a mark)."""
     parts = dict(attributes(dict(attributes(body[_HEAD.size :]))[SERVER]))
-    if struct.unpack("=H", parts[1])[0] != socket.AF_INET or not {2, 3, 4} <= parts.keys():
+    family = {each.number: each for each in (IPV4, IPV6)}.get(struct.unpack("=H", parts[1])[0])
+    if family is None or not {2, 3, 4} <= parts.keys():
         return None
-    place = (struct.unpack("=H", parts[2])[0], socket.inet_ntoa(parts[3][:4]), struct.unpack(">H", parts[4])[0])
+    address = family.text(parts[3][: family.width])
+    place = (struct.unpack("=H", parts[2])[0], address, struct.unpack(">H", parts[4])[0])
     flags = struct.unpack_from("=I", parts[7])[0]
     sticky_s = struct.unpack("=I", parts[8])[0] if flags & PERSISTENT else 0
     return place, (parts[6].rstrip(b"\0").decode(), sticky_s)

@@ -352,17 +352,15 @@ def _parts(
     ]
     backends, hosts = [backend for backend, _ in made], [host for _, host in made]
     first, *others = backends
-    if isinstance(first, Nftables) and others and isinstance(others[0], Nftables):
-        return BothFamilies(first, others[0]), hosts
-    return first, hosts
+    return (BothFamilies(first, others[0]) if others else first), hosts
 
 
 def _part(
     node: str, config: Mapping[str, Any], known: Mapping[str, str], stack: contextlib.ExitStack, *, bridged: bool
-) -> tuple[Backend, Host]:
+) -> tuple[Nftables | Ipvs, Host]:
     host = Host(config)
     stack.callback(host.close)
-    backend: Backend = (
+    backend = (
         Nftables(node, config, known, bridged=bridged) if config["mode"] == "nftables" else Ipvs(node, config, known)
     )
     stack.callback(backend.close)

@@ -79,8 +79,6 @@ def _check_config(entry: Mapping[str, Any]) -> None:
 
 def _check_ipv6(where: str, entry: Mapping[str, Any]) -> None:
     given = entry["ipv6"]
-    if entry["mode"] != "nftables":
-        raise KeyFault("InvalidEntry", f"{where}: the mode {entry['mode']} has services of IPv4 alone")
     require_object(where, given)
     check_fields(where, given, IPV6_CONFIG)
     for name in ("service_cidr", "cluster_cidr", "pod_cidr"):

@@ -15,7 +15,7 @@ from typing import Any, Callable, NamedTuple
 from ..core.faults import KeyFault
 from ..core.section import Facets, Step
 
-SHARED = frozenset({"addresses", "announced", "uplink", "ipv6 announced", "ipv6 uplink"})
+SHARED = frozenset(f"{family}{table}" for family in ("", "ipv6 ") for table in ("addresses", "announced", "uplink"))
 """Tables whose rules are one for all ports of a service: its addresses, wherever they are."""
 SHOWN = 500
 """Keys told one by one; of a cold load of 44,000 services nobody reads each."""

@@ -1,0 +1,67 @@
+"""What a Service at an address of IPv6 is among the virtual servers of IPVS."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from minik8s_modules.module_utils.minik8s.policies.policy_rules import IPV4, IPV6, base_chains
+from minik8s_modules.module_utils.minik8s.services import ipvs_rules, ipvs_wire
+from minik8s_modules.module_utils.minik8s.services.ipvs_wire import SERVERS
+from minik8s_modules.module_utils.minik8s.services.services_plan import SHARED, Rule
+from minik8s_modules.module_utils.minik8s.services.services_wire import attribute, nested
+
+ENTRY: dict[str, Any] = {
+    "protocol": "TCP", "address": "fd00:100::2", "port": 80, "endpoints": [["fd00:32::2", 8080]],
+    "node_port": 30080, "outside": ["2001:db8::50"], "announced": {"2001:db8::50": "n1"},
+}  # fmt: skip
+OWN = ["2001:db8::1", "2001:db8::2"]
+
+
+def servers(rules: list[Rule]) -> list[tuple[str, int]]:
+    """Return where virtual servers are."""
+    return sorted(rule.key[1:3] for rule in rules if rule.table == SERVERS)
+
+
+def test_a_node_port_is_at_each_address_of_the_nodes_own() -> None:
+    rules = ipvs_rules.rules_of(ENTRY, "", "n1", OWN)
+    outside = [("2001:db8::1", 30080), ("2001:db8::2", 30080), ("2001:db8::50", 80)]
+    assert servers(rules) == [*outside, ("fd00:100::2", 80)]
+    masked = [ipvs_rules.read_key(rule.key)[1:] for rule in rules if rule.table == ipvs_rules.MASKED_PLACES]
+    assert sorted(masked) == outside, "what is not in the range of Services is told as ours by the table"
+    kept = ipvs_rules.rules_of({**ENTRY, "keep_source": True}, "", "n1", OWN)
+    assert not [rule for rule in kept if rule.table == ipvs_rules.MASKED_PLACES]
+    assert servers(ipvs_rules.rules_of(ENTRY, "", "n2", [])) == [("fd00:100::2", 80)], "another node announces it"
+
+
+def test_places_are_told_as_people_write_them() -> None:
+    told = {ipvs_rules.shown(rule)[0] for rule in ipvs_rules.rules_of(ENTRY, "", "n1", OWN[:1])}
+    assert "[fd00:100::2]:80/TCP" in told
+    assert "[fd00:100::2]:80/TCP [fd00:32::2]:8080" in told
+    assert "[2001:db8::1]:30080/TCP clients" in told
+
+
+@pytest.mark.parametrize(("address", "sticky_s"), [("100.0.0.2", 0), ("fd00:100::2", 0), ("fd00:100::2", 600)])
+def test_what_the_kernel_tells_of_a_server_is_what_it_was_told(address: str, sticky_s: int) -> None:
+    rule = Rule(SERVERS, (6, address, 80), ("rr", sticky_s))
+    body = struct.pack("=BBH", 0, 1, 0) + ipvs_wire.body_of(rule)
+    assert ipvs_wire.read_server(body) == (rule.key, rule.value)
+
+
+def test_a_server_of_a_mark_is_nobodys() -> None:
+    place = (attribute(1, struct.pack("=H", 10)), attribute(5, struct.pack("=I", 7)))
+    assert ipvs_wire.read_server(struct.pack("=BBH", 0, 1, 0) + nested(1, *place)) is None
+
+
+def test_addresses_are_shared_by_the_ports_of_a_service_of_either_family() -> None:
+    assert {ipvs_rules.ADDRESSES, f"ipv6 {ipvs_rules.ADDRESSES}"} <= SHARED
+
+
+@pytest.mark.parametrize("family", [IPV4, IPV6])
+def test_policies_see_what_ipvs_forwards(family: Any) -> None:
+    """It goes through the hook output."""
+    hooks = {name: lines[0] for name, lines in base_chains(family).items()}
+    assert "hook output" in hooks["ipvs_ingress"]
+    assert "hook output" in hooks["ipvs_egress"]
