@@ -172,6 +172,11 @@ def ip(value: str) -> list[str]:
     return [] if good else ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
 
 
+def ipv6(value: str) -> list[str]:
+    """Return what keeps ``value`` from being an IPv6 address."""
+    return ip(value) if ":" in value else ["must be a valid IPv6 address"]
+
+
 def non_special_ipv4(value: str) -> list[str]:
     """Return what keeps ``value`` from being an IPv4 address of one other machine or pod (``ValidateNonSpecialIP``)."""
     if found := ipv4(value):

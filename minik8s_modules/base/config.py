@@ -46,17 +46,19 @@ class Configuration:
         """Return the truth value at dotted ``key``."""
         return bool(self._typed(key, (bool,), "true or false", default))
 
-    def network(self, key: str, default: str | None = None, *, may_be_empty: bool = False) -> str:
-        """Return the IPv4 network at dotted ``key``, "" where that is allowed and given."""
+    def network(
+        self, key: str, default: str | None = None, *, may_be_empty: bool = False, may_be_ipv6: bool = False
+    ) -> str:
+        """Return the IPv4 network at dotted ``key``, or one of IPv6 or "" where that is allowed and given."""
         text = self.text(key, default)
         if not text and may_be_empty:
             return ""
+        ipv6 = may_be_ipv6 and ":" in text
+        what = "IPv6 network such as fd00:10:244::/48" if ipv6 else "IPv4 network such as 10.244.0.0/16"
         try:
-            return str(ipaddress.IPv4Network(text))
+            return str((ipaddress.IPv6Network if ipv6 else ipaddress.IPv4Network)(text))
         except ValueError as error:
-            raise ConfigurationError(
-                f"{self._where}: {key} must be an IPv4 network such as 10.244.0.0/16: {error}"
-            ) from error
+            raise ConfigurationError(f"{self._where}: {key} must be an {what}: {error}") from error
 
     def host_and_port(self, key: str, default: str | None = None) -> tuple[str, int]:
         """Return the host and the port at dotted ``key``, which stand there as HOST:PORT."""
@@ -152,7 +154,7 @@ def read_mapping(path: Path, what: str) -> Mapping[str, Any]:
     return data
 
 
-_LONGEST_OF_SERVICES = 126
+LONGEST_OF_SERVICES = 126
 
 
 def read_services_ipv6(configuration: Configuration, *, dual_stack: bool) -> ipaddress.IPv6Network | None:
@@ -172,6 +174,6 @@ def read_services_ipv6(configuration: Configuration, *, dual_stack: bool) -> ipa
         raise ConfigurationError(
             f"service_cidr_ipv6 must be an IPv6 network such as fd00:10:96::/112: {error}"
         ) from error
-    if network.prefixlen > _LONGEST_OF_SERVICES:
-        raise ConfigurationError(f"service_cidr_ipv6 {network} is too small; give at least a /{_LONGEST_OF_SERVICES}")
+    if network.prefixlen > LONGEST_OF_SERVICES:
+        raise ConfigurationError(f"service_cidr_ipv6 {network} is too small; give at least a /{LONGEST_OF_SERVICES}")
     return network

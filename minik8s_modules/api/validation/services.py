@@ -292,7 +292,9 @@ def _wrong_with_address(obj: JsonObject) -> Callable[[str], list[str]]:
     anybody else puts there lasts until their next look (``apiserver/serving/presence.py``).
     """
     own = (namespace(obj), name(obj)) == ("default", "kubernetes")
-    return syntax.ipv4 if own else syntax.non_special_ipv4
+    if not own:
+        return syntax.non_special_ipv6 if obj.get("addressType") == "IPv6" else syntax.non_special_ipv4
+    return {"IPv4": syntax.ipv4, "IPv6": syntax.ipv6}.get(str(obj.get("addressType")), syntax.ip)
 
 
 _PORT_PROTOCOLS = check.fields(("protocol", check.one_of(*PROTOCOLS)), ("appProtocol", _APP_PROTOCOL))
@@ -322,9 +324,7 @@ def validate_endpoint_slice(endpoint_slice: JsonObject) -> list[Cause]:
     endpoints = endpoint_slice.get("endpoints") or []
     if len(endpoints) > _MAX_ENDPOINTS:
         return [*causes, cause.too_many("endpoints", len(endpoints), _MAX_ENDPOINTS)]
-    wrong = (
-        syntax.non_special_ipv6 if endpoint_slice.get("addressType") == "IPv6" else _wrong_with_address(endpoint_slice)
-    )
+    wrong = _wrong_with_address(endpoint_slice)
     for index, endpoint in enumerate(endpoints):
         causes += _endpoint(f"endpoints[{index}]", endpoint, wrong)
     ports = endpoint_slice.get("ports") or []

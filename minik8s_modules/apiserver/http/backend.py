@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from minik8s_modules.api.errors import NotFound, ServiceUnavailable, StatusError, Timeout
 from minik8s_modules.api.kind import Kinds
 from minik8s_modules.api.kinds import KINDS
+from minik8s_modules.api.network.service_ranges import Network
 from minik8s_modules.apiserver.http.board import Place
 from minik8s_modules.apiserver.http.quota_ledger import QuotaLedger
 from minik8s_modules.apiserver.http.target import Target
@@ -55,7 +56,7 @@ class Backend:
     cache: WatchCache
     clock: Clock
     metrics: Registry = field(default_factory=Registry)
-    service_cidr: ipaddress.IPv4Network = DEFAULT_SERVICE_CIDR
+    service_cidr: Network = DEFAULT_SERVICE_CIDR
     service_cidr_ipv6: ipaddress.IPv6Network | None = None
     """The range of Services' IPv6 addresses; None: they have none."""
     new_uid: Callable[[], str] = random_uid

@@ -8,7 +8,8 @@ import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from minik8s_modules.base.config import Configuration, read_services_ipv6
+from minik8s_modules.api.network.service_ranges import Network
+from minik8s_modules.base.config import LONGEST_OF_SERVICES, Configuration, read_services_ipv6
 from minik8s_modules.base.errors import ConfigurationError
 
 # a request has a thread only when all of it is there, so threads wait for etcd, nodes and seats, never for clients;
@@ -100,7 +101,7 @@ class Settings:
     tls: TlsFiles
     etcd_endpoints: tuple[str, ...]
     etcd_tls: TlsFiles | None
-    service_cidr: ipaddress.IPv4Network
+    service_cidr: Network
     reconciler_client: TlsFiles | None
     threads: int
     service_accounts: ServiceAccounts | None = None
@@ -137,14 +138,15 @@ def read(configuration: Configuration) -> Settings:
     port = configuration.number("port", 6443)
     if not 0 < port < 65536:  # noqa: PLR2004 - the range of TCP ports
         raise ConfigurationError(f"apiserver: port must be 1 to 65535, not {port}")
+    services = _network(configuration.network("service_cidr", "100.0.0.0/24", may_be_ipv6=True))
     return Settings(
         listen_address=_listen(configuration.text("listen_address", "0.0.0.0")),  # noqa: S104 - clients are remote
         port=port,
-        advertise_address=_address(configuration.text("advertise_address")),
+        advertise_address=_address(configuration.text("advertise_address"), services),
         tls=_files(configuration, "tls", "client_ca"),
         etcd_endpoints=tuple(configuration.texts("etcd.endpoints")),
         etcd_tls=_files(configuration, "etcd", "ca") if configuration.has("etcd.ca") else None,
-        service_cidr=_network(configuration.network("service_cidr", "100.0.0.0/24")),
+        service_cidr=services,
         reconciler_client=(
             _files(configuration, "reconciler_client", "ca") if configuration.has("reconciler_client") else None
         ),
@@ -243,11 +245,18 @@ def _readable(text: str, key: str) -> Path:
     return path
 
 
-def _address(text: str) -> str:
+def _address(text: str, services: Network) -> str:
+    """Return the address that default/kubernetes leads to, whose own address is the first of ``services``."""
+    ipv6 = isinstance(services, ipaddress.IPv6Network)
     try:
-        return str(ipaddress.IPv4Address(text))
+        found = (ipaddress.IPv6Address if ipv6 else ipaddress.IPv4Address)(text)
     except ValueError as error:
-        raise ConfigurationError(f"apiserver: advertise_address must be an IPv4 address: {error}") from error
+        family = "IPv6" if ipv6 else "IPv4"
+        why = f"as service_cidr {services} is, so that default/kubernetes can lead there"
+        raise ConfigurationError(f"apiserver: advertise_address must be an {family} address, {why}: {error}") from error
+    if isinstance(found, ipaddress.IPv6Address) and (found.scope_id or found.is_link_local or found.ipv4_mapped):
+        raise ConfigurationError(f"apiserver: advertise_address {text} is no address that others can reach: write one")
+    return str(found)
 
 
 def _listen(text: str) -> str:
@@ -259,8 +268,12 @@ def _listen(text: str) -> str:
         raise ConfigurationError(f"apiserver: listen_address must be an IP address, or a name: {error}") from error
 
 
-def _network(text: str) -> ipaddress.IPv4Network:
-    network = ipaddress.IPv4Network(text)
+def _network(text: str) -> Network:
+    network = ipaddress.ip_network(text)
+    if isinstance(network, ipaddress.IPv6Network) and network.prefixlen > LONGEST_OF_SERVICES:
+        raise ConfigurationError(
+            f"apiserver: service_cidr {network} is too small; give at least a /{LONGEST_OF_SERVICES}"
+        )
     if network.num_addresses < 4:  # noqa: PLR2004 - .1 is default/kubernetes; a smaller range serves nobody
         raise ConfigurationError(f"apiserver: service_cidr {network} is too small; give at least a /30")
     return network

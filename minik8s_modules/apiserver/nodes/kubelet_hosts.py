@@ -17,6 +17,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NODE
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.places import parse_place
 from minik8s_modules.store.cache import WatchCache
 
 KUBELET = "minik8s.kubelet"
@@ -55,7 +56,7 @@ class KubeletHosts:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         """Answer a request."""
-        host, _, port = str(environ.get("HTTP_HOST", "")).rpartition(":")
+        host, port = parse_place(str(environ.get("HTTP_HOST", "")))
         if self._port and port == self._port and (name := self._nodes().get(host.lower())):
             proxy = f"/api/v1/nodes/{name}/proxy"
             path = f"/{environ['PATH_INFO'].lstrip('/')}"

@@ -29,13 +29,15 @@ from urllib.parse import quote, urlencode
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import ServiceUnavailable
 from minik8s_modules.api.kinds import LEASE, NODE
+from minik8s_modules.api.network.service_ranges import Network
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.syntax import non_special_ipv4
+from minik8s_modules.api.syntax import non_special_ip
 from minik8s_modules.apiserver.http.settings import TlsFiles
 from minik8s_modules.apiserver.intake.connections import SOCKET_OPTIONS
 from minik8s_modules.apiserver.nodes.gateways import CONNECT_S, ENDPOINT, STREAM_HEADERS, Headers
 from minik8s_modules.base.files import Stamp, stamp
+from minik8s_modules.base.places import place
 from minik8s_modules.store.cache import WatchCache
 
 _ADDRESSES = ("InternalIP", "ExternalIP")
@@ -73,7 +75,7 @@ class Own(NamedTuple):
     address: str = ""
     port: int = 0
     kubelet_port: int = 0
-    services: ipaddress.IPv4Network = ipaddress.IPv4Network("0.0.0.0/32")
+    services: Network = ipaddress.IPv4Network("0.0.0.0/32")
 
 
 class Kubelets(Protocol):
@@ -142,10 +144,10 @@ def check_names(certificate: Mapping[str, object], kubelet: Kubelet) -> None:
     """
     user = _user(certificate)
     given = certificate.get("subjectAltName", ())
-    names = {(str(kind), str(value)) for kind, value in given} if isinstance(given, tuple) else set()
+    names = {(str(kind), _named(str(value))) for kind, value in given} if isinstance(given, tuple) else set()
     wanted = {("DNS", kubelet.node), ("DNS", f"{kubelet.node}{NODE_DOMAIN}")}
     if not user.startswith(_NODE_USER) or user == f"{_NODE_USER}{kubelet.node}":
-        wanted.add(("IP Address", kubelet.address))
+        wanted.add(("IP Address", _named(kubelet.address)))
     if user == _API_SERVER or user.startswith(_DAEMONS):
         raise ConnectionAbortedError(f"its certificate is of {user}, not of node {kubelet.node}")
     if not names & wanted:
@@ -153,6 +155,14 @@ def check_names(certificate: Mapping[str, object], kubelet: Kubelet) -> None:
         raise ConnectionAbortedError(
             f"its certificate is for {subjects}; it must be for {kubelet.address} or {kubelet.node}"
         )
+
+
+def _named(name: str) -> str:
+    """Return a name of a certificate, an address as Python writes it: OpenSSL writes FD00:0:0:0:0:0:0:21."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name
 
 
 def _user(certificate: Mapping[str, object]) -> str:
@@ -179,19 +189,20 @@ def kubelet_of(node: JsonObject, own: Own) -> Kubelet | None:
     address = next((by_type[kind] for kind in _ADDRESSES if by_type.get(kind)), "")
     if not address:
         return None
-    why = non_special_ipv4(address) or _not_unicast(address)
-    if (address, port) == (own.address, own.port):
-        why = ["is this API server"]
-    elif not why and ipaddress.IPv4Address(address) in own.services:
-        why = ["is an address of Services"]
+    why = non_special_ip(address) or _not_a_machines(address, port, own)
     if why:
-        text = f"node {objects.name(node)} says that its kubelet is at {address}:{port}: {address} {'; '.join(why)}"
-        raise ServiceUnavailable(f"error dialing backend: {text}")
+        text = f"node {objects.name(node)} says that its kubelet is at {place(address, port)}: {address}"
+        raise ServiceUnavailable(f"error dialing backend: {text} {'; '.join(why)}")
     return Kubelet(objects.name(node), address, port)
 
 
-def _not_unicast(address: str) -> list[str]:
-    found = ipaddress.IPv4Address(address)
+def _not_a_machines(address: str, port: int, own: Own) -> list[str]:
+    """Return why an address leads to no other machine; one of IPv6 has many spellings."""
+    found = ipaddress.ip_address(address)
+    if own.address and (found, port) == (ipaddress.ip_address(own.address), own.port):
+        return ["is this API server"]
+    if found in own.services:
+        return ["is an address of Services"]
     return ["is no address of one machine"] if found.is_multicast or found.is_reserved else []
 
 
@@ -207,7 +218,7 @@ def connected(kubelets: Kubelets | None, kubelet: Kubelet, request: bytes) -> so
     try:
         connection = kubelets.connect(kubelet, request)
     except (OSError, ValueError) as error:
-        where = f"the kubelet of node {kubelet.node} at {kubelet.address}:{kubelet.port}"
+        where = f"the kubelet of node {kubelet.node} at {place(kubelet.address, kubelet.port)}"
         raise ServiceUnavailable(f"error dialing backend: {where} cannot be reached: {error}") from error
     with contextlib.suppress(OSError):
         connection.setblocking(False)  # noqa: FBT003 - the standard library's signature

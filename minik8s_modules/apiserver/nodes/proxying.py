@@ -22,6 +22,7 @@ from minik8s_modules.api.pods.mirror_pods import node_uid
 from minik8s_modules.apiserver.http.target import proxy_prefix
 from minik8s_modules.apiserver.nodes.gateways import Headers
 from minik8s_modules.apiserver.nodes.pod_streams import PodStream
+from minik8s_modules.base.places import place as written
 
 SERVICE_NAME = "kubernetes.io/service-name"
 _LARGEST_PORT = 65535
@@ -190,7 +191,7 @@ def wanted(place: Place, scheme: str, prefix: str) -> PodStream:
         ("ports", str(place.port)),
         ("scheme", scheme),
         ("prefix", prefix),
-        ("host", f"{status(pod).get('podIP') or ''}:{place.port}"),
+        ("host", written(str(status(pod).get("podIP") or ""), place.port)),
     )
     return PodStream(spec(pod)["nodeName"], node_uid(pod), "proxy", options)
 

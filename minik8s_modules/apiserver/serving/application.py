@@ -54,6 +54,7 @@ from minik8s_modules.apiserver.webhooks.calls import Webhooks
 from minik8s_modules.apiserver.webhooks.transport import Transport
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.metrics import Registry
+from minik8s_modules.base.places import place as place_of
 from minik8s_modules.store.at_rest.encryption import EncryptedStore
 from minik8s_modules.store.at_rest.keyring import KeyRing
 from minik8s_modules.store.cache import HISTORY, WatchCache
@@ -120,7 +121,7 @@ class Application:
         )
         newcomer = partial(bootstrap_user, self._backend)
         authenticate = TokenAuthenticator(certificate_user, tokens, newcomer)
-        address = f"https://{configured.advertise_address}:{configured.port}"
+        address = f"https://{place_of(configured.advertise_address, configured.port)}"
         self._audit = _audit_log(configured, metrics, clock)
         record = recording(self._audit, clock, self._backend.kinds) if self._audit is not None else None
         app = make_app(services, authenticate, self._checks(), address, record)

@@ -1,7 +1,7 @@
 """Which API servers there are: a Lease each, and the Endpoints of ``default/kubernetes``, made of the Leases.
 
 Every server renews ``kube-system/apiserver-<its address>`` (where it has several workers, each worker one that ends in
-``-<its number>``), and each takes away a Lease that it has not seen renewed
+``-<its number>``; an IPv6 address stands there in full, with hyphens for the colons that no name has), and each takes away a Lease that it has not seen renewed
 for ``LIFE_S`` by its own clock: the rule of kube-apiserver's lease reconciler, with a Lease object in the place of
 an etcd lease. The endpoints are the addresses of all Leases, so servers never disagree for longer than a look. A
 server that could not look for a while (frozen, etcd away) begins to count again, else it would take the living away.
@@ -9,6 +9,7 @@ server that could not look for a while (frozen, etcd away) begins to count again
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound, StatusError
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, ENDPOINTS, LEASE
+from minik8s_modules.api.network.load_balancers import family_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.board import Place
@@ -41,6 +43,8 @@ RENEW_S = 5.0
 LIFE_S = 15
 # looks further apart than this have missed renewals
 GAP_S = 8.0
+# of an IPv6 address in full
+_GROUPS = 8
 RETRY = Backoff(initial_s=0.2, maximum_s=LOOK_S)
 
 
@@ -68,7 +72,7 @@ class Roll:
 
 
 def endpoints(addresses: Iterable[str], port: int) -> Iterator[RequiredObject]:
-    """Yield the Endpoints and the EndpointSlice of ``default/kubernetes``."""
+    """Yield the Endpoints and the EndpointSlice of ``default/kubernetes``; all addresses are of one family."""
     found = sorted(set(addresses))
     ports = [{"name": "https", "protocol": "TCP", "port": port}]
     subsets = [{"addresses": [{"ip": address} for address in found], "ports": ports}]
@@ -77,7 +81,7 @@ def endpoints(addresses: Iterable[str], port: int) -> Iterator[RequiredObject]:
     yield RequiredObject(ENDPOINTS, "default", "kubernetes", {"metadata": unmirrored, "subsets": subsets}, keep=True)
     content = {
         "metadata": {"labels": {"kubernetes.io/service-name": "kubernetes"}},
-        "addressType": "IPv4",
+        "addressType": family_of(found[0]),
         "endpoints": [{"addresses": [address], "conditions": {"ready": True}} for address in found],
         "ports": ports,
     }
@@ -86,7 +90,15 @@ def endpoints(addresses: Iterable[str], port: int) -> Iterator[RequiredObject]:
 
 def identity(settings: Settings, place: Place | None) -> str:
     """Return what a server is called among all: its address, with the number of one of several workers."""
-    return settings.advertise_address + (f"-{place.number}" if place is not None else "")
+    own = ipaddress.ip_address(settings.advertise_address)
+    called = own.exploded.replace(":", "-")
+    return called + (f"-{place.number}" if place is not None else "")
+
+
+def address_in(called: str) -> str:
+    """Return the address of a server that is called so (``identity``)."""
+    parts = called.split("-")
+    return str(ipaddress.IPv6Address(":".join(parts[:_GROUPS]))) if len(parts) >= _GROUPS else parts[0]
 
 
 class Presence:
@@ -137,7 +149,7 @@ class Presence:
         return {objects.name(item.object): item for item in found if item.labels.get(LABEL[0]) == LABEL[1]}
 
     def _tell(self) -> None:
-        addresses = [name.removeprefix(PREFIX).partition("-")[0] for name in self._leases()]
+        addresses = [address_in(name.removeprefix(PREFIX)) for name in self._leases()]
         if not addresses:  # two that end at the same time take both away
             return
         for wanted in endpoints(addresses, self._port):

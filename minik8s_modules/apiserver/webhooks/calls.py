@@ -139,7 +139,7 @@ class Webhooks:
         place = Place(
             key=client,
             server=client.server,
-            host=client.server if client.port == 443 else f"{client.server}:{client.port}",  # noqa: PLR2004 - HTTPS
+            host=client.host,
             target=f"{quote(client.path, safe='/%:@!$&()*+,;=~-._')}?{query}",
             context=context_of(client.authority),
             addresses=lambda: addresses_of(cache, client),

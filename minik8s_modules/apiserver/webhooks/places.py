@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from minik8s_modules.api import syntax
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, SERVICE
 from minik8s_modules.api.objects import JsonObject, spec
+from minik8s_modules.base.places import place
 from minik8s_modules.store.cache import WatchCache
 
 SERVICE_NAME = "kubernetes.io/service-name"
@@ -37,10 +38,15 @@ class Client(NamedTuple):
     service: str = ""
 
     @property
+    def host(self) -> str:
+        """Return what the header Host says."""
+        whole = place(self.server, self.port)
+        return whole if self.port != _HTTPS else whole.removesuffix(f":{_HTTPS}")
+
+    @property
     def shown(self) -> str:
         """Return the URL as errors show it."""
-        host = f"[{self.server}]" if ":" in self.server else self.server
-        return f"https://{host}:{self.port}{self.path}"
+        return f"https://{place(self.server, self.port)}{self.path}"
 
 
 class Address(NamedTuple):
@@ -105,7 +111,9 @@ def addresses_of(cache: WatchCache, client: Client) -> list[Address]:
         raise Unreachable(f'no service port {client.port} found for service "{client.service}"')
     listed = cache.list(ENDPOINT_SLICE.key(client.namespace, "")).items
     slices = [each.object for each in listed if each.labels.get(SERVICE_NAME) == client.service]
-    addresses = [each for one in slices for each in _endpoints(one, ports[0].get("name") or "")]
+    every = [each for one in slices for each in _endpoints(one, ports[0].get("name") or "")]
+    # of a Pod with two, the one of IPv4, which it is known by
+    addresses = [each for each in every if ":" not in each.host] or every
     if not addresses:
         raise Unreachable(f'no endpoints available for service "{client.service}"')
     random.shuffle(addresses)
@@ -120,5 +128,5 @@ def _endpoints(endpoint_slice: JsonObject, port_name: str) -> Iterator[Address]:
         target = endpoint.get("targetRef") or {}
         pod = (target.get("namespace") or "", target.get("name") or "") if target.get("kind") == "Pod" else None
         for host in endpoint.get("addresses") or []:
-            if not syntax.non_special_ipv4(host):  # the server's own loopback is nobody's endpoint
+            if not syntax.non_special_ip(host):  # the server's own loopback is nobody's endpoint
                 yield from (Address(host, port, pod) for port in ports if port)

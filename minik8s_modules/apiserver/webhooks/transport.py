@@ -21,6 +21,7 @@ from typing import NamedTuple
 import h11
 
 from minik8s_modules.apiserver.webhooks.places import Address, Unreachable
+from minik8s_modules.base.places import place as place_of
 
 MAX_ANSWER_BYTES = 3 * 1024 * 1024
 MAX_HEAD_BYTES = 64 * 1024
@@ -156,7 +157,7 @@ class Transport:
                     raise
                 why = error.strerror or str(error)
                 raise Unreachable(
-                    f"dial tcp {address.host}:{address.port}: connect: {why[:1].lower()}{why[1:]}"
+                    f"dial tcp {place_of(address.host, address.port)}: connect: {why[:1].lower()}{why[1:]}"
                 ) from error
             return _Connection(_secured(plain, place, deadline))
         raise Unreachable(f"{place.host} has no address")

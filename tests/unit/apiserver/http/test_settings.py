@@ -51,17 +51,33 @@ def test_tokens_live_a_day_unless_it_says_otherwise(given: dict[str, Any]):
         assert accounts.service_accounts.max_token_s == expected
 
 
+def test_a_server_of_ipv6_has_services_of_ipv6(given: dict[str, Any]):
+    six = {**given, "advertise_address": "FD00:0::21", "service_cidr": "fd00:10:96::/112"}
+    read = settings.read(Configuration(six, "x"))
+    assert (read.advertise_address, str(read.service_cidr)) == ("fd00::21", "fd00:10:96::/112")
+
+
+@pytest.mark.parametrize("address", ["fe80::1", "::ffff:192.0.2.1", "fd00::1%eth0"])
+def test_a_server_advertises_no_address_of_a_link_or_of_ipv4_in_disguise(given: dict[str, Any], address: str):
+    six = {**given, "advertise_address": address, "service_cidr": "fd00:10:96::/112"}
+    with pytest.raises(ConfigurationError, match="no address that others can reach"):
+        settings.read(Configuration(six, "x"))
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
         ("port", 0, "port must be 1 to 65535"),
         ("port", "x", "port must be an integer"),
-        ("advertise_address", "::1", "must be an IPv4 address"),
+        ("advertise_address", "::1", "must be an IPv4 address, as service_cidr 100.0.0.0/24 is"),
         ("listen_address", "[::]", "listen_address must be an IP address, or a name"),
         ("listen_address", "127.0.0.1:6443", "listen_address must be an IP address, or a name"),
         ("advertise_address", None, "advertise_address is missing"),
         ("service_cidr", "100.0.0.1/24", "has host bits set"),
         ("service_cidr", "100.0.0.0/31", "too small"),
+        ("service_cidr", "fd00:10:96::/112", "must be an IPv6 address, as service_cidr fd00:10:96::/112 is"),
+        ("service_cidr", "fd00:10:96::/127", "too small"),
+        ("service_cidr", "fd00:10:96::1/112", "must be an IPv6 network such as"),
         ("tls", {"cert": "/nowhere", "key": "/nowhere", "client_ca": "/nowhere"}, "cannot read /nowhere"),
         ("tls", {}, "tls.cert is missing"),
         ("etcd", {}, "etcd.endpoints is missing"),

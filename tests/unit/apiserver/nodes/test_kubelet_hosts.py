@@ -53,7 +53,7 @@ class _Listed:
         return 1
 
     def list(self, _prefix: str) -> Any:
-        item = type("Item", (), {"object": node("n1", "192.0.2.1")})
+        item = type("Item", (), {"object": node("n1", "192.0.2.1", "fd00::21")})
         return type("Listing", (), {"items": [item]})
 
 
@@ -70,6 +70,10 @@ def test_a_nodes_host_leads_to_its_proxy(path: str) -> None:
     assert found["PATH_INFO"] == "/api/v1/nodes/n1/proxy/metrics/resource"
     assert found["RAW_URI"] == "/api/v1/nodes/n1/proxy/metrics/resource?a=b"
     assert found[KUBELET] == "metrics"
+
+
+def test_a_nodes_host_may_be_its_ipv6_address() -> None:
+    assert asked("[FD00::21]:10250", "/metrics")[KUBELET] == "metrics"
 
 
 @pytest.mark.parametrize(

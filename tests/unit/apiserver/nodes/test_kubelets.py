@@ -41,6 +41,10 @@ def test_a_node_is_asked_where_it_says() -> None:
     assert kubelet_of(external, OWN) == Kubelet("far", "192.0.2.7", 10250)
 
 
+def test_a_node_of_ipv6_is_asked_where_it_says() -> None:
+    assert kubelet_of(_node("fd00::21"), OWN) == Kubelet("far", "fd00::21", 10250)
+
+
 @pytest.mark.parametrize("port", [0, -1, 65536, "10250", None, 1.5])
 def test_what_is_no_port_is_nowhere(port: Any) -> None:
     assert kubelet_of(_node(port=port), OWN) is None
@@ -80,6 +84,38 @@ def test_a_machine_whose_port_leads_to_api_servers_has_no_kubelet() -> None:
 def test_an_address_that_leads_elsewhere_is_refused(address: str, port: int) -> None:
     with pytest.raises(ServiceUnavailable, match="node far says that its kubelet is at"):
         kubelet_of(_node(address, port), OWN)
+
+
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [
+        ("::1", 10250),
+        ("0:0::1", 10250),
+        ("::", 10250),
+        ("fe80::1", 10250),
+        ("fd00::7%eth0", 10250),
+        ("ff02::1", 10250),
+        ("ff05::2", 10250),
+        ("::ffff:127.0.0.1", 10250),
+        ("::ffff:c000:0201", 6443),
+        ("::127.0.0.1", 10250),
+        ("FD00:0:0::21", 6443),
+        ("fd00:10:96::1", 443),
+        ("fd00:10:96:0:0:0:0:77", 10250),
+        ("[fd00::7]", 10250),
+    ],
+)
+def test_an_ipv6_address_that_leads_elsewhere_is_refused_however_it_is_written(address: str, port: int) -> None:
+    own = Own("fd00::21", 6443, 10250, ipaddress.IPv6Network("fd00:10:96::/112"))
+    with pytest.raises(ServiceUnavailable, match="node far says that its kubelet is at"):
+        kubelet_of(_node(address, port), own)
+
+
+def test_a_certificate_is_for_an_ipv6_address_as_openssl_writes_it() -> None:
+    node = Kubelet("far", "fd00::21", 10250)
+    check_names({"subjectAltName": (("IP Address", "FD00:0:0:0:0:0:0:21"),)}, node)
+    with pytest.raises(ConnectionAbortedError, match="it must be for"):
+        check_names({"subjectAltName": (("IP Address", "FD00:0:0:0:0:0:0:22"),)}, node)
 
 
 FAR = Kubelet("far", "192.0.2.7", 10250)

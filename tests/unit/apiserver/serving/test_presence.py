@@ -30,8 +30,9 @@ def server(backend: Backend, address: str) -> Presence:
     return Presence(backend, replace(SETTINGS, advertise_address=address))
 
 
-def endpoint_ips(backend: Backend) -> list[str]:
+def endpoint_ips(backend: Backend, family: str = "IPv4") -> list[str]:
     """Return the endpoints, the same in both forms."""
+    assert backend.get(Target(ENDPOINT_SLICE, "default", "kubernetes")).object["addressType"] == family
     subsets = backend.get(Target(ENDPOINTS, "default", "kubernetes")).object["subsets"]
     found = [address["ip"] for address in subsets[0]["addresses"]]
     sliced = backend.get(Target(ENDPOINT_SLICE, "default", "kubernetes")).object["endpoints"]
@@ -113,6 +114,21 @@ def test_a_server_that_ends_politely_takes_itself_away_unless_it_is_the_last(rea
         second.stop()
     assert endpoint_ips(ready) == ["192.0.2.2"]
     ready.get(Target(LEASE, "kube-system", "apiserver-192.0.2.2"))
+
+
+def test_servers_of_ipv6_have_leases_with_names_and_are_endpoints_of_ipv6(ready: Backend):
+    board = Board(2)
+    one = Presence(replace(ready, place=Place(board, 1)), replace(SETTINGS, advertise_address="fd00::21"))
+    one.look()
+    server(ready, "fd00::a:3").look()
+    board.close()
+    assert [objects.name(item.object) for item in ready.cache.list(f"{LEASE.prefix}kube-system/").items] == [
+        "apiserver-fd00-0000-0000-0000-0000-0000-0000-0021-1",
+        "apiserver-fd00-0000-0000-0000-0000-0000-000a-0003",
+    ]
+    assert endpoint_ips(ready, "IPv6") == ["fd00::21", "fd00::a:3"]
+    server(ready, "::1").look()
+    assert endpoint_ips(ready, "IPv6") == ["::1", "fd00::21", "fd00::a:3"]
 
 
 @pytest.mark.parametrize(
