@@ -41,7 +41,11 @@ options:
       authority: {description: Name of the authority that signs., type: str, required: true}
       common_name: {description: Subject., type: str, required: true}
       organizations: {description: Groups of the subject., type: list, elements: str, default: []}
-      names: {description: DNS names and IP addresses it is valid for., type: list, elements: str, default: []}
+      names:
+        description: DNS names and IP addresses it is valid for. An IPv6 range stands for its first address.
+        type: list
+        elements: str
+        default: []
       usages:
         description: What it may be used for.
         type: list
@@ -298,8 +302,10 @@ def extensions(identity: Identity, key: Any, signer: Signer | None) -> list[tupl
 
 
 def general_name(name: str) -> Any:
-    """Return ``name`` as an IP address where it is one, else as a DNS name."""
+    """Return ``name`` as an IP address where it is one or a range that has a first one, else as a DNS name."""
     try:
+        if "/" in name:
+            return x509.IPAddress(ipaddress.IPv6Network(name).network_address + 1)
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)

@@ -49,16 +49,21 @@ options:
     type: str
     default: ""
   address:
-    description: Where other machines are told to reach this one, if the inventory says so. It cannot be of IPv6.
+    description: Where other machines are told to reach this one, if the inventory says so. It must be of the family of
+      O(service_cidr).
     type: str
     default: ""
   tunnels:
-    description: Whether tunnels to other nodes begin here. They leave by the IPv4 address of the default route.
+    description: Whether tunnels to other nodes begin here. They leave by the address of the default route.
+    type: bool
+    default: false
+  several:
+    description: Whether the cluster has other machines, which must reach this one.
     type: bool
     default: false
   network:
-    description: How nodes reach each other's pods. It has the C(driver), the C(underlay) of tunnels (V(ipv4) or
-      V(ipv6)), and whether neighbours are reached C(direct)ly.
+    description: How nodes reach each other's pods. It has the C(driver), the C(underlay) of tunnels (V(ipv4), V(ipv6),
+      or nothing where nobody has said it), and whether neighbours are reached C(direct)ly.
     type: dict
     default: {}
   service_cidr_ipv6:
@@ -138,7 +143,7 @@ from ansible.module_utils.minik8s.pods.devices import problems as device_problem
 
 PYTHON = (3, 11)
 SYSTEMS = [{"ids": ["debian"], "version": 12, "tried": True}]
-PLACE = ("address", "tunnels")
+PLACE = ("address", "tunnels", "several")
 RANGES = (
     "cluster_cidr",
     "service_cidr",
@@ -164,6 +169,7 @@ def main() -> None:
             "cluster_cidr_ipv6": {"type": "str", "default": ""},
             "address": {"type": "str", "default": ""},
             "tunnels": {"type": "bool", "default": False},
+            "several": {"type": "bool", "default": False},
             "network": {"type": "dict", "default": {}},
             "service_cidr_ipv6": {"type": "str", "default": ""},
             "nodes": {"type": "int", "default": 0},

@@ -1,10 +1,11 @@
 """Which API servers there are: a Lease each, and the Endpoints of ``default/kubernetes``, made of the Leases.
 
 Every server renews ``kube-system/apiserver-<its address>`` (where it has several workers, each worker one that ends in
-``-<its number>``; an IPv6 address stands there in full, with hyphens for the colons that no name has), and each takes away a Lease that it has not seen renewed
-for ``LIFE_S`` by its own clock: the rule of kube-apiserver's lease reconciler, with a Lease object in the place of
-an etcd lease. The endpoints are the addresses of all Leases, so servers never disagree for longer than a look. A
-server that could not look for a while (frozen, etcd away) begins to count again, else it would take the living away.
+``-<its number>``; an IPv6 address stands there in full, with hyphens for the colons that no name has), and each takes
+away a Lease that it has not seen renewed for ``LIFE_S`` by its own clock: the rule of kube-apiserver's lease
+reconciler, with a Lease object in the place of an etcd lease. The endpoints are the addresses of all Leases, so servers
+never disagree for longer than a look. A server that could not look for a while (frozen, etcd away) begins to count
+again, else it would take the living away.
 """
 
 from __future__ import annotations

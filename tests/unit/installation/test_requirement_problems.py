@@ -102,6 +102,7 @@ def test_ranges_and_names_that_will_do(name: str) -> None:
         ({"nodes": 257}, "each of 257 nodes gets a /24"),
         ({"address": "fd00::5"}, "minik8s_node_address: fd00::5 is IPv6"),
         ({"tunnels": True, "has_route": False}, "the machine has no IPv4 default route"),
+        ({"several": True, "has_route": False}, "Services of IPv4 (100.0.0.0/24) cannot lead to machines"),
     ],
 )
 def test_each_range_and_name_that_will_not_do_is_told(changes: dict[str, Any], words: str) -> None:
@@ -133,6 +134,42 @@ def test_a_machine_with_an_ipv6_address_can_have_tunnels_over_it() -> None:
     # an IPv4 address is needed all the same
     (found,) = range_problems(RANGES._replace(tunnels=True, has_route=False, underlay=OVER_IPV6), CONNECTED)
     assert "no IPv4 default route" in found
+
+
+SIX = RANGES._replace(cluster_cidr="", service_cidr="fd00:10:96::/112", has_route=False, several=True)
+
+
+def of_addresses(wanted: Ranges) -> list[str]:
+    """Return what is said but for the ranges themselves."""
+    return [one for one in range_problems(wanted, CONNECTED) if "is not an IPv4 network" not in one]
+
+
+@pytest.mark.parametrize("underlay", ["", "ipv6"])
+def test_a_machine_without_ipv4_is_of_a_cluster_with_services_of_ipv6(underlay: str) -> None:
+    wanted = SIX._replace(tunnels=True, underlay=Underlay("vxlan", underlay))
+    assert of_addresses(wanted) == []
+    assert of_addresses(wanted._replace(address="fd00::21")) == []
+
+
+def test_a_lone_machine_without_any_route_speaks_with_itself() -> None:
+    assert range_problems(RANGES._replace(has_route=False), CONNECTED) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"address": "192.0.2.1"}, "minik8s_node_address: 192.0.2.1 is not IPv6"),
+        ({"address": "fe80::1"}, "not one that other machines reach"),
+        ({"address": "::1"}, "not one that other machines reach"),
+        ({"address": "::ffff:192.0.2.1"}, "not one that other machines reach"),
+        ({"underlay": Underlay(has_address=False)}, "has no IPv6 address that others can know it by"),
+        ({"underlay": Underlay("vxlan", "ipv4")}, "minik8s_network_underlay ipv4: Services of IPv6"),
+        ({"underlay": Underlay("vxlan", direct=True)}, "minik8s_network_direct is for tunnels over IPv4"),
+    ],
+)
+def test_what_a_machine_of_such_a_cluster_may_not_be_is_told(changes: dict[str, Any], words: str) -> None:
+    (found,) = of_addresses(SIX._replace(**changes))
+    assert words in found
 
 
 ROUTE_IPV4 = "Iface\tDestination\neth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"

@@ -28,10 +28,13 @@ _NO_NETWORK = 0x200 | 0x00100000 | 0x80000000  # linux/ipv6_route.h: RTF_REJECT,
 
 
 class Underlay(NamedTuple):
-    """How nodes reach each other's pods, and whether this machine has an IPv6 address that others may know it by."""
+    """How nodes reach each other's pods, and whether this machine has an IPv6 address that others may know it by.
+
+    ``underlay`` is "" where the inventory does not say it.
+    """
 
     driver: str = "bridge"
-    underlay: str = "ipv4"
+    underlay: str = ""
     direct: bool = False
     has_address: bool = True
 
@@ -41,7 +44,8 @@ class Ranges(NamedTuple):
 
     ``foreign_pods``: the first range is of a program (drivers cni and weave), which may have devices in it.
     ``has_ipv6``: the kernel of this machine does IPv6. ``address`` is what other machines are told to reach it at, and
-    ``tunnels`` whether some end here, at the IPv4 address of its default route: ``has_route`` says that it has one.
+    ``tunnels`` whether some end here, at the address of its default route: ``has_route`` says that it has one of IPv4.
+    ``several``: there are other machines.
     """
 
     cluster_cidr: str
@@ -56,6 +60,7 @@ class Ranges(NamedTuple):
     tunnels: bool = False
     has_route: bool = True
     underlay: Underlay = Underlay()
+    several: bool = False
 
 
 def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list[str]:
@@ -89,17 +94,53 @@ def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list
 
 
 def _address_problems(wanted: Ranges) -> list[str]:
-    """Return why others cannot reach this machine: each has an address of IPv4, also where tunnels go by IPv6."""
-    what = "each machine is known by an IPv4 address, also where tunnels go by IPv6; SSH may take IPv6 (ansible_host)"
+    """Return why others cannot reach this machine at an address of the family that Services have.
+
+    ``default/kubernetes`` leads to the API servers, and other Services to Pods on their node's network.
+    """
+    if ":" in wanted.service_cidr:
+        return _ipv6_address_problems(wanted)
+    services = wanted.service_cidr or "minik8s_service_cidr"
+    what = f"Services of IPv4 ({services}) cannot lead to machines that are known by an IPv6 address"
+    ranges = "give minik8s_cluster_cidr and minik8s_service_cidr ranges of IPv6"
     found = []
     if is_ipv6(wanted.address):
-        found.append(f"minik8s_node_address: {wanted.address} is IPv6: {what}. Write the machine's IPv4 address")
-    if wanted.tunnels and not wanted.has_route:
         found.append(
-            f"minik8s_network_driver vxlan: the machine has no IPv4 default route, which tells its address: {what}."
-            " Give it an IPv4 address and such a route"
+            f"minik8s_node_address: {wanted.address} is IPv6: {what}. Write the machine's IPv4 address, or {ranges}"
+        )
+    elif (wanted.tunnels or (wanted.several and not wanted.address)) and not wanted.has_route:
+        found.append(
+            f"the machine has no IPv4 default route, which tells its address: {what}. Give it an IPv4 address and such"
+            f" a route, or {ranges}"
         )
     return found + (_underlay_problems(wanted) if wanted.underlay.underlay == "ipv6" else [])
+
+
+def _ipv6_address_problems(wanted: Ranges) -> list[str]:
+    """Return the same of a cluster whose Services have IPv6 addresses alone: there, tunnels go by IPv6, too."""
+    what = f"Services of IPv6 ({wanted.service_cidr}) lead to machines at IPv6 addresses"
+    found = []
+    if wanted.address and not is_ipv6(wanted.address):
+        found.append(
+            f"minik8s_node_address: {wanted.address} is not IPv6: {what}. Write the machine's IPv6 address, or none"
+        )
+    elif wanted.address and _passes_away(wanted.address):
+        found.append(f"minik8s_node_address: {wanted.address} is not one that other machines reach: write another")
+    if (wanted.tunnels or not wanted.address) and not wanted.underlay.has_address:
+        found.append(
+            f"the device with the machine's default route has no IPv6 address that others can know it by, and {what}:"
+            " give it one (a link-local, temporary or deprecated one will not do)"
+        )
+    if wanted.underlay.underlay == "ipv4":
+        found.append(f"minik8s_network_underlay ipv4: {what}, and so do tunnels: take ipv6, or leave it out")
+    if wanted.underlay.direct:
+        found.append("minik8s_network_direct is for tunnels over IPv4: set it to false")
+    return found
+
+
+def _passes_away(address: str) -> bool:
+    found = ipaddress.IPv6Address(address)
+    return bool(found.ipv4_mapped or found.scope_id) or found.is_loopback or _is_special(ipaddress.IPv6Network(found))
 
 
 def _underlay_problems(wanted: Ranges) -> list[str]:
