@@ -7,6 +7,7 @@ armed again when there is reason to, so a request that is being answered makes n
 
 from __future__ import annotations
 
+import logging
 import select
 import socket
 import ssl
@@ -14,14 +15,16 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import orjson
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.apiserver.authorization.identity import User
-from minik8s_modules.apiserver.intake.framing import Reader
+from minik8s_modules.apiserver.intake.framing import Reader, Whole
 from minik8s_modules.apiserver.intake.limits import STRANGER, Account
+
+log = logging.getLogger(__name__)
 
 SOCKET_OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -35,6 +38,8 @@ WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLW
 # answers up to this size go out in one piece, head and body
 _JOINED_BYTES = 64 * 1024
 _PIECE_BYTES = 64 * 1024
+_MAPPED = "::ffff:"
+"""What an IPv4 address begins with at a socket of both families (RFC 4291, 2.5.5.2); its client has one name."""
 
 
 class State(Enum):
@@ -66,6 +71,9 @@ class Answer(NamedTuple):
     taken: bool = False
 
 
+Made = TypeVar("Made", bound=Answer | None)
+
+
 class Connection:
     """See the module's docstring.
 
@@ -93,6 +101,18 @@ class Connection:
         self._out: deque[memoryview] = deque()
         self.out_bytes = 0
         self._arming: list[None] = []  # an entry for each thread that is about to; changed in one step, unlike a number
+
+    @classmethod
+    def of(cls, sock: socket.socket, peer: tuple[str, int], epoll: select.epoll, deadline: float) -> Connection | None:
+        """Return the connection of a socket that was accepted, None where its client has gone already."""
+        try:
+            for level, option, value in SOCKET_OPTIONS:
+                sock.setsockopt(level, option, value)
+            sock.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        except OSError:
+            sock.close()
+            return None
+        return cls(sock, (peer[0].removeprefix(_MAPPED), *peer[1:]), epoll, deadline)
 
     @property
     def busy(self) -> bool:
@@ -148,6 +168,20 @@ class Connection:
         """Return the socket for others to use; nothing here will use it again."""
         self._epoll.unregister(self.descriptor)
         return self.sock
+
+    def answered(self, whole: Whole, answering: Callable[[Connection, Whole], Made]) -> Made | Answer:
+        """Return the answer to a request, of which the client has been sent what it takes now; None is passed on."""
+        try:
+            answer = answering(self, whole)
+            if answer is not None and not answer.taken:
+                self.queue(answer.parts)
+                self.send()
+        except OSError:  # the client has gone
+            return Answer([], keep=False)
+        except Exception:
+            log.exception("a request of %s failed", self.peer[0])
+            return Answer([], keep=False)
+        return answer
 
     def queue(self, parts: list[bytes]) -> None:
         """Take what is to be sent."""

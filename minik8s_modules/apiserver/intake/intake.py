@@ -5,6 +5,7 @@ Threads read from memory and write without waiting: what a client does not take 
 accounts take turns for the threads. Deadlines are checked once a second: a handshake and a head have ``HEAD_S`` each,
 the body and the sending of an answer ``REQUEST_S`` (kube-apiserver's --request-timeout). ``limits.py`` says how much
 who may hold. A handshake costs as much as reading a hundred requests: a turn ends with ``HANDSHAKES`` steps of them.
+What waits for nobody the loop answers itself, ``AT_ONCE`` requests in a turn.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.apiserver.authorization.identity import user_of
 from minik8s_modules.apiserver.intake.charging import Charging
 from minik8s_modules.apiserver.intake.connections import (
-    SOCKET_OPTIONS,
     WOULD_BLOCK,
     Answer,
     Connection,
@@ -33,7 +33,7 @@ from minik8s_modules.apiserver.intake.connections import (
     status_answer,
 )
 from minik8s_modules.apiserver.intake.framing import Whole
-from minik8s_modules.apiserver.intake.limits import Admission, account_of
+from minik8s_modules.apiserver.intake.limits import STRANGER, Admission, account_of
 from minik8s_modules.apiserver.intake.turns import Turns
 
 HEAD_S = 10.0
@@ -44,13 +44,12 @@ LINGER_S = 2.0
 # a server that stops gives so long to who has just connected, and means to ask something
 SILENT_S = 1.0
 HANDSHAKES = 8
+AT_ONCE = 8
 TICK_S = 1.0
 # the largest TLS record, so nothing is left in the TLS layer where epoll would not see it
 _RECORD_BYTES = 16 * 1024
 # in one turn: records of a connection, connections accepted; at the end so many turns of these, which is any backlog
 _PIECES, _ACCEPTED, _ROUNDS = 16, 64, 64
-_MAPPED = "::ffff:"
-"""What an IPv4 address begins with at a socket of both families (RFC 4291, 2.5.5.2); its client has one name."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 
@@ -66,6 +65,7 @@ class Intake:
         admission: the limits, and what is held.
         threads: how many requests are answered at once.
         answer: answers a request of a connection, in a thread.
+        at_once: does so in the loop itself, if nobody has to be waited for; else it returns None.
     """
 
     def __init__(
@@ -75,10 +75,12 @@ class Intake:
         admission: Admission,
         threads: int,
         answer: Callable[[Connection, Whole], Answer],
+        at_once: Callable[[Connection, Whole], Answer | None] = lambda _connection, _whole: None,
     ) -> None:
         self._listeners = {listener.fileno(): listener for listener in listeners}
         self._context = context
-        self._answer = answer
+        self._answer, self._at_once = answer, at_once
+        self._at_once_left = AT_ONCE
         self._turns: Turns[tuple[Connection, Whole]] = Turns(threads)
         self._threads: list[threading.Thread] = []
         self._charging = Charging(admission, self._close, self._refuse)
@@ -106,6 +108,7 @@ class Intake:
 
     def turn(self) -> None:
         """Do what there is to do, after waiting for it up to TICK_S."""
+        self._at_once_left = AT_ONCE
         for descriptor, _ in self._epoll.poll(0 if self._shaking else TICK_S):
             if descriptor in self._listeners:
                 self._accept(self._listeners[descriptor])
@@ -153,15 +156,9 @@ class Intake:
                 if error.errno in {errno.EMFILE, errno.ENFILE}:
                     self._charging.close_one("out of file descriptors; raise the limit of open files")
                 return False
-            try:
-                for level, option, value in SOCKET_OPTIONS:
-                    sock.setsockopt(level, option, value)
-                sock.setblocking(False)  # noqa: FBT003 - the standard library's signature
-            except OSError:  # gone already
-                sock.close()
+            connection = Connection.of(sock, peer, self._epoll, time.monotonic() + HEAD_S)
+            if connection is None:
                 continue
-            peer = (peer[0].removeprefix(_MAPPED), *peer[1:])
-            connection = Connection(sock, peer, self._epoll, time.monotonic() + HEAD_S)
             self._by_descriptor[connection.descriptor] = connection
             self._epoll.register(connection.descriptor, _IN | select.EPOLLONESHOT)
             try:
@@ -255,6 +252,8 @@ class Intake:
         self._charging.used(connection)
         connection.state = State.ANSWERING
         connection.number += 1
+        if self._answers_at_once(connection, whole):
+            return True
         if self._turns.put(connection.account, (connection, whole)) > len(self._threads):
             thread = threading.Thread(target=self._work, name=f"request-{len(self._threads)}", daemon=True)
             self._threads.append(thread)
@@ -272,11 +271,27 @@ class Intake:
 
     # answers
 
+    def _answers_at_once(self, connection: Connection, whole: Whole) -> bool:
+        """Answer a request here, if that takes no waiting and it is its account's turn; return whether it did.
+
+        A thread would have to wait for the interpreter behind all others; this one has it. Few in a turn: meanwhile
+        nobody's requests are read. No stranger's, whose token has to be verified first.
+        """
+        if not self._at_once_left or connection.account.rank == STRANGER or not self._turns.is_free(connection.account):
+            return False
+        answer = connection.answered(whole, self._at_once)
+        if answer is None:
+            return False
+        self._at_once_left -= 1
+        if self._stopping or not connection.goes_on(answer, time.monotonic() + KEEPALIVE_S):
+            self._go_on(connection, whole, answer)
+        return True
+
     def _work(self) -> None:
         """Answer requests; a thread."""
         while (item := self._turns.take()) is not None:
             connection, whole = item
-            answer = self._answered(connection, whole)
+            answer = connection.answered(whole, self._answer)
             self._turns.done(connection.account)
             if self._stopping or not connection.goes_on(answer, time.monotonic() + KEEPALIVE_S):
                 self._returned.append((connection, whole, answer))
@@ -284,19 +299,6 @@ class Intake:
                     self._woken = True
                     self.wake()
             del item, connection, whole, answer  # a list's may be megabytes, and this thread may have nothing to do
-
-    def _answered(self, connection: Connection, whole: Whole) -> Answer:
-        try:
-            answer = self._answer(connection, whole)
-            if not answer.taken:
-                connection.queue(answer.parts)
-                connection.send()
-        except OSError:  # the client has gone
-            return Answer([], keep=False)
-        except Exception:
-            log.exception("a request of %s failed", connection.peer[0])
-            return Answer([], keep=False)
-        return answer
 
     def _take_back(self) -> None:
         self._wake_read.recv(4096)

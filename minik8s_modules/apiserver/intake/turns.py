@@ -50,6 +50,11 @@ class Turns(Generic[T]):
                 self.waiting += 1
             return self.running
 
+    def is_free(self, account: Account) -> bool:
+        """Return whether an item of ``account`` could run now, behind no other one of it."""
+        with self._lock:
+            return account not in self._lines and self._may_run(account)
+
     def take(self) -> T | None:
         """Wait for the next item to work on; None when there will be none."""
         return self._ready.get()

@@ -32,7 +32,7 @@ from minik8s_modules.api.errors import (
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.apiserver.access.bootstrap_tokens import NOBODY, is_open
 from minik8s_modules.apiserver.access.impersonation import acting
-from minik8s_modules.apiserver.access.priority import LISTS, level_of
+from minik8s_modules.apiserver.access.priority import AT_ONCE, LISTS, level_of
 from minik8s_modules.apiserver.aggregation import directory
 from minik8s_modules.apiserver.aggregation.directory import ForwardedRequest
 from minik8s_modules.apiserver.aggregation.forwarding import Aggregation, Carried
@@ -95,15 +95,23 @@ class Answering:
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request."""
         request = ResourceRequest(environ, populate_request=False)  # a cycle would keep the answer until a collection
-        if request.method not in METHODS or "HTTP_UPGRADE" in environ or not self._names_resource(request.path):
-            body: Iterable[bytes] = self._others(environ, start_response)
-            return body
         try:
-            self.guard(request, of_resource=True)
-            response = self.resource(request)
+            response = self._of_resource(request)
         except Exception as error:  # noqa: BLE001 - whatever it is, it leaves as a Status
             response = self.failed(request, error)
+        if response is None:
+            body: Iterable[bytes] = self._others(environ, start_response)
+            return body
         return responses.begun(self.ended(request, response), environ, start_response)
+
+    def _of_resource(self, request: Request) -> Response | None:
+        """Answer a request for a resource; None where it is for something else."""
+        if request.method not in METHODS or "HTTP_UPGRADE" in request.environ:
+            return None
+        if not self._names_resource(request.path):
+            return None
+        self.guard(request, of_resource=True)
+        return self.resource(request)
 
     def guard(self, request: Request, *, of_resource: bool = False) -> None:
         """Note who asks; refuse strangers, and what is no resource and not allowed.
@@ -115,7 +123,8 @@ class Answering:
         environ[AUDIT_ID] = random_uid()
         if path.startswith(OPEN_PATHS) and path.split("/")[1] in {open_path[1:] for open_path in OPEN_PATHS}:
             return
-        self._services.backend.catch_up()
+        if AT_ONCE not in environ:  # else this was so when it was read
+            self._services.backend.catch_up()
         user = self._authenticate(environ) or (NOBODY if is_open(environ) else None)
         if user is None:
             raise Unauthorized
@@ -128,7 +137,7 @@ class Answering:
     def resource(self, request: Request) -> Response:
         """Answer one of resources.py's verbs, if the user may."""
         services, environ = self._services, request.environ
-        if self._aggregation is not None:
+        if self._aggregation is not None and AT_ONCE not in environ:
             watches = directory.is_watch(request.args)
             elsewhere = self._aggregation.directory.asked(request.method, request.path, watch=watches)
             if elsewhere is not None:
@@ -154,7 +163,7 @@ class Answering:
         if verb is None:
             raise MethodNotAllowed(target.kind, asked.verb)
         call = Call(services, request, target, user, selection)
-        if services.priority is None:
+        if services.priority is None or AT_ONCE in environ:
             return answer(verb, call)
         level = _level(request, user, verb, target)
         if level == LISTS:

@@ -46,6 +46,7 @@ from minik8s_modules.apiserver.serving.health import Check
 from minik8s_modules.apiserver.serving.metered import MeteredStore
 from minik8s_modules.apiserver.serving.policy_status import PolicyStatus
 from minik8s_modules.apiserver.serving.presence import Presence, identity
+from minik8s_modules.apiserver.serving.quick import Quick
 from minik8s_modules.apiserver.serving.resources import Services
 from minik8s_modules.apiserver.serving.startup import Startup
 from minik8s_modules.apiserver.serving.workers import FIGURES, READY, Workers, failure, readiness
@@ -119,13 +120,13 @@ class Application:
             aggregation,
             partial(of_all, place, self._workers, metrics),
         )
-        newcomer = partial(bootstrap_user, self._backend)
-        authenticate = TokenAuthenticator(certificate_user, tokens, newcomer)
+        authenticate = TokenAuthenticator(certificate_user, tokens, partial(bootstrap_user, self._backend))
         address = f"https://{place_of(configured.advertise_address, configured.port)}"
         self._audit = _audit_log(configured, metrics, clock)
         record = recording(self._audit, clock, self._backend.kinds) if self._audit is not None else None
         app = make_app(services, authenticate, self._checks(), address, record)
         self._answering = KubeletHosts(app, self._cache, configured.kubelet_port)
+        self.is_quick = Quick(self._backend, directory, configured.kubelet_port)
 
     def start(self) -> None:
         """Start the threads, and give the cache time to load: until then, who connects waits and is not refused."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from minik8s_modules.api.errors import StatusError
+from minik8s_modules.apiserver.access.priority import AT_ONCE
 from minik8s_modules.apiserver.audit.auditing import ORIGINAL
 from minik8s_modules.apiserver.authorization.identity import CERTIFIED
 from minik8s_modules.apiserver.intake.connections import Answer, Connection, status_answer
@@ -27,7 +29,7 @@ class Exchanges:
 
     def intake(self, listeners: Sequence[socket.socket], context: Callable[[], ssl.SSLContext], threads: int) -> Intake:
         """Return what collects the requests of ``listeners``."""
-        return Intake(listeners, context, self._application.admission, threads, self._answer)
+        return Intake(listeners, context, self._application.admission, threads, self._answer, self._at_once)
 
     def _answer(self, connection: Connection, whole: Whole) -> Answer:
         """Answer one request, in a thread, without touching its connection."""
@@ -35,6 +37,22 @@ class Exchanges:
             environ = environ_of(whole, connection.peer, connection.server)
         except StatusError as error:
             return Answer(status_answer(error), keep=False)
+        return self._run(connection, environ)
+
+    def _at_once(self, connection: Connection, whole: Whole) -> Answer | None:
+        """Answer a request in the intake itself, if nobody has to be waited for; None leaves it to a thread."""
+        if whole.body or not whole.head.startswith(b"GET /api"):
+            return None
+        try:
+            environ = environ_of(whole, connection.peer, connection.server)
+        except StatusError:
+            return None
+        if not self._application.is_quick(environ):
+            return None
+        environ[AT_ONCE] = True
+        return self._run(connection, environ)
+
+    def _run(self, connection: Connection, environ: dict[str, Any]) -> Answer:
         hand_over = _HandOver(connection)
         environ.update({CERTIFIED: connection.user, TAKE: hand_over})
         exchange = Exchange(environ, close=self._closes())

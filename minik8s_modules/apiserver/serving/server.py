@@ -20,7 +20,7 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gunicorn.app.base import BaseApplication
@@ -58,6 +58,9 @@ class Closeable(Protocol):
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         """Answer a request."""
+
+    def is_quick(self, environ: Mapping[str, Any]) -> bool:
+        """Return whether a request is answered without waiting for anybody."""
 
     def close(self) -> None:
         """End what runs beside the application."""
