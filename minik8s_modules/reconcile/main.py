@@ -143,7 +143,7 @@ def _dns_settings(configuration: Configuration) -> DnsSettings:
     return DnsSettings(
         listen=_ipv4("dns.listen", configuration.text("dns.listen", "")),
         port=configuration.number("dns.port", DnsSettings().port),
-        forward=tuple(_ipv4("dns.forward", each) for each in configuration.texts("dns.forward", [])),
+        forward=tuple(_upstream(each) for each in configuration.texts("dns.forward", [])),
         host_resolver=configuration.flag("dns.host_resolver", default=False),
     )
 
@@ -168,6 +168,19 @@ def _ipv4(key: str, text: str) -> str:
         return str(ipaddress.IPv4Address(text)) if text else ""
     except ValueError as error:
         raise ConfigurationError(f"{key} must be an IPv4 address: {error}") from error
+
+
+def _upstream(text: str) -> str:
+    """Return a name server that nodes ask for other names, of either family."""
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError as error:
+        raise ConfigurationError(f"dns.forward must have IP addresses: {error}") from error
+    if isinstance(found, ipaddress.IPv6Address) and found.scope_id:
+        raise ConfigurationError(
+            f"dns.forward {text} names a device, which each node calls otherwise: write an address"
+        )
+    return str(found)
 
 
 def _plan_options(configuration: Configuration) -> PlanOptions:

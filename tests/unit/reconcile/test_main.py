@@ -44,9 +44,16 @@ def test_observations_are_jittered_by_a_fifth():
     assert 105.0 < max(found) <= 120.0
 
 
+def test_other_names_are_asked_of_servers_of_either_family(tmp_path: Path):
+    found = read_options(configuration(tmp_path, dns={"forward": ["192.0.2.53", "FD00::0:53"]})).settings.dns
+    assert found.forward == ("192.0.2.53", "fd00::53")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"dns": {"forward": ["ns.example"]}}, "dns.forward must have IP addresses"),
+        ({"dns": {"forward": ["fe80::1%eth0"]}}, "dns.forward fe80::1%eth0 names a device"),
         ({"drift": "slow"}, "drift must be normal or fast"),
         ({"executor": "shell"}, "executor must be python_api or strategy, not 'shell'"),
         ({"hmac_key_file": "/nowhere"}, "cannot read hmac_key_file /nowhere"),

@@ -51,7 +51,7 @@ def _check_config(entry: Mapping[str, Any]) -> None:
         raise KeyFault("InvalidEntry", f"{SERVER}.port {entry['port']!r} is not a port (1 to {LAST_PORT})")
     _check_name(f"{SERVER}.domain", entry["domain"])
     for server in entry["forward"]:
-        check_address(f"{SERVER}.forward", server)
+        (_check_ipv6 if ":" in str(server) else check_address)(f"{SERVER}.forward", server)
 
 
 def _check_record(where: str, row: Any) -> None:

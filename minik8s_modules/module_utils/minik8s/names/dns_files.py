@@ -6,6 +6,7 @@ key by key. A zone's serial is not part of what is compared; it only rises when 
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -173,13 +174,22 @@ def _file(path: str, *more: str) -> list[str]:
 
 
 def resolver_servers(text: str, own: str) -> list[str]:
-    """Return the IPv4 name servers of a resolv.conf, without ``own``; at most 3, as resolvers take no more."""
-    found = []
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) > 1 and words[0] == "nameserver" and words[1] != own and words[1].count(".") == 3:  # noqa: PLR2004
-            found.append(words[1])
-    return found[:3]
+    """Return the name servers of a resolv.conf, without ``own``; at most 3, as resolvers take no more.
+
+    Those of IPv6 count where there is none of IPv4, but for those of a link (``fe80::1%eth0``).
+    """
+    rows = [line.split() for line in text.splitlines()]
+    told = [row[1] for row in rows if len(row) > 1 and row[0] == "nameserver" and row[1] != own]
+    found = [each for each in told if each.count(".") == 3 and ":" not in each]  # noqa: PLR2004
+    return (found or [each for each in told if _is_ipv6(each)])[:3]
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        found = ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return not found.is_link_local and "%" not in text
 
 
 def resolver_text(config: Mapping[str, Any], own: Resolver) -> str:
