@@ -17,6 +17,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from minik8s_modules.base.places import place
 from minik8s_modules.gateway.errors import NodeUnreachable
 from minik8s_modules.gateway.inventory import NodeAddress
 from minik8s_modules.runtime.identity import start_time
@@ -86,8 +87,7 @@ def master_argv(address: NodeAddress, paths: Paths) -> list[str]:
 def reach_argv(address: NodeAddress, directory: Path, host: str, port: int) -> list[str]:
     """Return the command whose stdin and stdout are a TCP connection from the node to ``host``:``port``."""
     options = connection_options(address, Paths(address, directory).control)
-    shown = f"[{host}]" if ":" in host else host
-    return ["ssh", "-T", *options, "-o", "ControlMaster=no", "-W", f"{shown}:{port}", "--", address.host]
+    return ["ssh", "-T", *options, "-o", "ControlMaster=no", "-W", place(host, port), "--", address.host]
 
 
 def shell_argv(address: NodeAddress, directory: Path) -> list[str]:

@@ -19,6 +19,7 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, dig, labels, name, spec, status
 from minik8s_modules.api.tables import csi, extensions, originals, pods, workloads
 from minik8s_modules.api.tables.cells import AGE, NAME, NONE, UNKNOWN, Column, age, columns, human_duration, since
+from minik8s_modules.base.places import place
 
 _SHOWN = 3  # endpoints and ports before "+ n more..."
 __all__ = ["Column", "age", "human_duration", "since", "table_columns", "table_row"]
@@ -139,7 +140,7 @@ def _first(items: Iterable[str], nothing: str) -> str:
 
 def _endpoints(endpoints: JsonObject, now: datetime) -> list[Any]:
     found = [
-        f"{address.get('ip')}:{port.get('port')}" if port else str(address.get("ip"))
+        place(str(address.get("ip")), str(port.get("port"))) if port else str(address.get("ip"))
         for subset in endpoints.get("subsets") or []
         for port in subset.get("ports") or [None]
         for address in subset.get("addresses") or []

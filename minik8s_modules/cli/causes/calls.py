@@ -20,6 +20,7 @@ from minik8s_modules.api.kinds import (
     VALIDATING_WEBHOOK_CONFIGURATION,
 )
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.places import place
 from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.service_endpoints import behind, leads_nowhere
 from minik8s_modules.cli.causes.surroundings import Around
@@ -117,6 +118,6 @@ def _endpoint(around: Around, space: str, endpoint: JsonObject, address: str, po
     own = {each.get("ip") for each in objects.status(pod).get("podIPs") or []} if pod else set()
     node = objects.spec(pod).get("nodeName") if pod else None
     if pod is None or node is None or address not in own:
-        return f"{address}:{port}, directly: no pod of its namespace has it, so no gateway leads there"
+        return f"{place(address, port)}, directly: no pod of its namespace has it, so no gateway leads there"
     tunnel = f"through the gateway of node {node} where the API server has no route"
-    return f"{address}:{port} (pod {objects.name(pod)}), directly, or {tunnel}"
+    return f"{place(address, port)} (pod {objects.name(pod)}), directly, or {tunnel}"

@@ -16,6 +16,7 @@ from minik8s_modules.api.network.load_balancers import (
     serving_nodes,
 )
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.places import place
 from minik8s_modules.cli.causes.faults import Fault, kubectl, resource, unrecovered
 from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.surroundings import Around
@@ -60,8 +61,7 @@ def endpoints(found: Behind) -> Iterator[tuple[str, str]]:
         numbers = [port["port"] for port in one.get("ports") or [] if port.get("port")]
         for endpoint in one.get("endpoints") or []:
             address = str(endpoint["addresses"][0])
-            place = f"[{address}]" if ":" in address else address
-            yield ",".join(f"{place}:{number}" for number in numbers or ["?"]), _about(endpoint)
+            yield ",".join(place(address, number) for number in numbers or ["?"]), _about(endpoint)
 
 
 def _about(endpoint: JsonObject) -> str:

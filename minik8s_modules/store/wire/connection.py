@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.files import stamp_if_there
+from minik8s_modules.base.places import place
 from minik8s_modules.base.tls import CIPHERS
 from minik8s_modules.module_utils.minik8s.rpc.http2 import Broken, CallFailed, Channel
 from minik8s_modules.store.errors import StoreUnavailable
@@ -78,7 +79,7 @@ class Connections:
     @property
     def endpoints(self) -> str:
         """The members' addresses, for messages."""
-        return ", ".join(f"{host}:{port}" if port else host for host, port in self._addresses)
+        return ", ".join(place(host, port) if port else host for host, port in self._addresses)
 
     @property
     def closed(self) -> bool:
@@ -242,7 +243,7 @@ class Connections:
             raise Broken(f"cannot connect: {error}", unseen=True) from error
         _set_timeout(sock, timeout_s)
         # a Unix socket's path is not the name of a server, which etcd would refuse
-        channel = Channel(sock, f"{host}:{port}" if port else "localhost", metadata)
+        channel = Channel(sock, place(host, port) if port else "localhost", metadata)
         with self._lock:
             if not self._closed:
                 self._open[channel] = renewals

@@ -21,6 +21,7 @@ from minik8s_modules.api.access.certificate_names import peer_names
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.places import parse_place
 from minik8s_modules.base.tls import server_context
 from minik8s_modules.streams.connections import Connection
 from minik8s_modules.streams.listener import CALLER
@@ -164,7 +165,8 @@ class KubeletServer:
         await _send(client, HTTPStatus.OK, media, body)
 
     def _node_of(self, request: KubeletRequest) -> str:
-        host = request.stream.headers.get("host", "").partition(":")[0]
+        given = request.stream.headers.get("host", "")
+        host = parse_place(given)[0] or given
         nodes = self._carried.providers
         if host in nodes:
             return host
