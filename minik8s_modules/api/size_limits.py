@@ -75,13 +75,14 @@ def size(value: Any) -> int:
 
 def names(value: Any) -> int:
     """Return how many names the objects in ``value`` have."""
-    found, level = 0, [value]
-    while level:
-        objects = [each for each in level if isinstance(each, dict)]
-        found += sum(map(len, objects))
-        level = [inner for each in objects for inner in each.values() if isinstance(inner, dict | list)] + [
-            inner for each in level if isinstance(each, list) for inner in each if isinstance(inner, dict | list)
-        ]
+    found, left = 0, [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            found += len(each)
+            left += [inner for inner in each.values() if isinstance(inner, (dict, list))]
+        elif isinstance(each, list):
+            left += [inner for inner in each if isinstance(inner, (dict, list))]
     return found
 
 

@@ -1,7 +1,7 @@
 """One thread that hands the cache's events to its subscribers, each event once and in order.
 
 Everything goes through one queue: batches of events, subscribers that come (with the events they missed) and
-go.
+go. Events of resources to which nobody subscribes wake nobody.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -92,11 +93,20 @@ class Dispatcher:
     """The thread, its queue and the subscriptions; those are touched by the thread alone."""
 
     def __init__(self, root: str) -> None:
-        self.progress = 0  # every joined subscriber has been given all events up to this revision
         self._root = root
+        self._published = self._delivered = 0  # the latest revisions told of, and handed over
+        self._batches_queued = self._batches_done = 0
+        self._wanted: Counter[str] = Counter()  # how many subscribe to a resource, those in the queue included
+        self._wanting = threading.Lock()
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._queue: queue.SimpleQueue[_Batch | _Join | _Leave | _EndAll | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="cache-dispatcher", daemon=True)
+
+    @property
+    def progress(self) -> int:
+        """A revision up to which every joined subscriber has been given all events."""
+        published = self._published  # read first: what is queued later is later than this
+        return published if self._batches_done == self._batches_queued else self._delivered
 
     def start(self) -> None:
         """Start the thread."""
@@ -108,11 +118,22 @@ class Dispatcher:
         self._thread.join()
 
     def publish(self, events: list[CacheEvent], revision: int) -> None:
-        """Queue events; with them everything up to ``revision`` is told."""
-        self._queue.put(_Batch(events, revision))
+        """Queue events that somebody wants; with them everything up to ``revision`` is told.
+
+        As ``join``, for one thread at a time.
+        """
+        wanted = self._wanted
+        if any(resource_of(self._root, event.key) in wanted for event in events):
+            if self._batches_done == self._batches_queued:  # nothing is on its way that would change it, too
+                self._delivered = self._published
+            self._batches_queued += 1
+            self._queue.put(_Batch(events, revision))
+        self._published = revision
 
     def join(self, subscription: Subscription, resource: str, backlog: list[CacheEvent]) -> None:
         """Queue a new subscriber with the events it missed."""
+        with self._wanting:
+            self._wanted[resource] += 1
         self._queue.put(_Join(subscription, resource, backlog))
 
     def leave(self, subscription: Subscription) -> None:
@@ -140,12 +161,17 @@ class Dispatcher:
         for event in batch.events:
             for subscription in self._subscriptions.get(resource_of(self._root, event.key), ()):
                 subscription.offer(event)
-        self.progress = batch.revision
+        self._delivered = batch.revision
+        self._batches_done += 1
 
     def _drop(self, subscription: Subscription) -> None:
-        for subscriptions in self._subscriptions.values():
+        for resource, subscriptions in self._subscriptions.items():
             if subscription in subscriptions:
                 subscriptions.remove(subscription)
+                with self._wanting:
+                    self._wanted[resource] -= 1
+                    if not self._wanted[resource]:
+                        del self._wanted[resource]
 
     def _end_all(self) -> None:
         for subscriptions in self._subscriptions.values():

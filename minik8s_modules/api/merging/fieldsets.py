@@ -86,6 +86,10 @@ def _combine(left: Fields, right: Fields, *, keep_alone: bool) -> Fields:
             if keep_alone:
                 found[element] = node
             continue
+        if not node:  # nothing below it: most are so
+            if _is_member(other) != keep_alone:
+                found[element] = _LEAF
+            continue
         member = _is_member(node) and _is_member(other) != keep_alone
         kept = _node(_combine(node, other, keep_alone=keep_alone), member=member)
         if kept is not None:

@@ -44,6 +44,10 @@ _SERVERS: Fields = {
 }  # fmt: skip
 
 
+_SERVERS_METADATA = frozenset(element.removeprefix("f:") for element in _SERVERS["f:metadata"])
+_SERVERS_FIELDS = frozenset(element.removeprefix("f:") for element in _SERVERS)
+
+
 class Writer(NamedTuple):
     """Who writes: the fieldManager of the request, and the subresource it goes through."""
 
@@ -118,7 +122,8 @@ def _canonical_element(element: str) -> str:
 
 def encode(managers: Mapping[Identity, Entry]) -> list[JsonObject]:
     """Return metadata.managedFields, in Kubernetes' order."""
-    return [_encoded(found, entry) for found, entry in sorted(managers.items(), key=_rank)]
+    ranked = sorted(managers.items(), key=_rank) if len(managers) > 1 else managers.items()
+    return [_encoded(found, entry) for found, entry in ranked]
 
 
 def _rank(item: tuple[Identity, Entry]) -> tuple[str, float, str, str, str]:
@@ -234,10 +239,18 @@ def record_update(
     if wanted is not None:
         managers = wanted
     if managers or old is None:
-        versions = Versions(stored, plain(old) if old else {}, new, writer.subresource)
+        counts = new if managers or old is not None or kind is not stored else _without_servers_part(new)
+        versions = Versions(stored, plain(old) if old else {}, counts, writer.subresource)
         managers = updated(managers, versions, kind.api_version, writer, now)
     if managers:
         metadata(new)["managedFields"] = encode(managers)
+
+
+def _without_servers_part(obj: JsonObject) -> JsonObject:
+    """Return a new object without what nobody will own: of a small one that is most of its fields. Shares its parts."""
+    left = {field: value for field, value in obj.items() if field not in _SERVERS_FIELDS}
+    meta = {field: value for field, value in metadata(obj).items() if field not in _SERVERS_METADATA}
+    return {**left, "metadata": meta} if meta else left
 
 
 def _given(new: JsonObject, old: JsonObject | None, writer: Writer) -> tuple[Managers, Managers | None]:

@@ -48,7 +48,7 @@ def validate_metadata(kind: Kind, obj: JsonObject) -> list[Cause]:
     causes += _owners(meta.get("ownerReferences") or [])
     for finalizer in meta.get("finalizers") or []:
         causes += cause.all_invalid("metadata.finalizers", finalizer, syntax.qualified_name(finalizer))
-    if {ORPHAN, FOREGROUND} <= {*(meta.get("finalizers") or [])}:
+    if meta.get("finalizers") and {ORPHAN, FOREGROUND} <= {*meta["finalizers"]}:
         detail = f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"
         causes.append(cause.invalid("metadata.finalizers", meta["finalizers"], detail))
     return causes

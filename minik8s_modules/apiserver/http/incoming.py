@@ -69,7 +69,8 @@ def options_of(arguments: Mapping[str, str], user_agent: str = "") -> Options:
     if len(manager) > _MAX_MANAGER or not manager.isprintable():
         raise BadRequest(f"fieldManager: must be at most {_MAX_MANAGER} printable characters")
     if not manager:
-        manager = "".join(filter(str.isprintable, user_agent.split("/", 1)[0]))[:_MAX_MANAGER]
+        manager = user_agent.split("/", 1)[0]
+        manager = (manager if manager.isprintable() else "".join(filter(str.isprintable, manager)))[:_MAX_MANAGER]
     return Options(bool(dry_run), validation, [], manager=manager, force=_flag(arguments, "force"))
 
 

@@ -19,7 +19,7 @@ from minik8s_modules.apiserver.http.bodies import JSON
 _MAX_WARNING = 256
 _MAX_WARNINGS = 16
 # with a body, and without a place to go to
-_PLAIN = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
+_PLAIN = frozenset({HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
 # "404 Not Found", as Kubernetes says it: people read it in errors of Python clients; Werkzeug would shout it
 _STATUS_LINES = {each.value: f"{each.value} {each.phrase}" for each in HTTPStatus}
 

@@ -159,7 +159,8 @@ class Answering:
             raise
         upgrade = bool(target.subresource) and proxying.is_upgrade(request.headers)
         for needed in rights(target, asked.verb, upgrade=upgrade):
-            _authorize(request, services.access, user, selection.asked(asked._replace(verb=needed)), target.kind)
+            meant = asked if needed == asked.verb else asked._replace(verb=needed)
+            _authorize(request, services.access, user, selection.asked(meant), target.kind)
         if verb is None:
             raise MethodNotAllowed(target.kind, asked.verb)
         call = Call(services, request, target, user, selection)

@@ -9,6 +9,7 @@ every later one is the store's.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import orjson
@@ -91,7 +92,7 @@ def admitted(backend: Backend, target: Target, obj: JsonObject, options: Options
         namespace=target.namespace,
         now=backend.clock.now(),
         uid=backend.new_uid(),
-        name_suffix=backend.new_suffix(),
+        name_suffix="" if name(obj) else backend.new_suffix(),
     )
     if target.kind.namespaced:
         admission.check_namespace(backend, target, obj)
@@ -218,7 +219,7 @@ def patch(backend: Backend, target: Target, apply: Mutation, options: Options) -
 
     def mutate(old: JsonObject) -> JsonObject:
         new = apply(old)
-        size_limits.check(new, size_limits.values_allowed(target.kind.id))
+        _bound(new, size_limits.values_allowed(target.kind.id))
         new = incoming.readable(target.kind, new, options)
         incoming.check_place(target, new)
         if not name(new):  # patched away; what follows from it must still be found
@@ -226,6 +227,14 @@ def patch(backend: Backend, target: Target, apply: Mutation, options: Options) -
         return new
 
     return change(backend, target, mutate, options)
+
+
+def _bound(obj: JsonObject, allowed: int) -> None:
+    """Do what ``size_limits.check`` does; what is short, and has few brackets, is written and not walked through."""
+    with contextlib.suppress(TypeError):  # deeper than orjson goes
+        if size_limits.fits(orjson.dumps(obj), allowed):
+            return
+    size_limits.check(obj, allowed)
 
 
 def change(backend: Backend, target: Target, mutate: Mutation, options: Options) -> CachedObject:

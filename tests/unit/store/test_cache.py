@@ -11,6 +11,7 @@ import pytest
 
 from minik8s_modules.store.cache import CacheEvent, WatchCache
 from minik8s_modules.store.cached import PARSED_EVENTS, RING_LEAST, CachedObject, Resource, difference
+from minik8s_modules.store.dispatch import Dispatcher, Subscription
 from minik8s_modules.store.encoding import with_revision, without_revision
 from minik8s_modules.store.errors import Expired, StoreUnavailable
 from minik8s_modules.store.interface import Change, Entry
@@ -395,6 +396,38 @@ def test_progress_never_runs_ahead_of_what_a_subscriber_has_seen(store, cache):
     gate.set()
     events.until(lambda: subscription.progress() == revision)
     assert len(events.seen) == 1
+
+
+def test_what_nobody_subscribes_to_wakes_nobody_and_counts_as_seen():
+    dispatcher, events, gate = Dispatcher("/registry/"), Events(), threading.Event()
+
+    def event(kind: str, revision: int) -> CacheEvent:
+        key = f"/registry/core/{kind}/default/a"
+        return CacheEvent("ADDED", key, revision, CachedObject(key, b"{}", revision, {}), None)
+
+    def slow(seen: CacheEvent) -> None:
+        gate.wait(60)
+        events(seen)
+
+    dispatcher.publish([event("pods", 1)], 1)  # no thread is there yet that could take it
+    assert dispatcher.progress == 1
+    subscription = Subscription(dispatcher, PODS, 1, slow, None)
+    dispatcher.join(subscription, PODS, [])
+    dispatcher.publish([event("configmaps", 2)], 2)
+    assert dispatcher.progress == 2
+    dispatcher.publish([event("configmaps", 3), event("pods", 3)], 3)
+    dispatcher.publish([event("configmaps", 4)], 4)
+    assert dispatcher.progress == 2  # not yet 4, and never less than it was
+    dispatcher.start()
+    gate.set()
+    assert [each.revision for each in events.wait(1)] == [3]
+    events.until(lambda: dispatcher.progress == 4)
+    subscription.cancel()
+    subscription.cancel()
+    dispatcher.stop()
+    dispatcher.publish([event("pods", 5)], 5)
+    assert dispatcher.progress == 5
+    assert [each.revision for each in events.seen] == [3]
 
 
 def test_after_compaction_the_cache_emits_the_difference(store, cache):

@@ -9,11 +9,14 @@ import pytest
 
 from minik8s_modules.api.custom.kinds import kinds_of
 from minik8s_modules.api.errors import StatusError
-from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, EVENTS_EVENT, POD
+from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, EVENTS_EVENT, KINDS, POD
 from minik8s_modules.api.merging import fieldsets, managed_fields
 from minik8s_modules.api.merging.managed_fields import Writer, record_update, same
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.schema.shapes import kind_shape
 from tests.unit.api import samples
+
+OWNED = [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}]
 
 
 def write(old, new, manager="u", subresource="", kind=CONFIG_MAP, later_s=0):
@@ -54,6 +57,20 @@ def test_what_go_always_writes_is_nobodys():
     assert "." not in fields["f:spec"]["f:containers"]
     assert "f:status" not in fields
     assert "f:metadata" not in fields
+
+
+@pytest.mark.parametrize("more", [{}, {"labels": {"a": "b"}, "finalizers": ["a.b/c"], "ownerReferences": OWNED}])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS.all() if kind.stored and kind.storage is None], ids=lambda kind: kind.resource
+)
+def test_a_create_owns_all_that_differs_from_nothing_but_what_is_the_servers(kind, more):
+    obj = samples.created(samples.sample(kind))
+    obj["metadata"] |= copy.deepcopy(more)
+    found = fieldsets.compare(kind_shape(kind), {}, obj)
+    expected = managed_fields.without_servers(managed_fields.counted(kind, found.written, ""))
+    written = entries(write(None, obj, kind=kind))
+    assert written == ([("u", expected)] if expected else [])
+    assert not more or expected["f:metadata"].keys() == {"f:labels", "f:finalizers", "f:ownerReferences"}
 
 
 def test_an_update_takes_what_it_changes_and_leaves_the_rest():
