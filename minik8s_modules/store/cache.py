@@ -328,6 +328,8 @@ class WatchCache:
 
     def _apply(self, changes: Sequence[Change], revision: int, *, loaded: bool = False) -> None:
         shown = 0 if loaded else self._revision
+        if not loaded and revision <= shown:
+            return  # the writers have shown it: most often so, and they are who waits for the lock
         # parsed without the lock, which every list takes
         pairs = [(change, made) for change in changes if change.revision > shown for made in self._made(change)]
         with self._lock:
