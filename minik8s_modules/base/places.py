@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 
+def bracketed(host: str) -> str:
+    """Return a host as it stands before a port."""
+    return f"[{host}]" if ":" in host else host
+
+
 def place(host: str, port: int | str) -> str:
     """Return a place as URLs and configurations have it."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{bracketed(host)}:{port}"
 
 
 def parse_place(text: str) -> tuple[str, str]:

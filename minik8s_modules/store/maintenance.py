@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import grpc
 
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.places import bracketed
 from minik8s_modules.store.errors import StoreUnavailable
 from minik8s_modules.store.stubs import etcdrpc
 from minik8s_modules.store.wire.connection import Tls
@@ -50,7 +51,8 @@ def snapshot(endpoint: str, tls: Tls | None, file: BinaryIO) -> None:
 
 def _client(endpoint: str, tls: Tls | None) -> Any:
     parts = urlsplit(endpoint)
-    host, port = ("unix", parts.path) if parts.scheme == "unix" else (parts.hostname, parts.port or 2379)
+    named = parts.hostname or ""
+    host, port = ("unix", parts.path) if parts.scheme == "unix" else (bracketed(named), parts.port or 2379)
     # without it gRPC sends the path as authority, which etcd's HTTP server refuses
     authority = (("grpc.default_authority", "localhost"),) if host == "unix" else ()
     try:
