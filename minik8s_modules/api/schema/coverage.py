@@ -18,6 +18,7 @@ import yaml
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema import structural
+from minik8s_modules.base.once import once
 
 Treatment = Literal["implemented", "refused", "warned", "see"]
 _CLASSIFIED: tuple[Treatment, ...] = ("implemented", "see")
@@ -46,7 +47,7 @@ class Rule(NamedTuple):
         )
 
 
-@cache
+@once
 def rules() -> dict[str, dict[str, Rule]]:
     """Return the rules by full name of the OpenAPI definition and field."""
     file = Path(__file__).with_name("coverage.yml")

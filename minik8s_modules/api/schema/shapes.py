@@ -1,7 +1,8 @@
 """Kubernetes' OpenAPI definitions as data, and types compiled from them.
 
-The definitions are the ones ``kubernetes-validate`` carries (one JSON file, parsed once in about 5 ms, on first use);
-ours stand in ``schema_own.json`` in the same form. Definitions are compiled when first met and shared. A ``Shape``
+The definitions are the ones ``kubernetes-validate`` carries (one JSON file, read on first use); ours stand in
+``schema_own.json`` in the same form. They are kept as JSON, a third of what they take as objects: a process compiles a
+few of them, each when it is first met, and those are shared. A ``Shape``
 carries what the walkers need: JSON type (``schema``), strategic merge rules (``patch``), and the topology that
 ownership of fields follows (``fieldsets``).
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -20,27 +22,42 @@ import orjson
 
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.once import once
 
 KUBERNETES_VERSION = "v1.32.0"
 _REF = re.compile(r"#/\$defs/([^\"]+)")
+_NAMED = re.compile(r'\s*[{,]\s*"([^"]+)"\s*:\s*')
 
 
-@cache
-def definitions() -> dict[str, JsonObject]:
-    """Return all definitions by name, Kubernetes' and ours, with ``$ref: #/$defs/NAME``; treat as read-only."""
+@once
+def _definitions() -> dict[str, bytes]:
+    """Return all definitions by name as JSON, Kubernetes' and ours, with ``$ref: #/$defs/NAME``."""
     package = importlib.util.find_spec("kubernetes_validate")
     if package is None or package.origin is None:
         raise ModuleNotFoundError("kubernetes_validate (it carries Kubernetes' OpenAPI definitions) is not installed")
     file = Path(package.origin).parent / f"kubernetes-json-schema/{KUBERNETES_VERSION}-local/_definitions.json"
-    own = Path(__file__).with_name("schema_own.json")
-    found: dict[str, JsonObject] = orjson.loads(file.read_bytes())["$defs"]
-    found.update(orjson.loads(own.read_bytes())["$defs"])
-    return found
+    files = (file, Path(__file__).with_name("schema_own.json"))
+    # copies: orjson gives back its whole buffer with the bytes it writes
+    return {
+        name: bytes(memoryview(orjson.dumps(found)))
+        for each in files
+        for name, found in _one_by_one(each.read_text(encoding="utf-8"))
+    }
+
+
+def _one_by_one(text: str) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the definitions of a file: parsed at once, their place would stay Python's when they have gone."""
+    decode = json.JSONDecoder().raw_decode
+    at = text.index('"$defs"') + len('"$defs":')
+    while named := _NAMED.match(text, at):
+        found, at = decode(text, named.end())
+        yield named[1], found
 
 
 def definition(name: str) -> JsonObject:
-    """Return the definition called ``name``. Raises KeyError when there is none."""
-    return definitions()[name]
+    """Return the definition called ``name``, a copy of the caller's own. Raises KeyError when there is none."""
+    found: JsonObject = orjson.loads(_definitions()[name])
+    return found
 
 
 def closure(names: Iterable[str]) -> dict[str, JsonObject]:
@@ -51,7 +68,7 @@ def closure(names: Iterable[str]) -> dict[str, JsonObject]:
         name = todo.pop()
         if name not in found:
             found[name] = definition(name)
-            todo += _REF.findall(orjson.dumps(found[name]).decode())
+            todo += _REF.findall(_definitions()[name].decode())
     return found
 
 

@@ -21,7 +21,6 @@ from minik8s_modules.api.schema.shapes import (
     Shape,
     closure,
     definition,
-    definitions,
     kind_shape,
     shape,
 )
@@ -33,7 +32,6 @@ __all__ = [
     "Shape",
     "closure",
     "definition",
-    "definitions",
     "is_readable",
     "kind_shape",
     "merge_keys",

@@ -9,7 +9,6 @@ written here, too, so that they can be read; decisions do not wait for that (pol
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +18,8 @@ from minik8s_modules.api.access.rbac import GROUP, missing_rules
 from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.objects import annotations as annotations_of
+from minik8s_modules.base.manifest_yaml import ManifestLoader
+from minik8s_modules.base.once import once
 
 AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
@@ -35,11 +36,11 @@ class Default(NamedTuple):
     retired: tuple[JsonObject, ...] = ()
 
 
-@cache
+@once
 def defaults() -> tuple[Default, ...]:
     """Return all of them, roles before bindings."""
     file = Path(__file__).with_name("bootstrap_policy.yml")
-    policy: Mapping[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    policy: Mapping[str, Any] = yaml.load(file.read_text(encoding="utf-8"), ManifestLoader)  # noqa: S506 - a safe loader
     return tuple(_defaults(policy))
 
 

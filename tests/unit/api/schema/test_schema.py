@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 
+import kubernetes_validate
 import pytest
 
 from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, KINDS, LEASE, NODE, POD, POD_ADDRESS, SECRET, SERVICE
@@ -135,6 +138,18 @@ def test_the_closure_holds_all_that_is_referred_to():
     assert "io.k8s.api.core.v1.Service" not in found
     text = repr(found)
     assert all(f"'#/$defs/{name}'" in text or name == POD.definition for name in found)
+
+
+def test_every_definition_of_the_file_is_there_as_it_stands():
+    folder = Path(kubernetes_validate.__file__).parent / f"kubernetes-json-schema/{structural.KUBERNETES_VERSION}-local"
+    written = json.loads((folder / "_definitions.json").read_text(encoding="utf-8"))["$defs"]
+    assert {name: structural.definition(name) for name in written} == written
+    assert structural.definition(POD_ADDRESS.definition)["type"] == "object"
+
+
+def test_a_definition_is_the_callers_own():
+    structural.definition(POD.definition).clear()
+    assert structural.definition(POD.definition)
 
 
 def test_a_missing_definition_is_a_key_error():
