@@ -196,3 +196,21 @@ def from_map(selector: Mapping[str, str] | None) -> LabelSelector:
 def describe(selector: Any) -> str:
     """Return a map selector (a Service's) as text, for tables: ``a=b,c=d`` or ``<none>``."""
     return ",".join(f"{key}={value}" for key, value in sorted((selector or {}).items())) or "<none>"
+
+
+def selector_text(selector: JsonObject | None) -> str:
+    """Return the selector of a workload as kubectl prints it."""
+    selector = as_label_selector(selector)
+    if selector is None:
+        return "<none>"
+    parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    for each in selector.get("matchExpressions") or []:
+        key, values = each.get("key", ""), ",".join(sorted(each.get("values") or []))
+        shown = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }
+        parts.append(shown.get(each.get("operator", ""), key))
+    return ",".join(parts) or "<none>"

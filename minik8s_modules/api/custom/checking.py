@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Any
 
 import orjson
-import re2
 
 from minik8s_modules.api import cause
 from minik8s_modules.api.custom import formats
@@ -228,6 +227,8 @@ def _texts(schema: JsonObject) -> Iterator[Check]:
             lambda value: _wrong(_INVALID, value, words) if isinstance(value, str) and len(value) < least else _NOTHING
         )
     if pattern:
+        import re2  # noqa: PLC0415 - 2 MB, for schemas with patterns alone
+
         search, text = re2.compile(pattern).search, f"should match '{pattern}'"
         yield (
             lambda value: (

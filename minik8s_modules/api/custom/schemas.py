@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import re2
-
 from minik8s_modules.api import cause
 from minik8s_modules.api.errors import MOST_TOLD, Cause
 from minik8s_modules.api.objects import JsonObject
@@ -245,6 +243,8 @@ def _pattern(schema: JsonObject, at: str) -> list[Cause]:
     pattern = schema.get("pattern")
     if not pattern:
         return []
+    import re2  # noqa: PLC0415 - 2 MB, for schemas with patterns alone
+
     options = re2.Options()
     options.log_errors = False
     try:

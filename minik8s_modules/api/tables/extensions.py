@@ -15,8 +15,8 @@ from minik8s_modules.api.kinds import (
     VALIDATING_WEBHOOK_CONFIGURATION,
 )
 from minik8s_modules.api.objects import JsonObject, name, spec
+from minik8s_modules.api.selectors import selector_text
 from minik8s_modules.api.tables.cells import AGE, NAME, Column, age, columns
-from minik8s_modules.api.tables.workloads import selector_text
 
 
 def _webhooks(configuration: JsonObject, now: datetime) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting import conversion
 from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec, status
-from minik8s_modules.api.selectors import as_label_selector, describe
+from minik8s_modules.api.selectors import describe, selector_text
 from minik8s_modules.api.tables.cells import AGE, NAME, NONE, UNKNOWN, Column, age, columns, human_duration, since
 from minik8s_modules.base.clock import parse_rfc3339
 
@@ -21,24 +21,6 @@ _SHORT_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": 
 _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _CLOSED = 64  # characters of the pods' addresses of an ingress
-
-
-def selector_text(selector: JsonObject | None) -> str:
-    """Return the selector of a workload as kubectl prints it."""
-    selector = as_label_selector(selector)
-    if selector is None:
-        return NONE
-    parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
-    for each in selector.get("matchExpressions") or []:
-        key, values = each.get("key", ""), ",".join(sorted(each.get("values") or []))
-        shown = {
-            "In": f"{key} in ({values})",
-            "NotIn": f"{key} notin ({values})",
-            "Exists": key,
-            "DoesNotExist": f"!{key}",
-        }
-        parts.append(shown.get(each.get("operator", ""), key))
-    return ",".join(parts) or NONE
 
 
 def _template(obj: JsonObject) -> tuple[str, str]:

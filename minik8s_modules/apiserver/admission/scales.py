@@ -6,7 +6,7 @@ from minik8s_modules.api.errors import BadRequest, InternalError
 from minik8s_modules.api.kind import Declaration, ScalePaths
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject, dig, metadata, spec, status
-from minik8s_modules.api.tables.workloads import selector_text
+from minik8s_modules.api.selectors import selector_text
 
 SCALE = Kind("autoscaling", "v1", "Scale", "scales", "io.k8s.api.autoscaling.v1.Scale")
 NEVER_SET = -(2**31)

@@ -21,8 +21,7 @@ from minik8s_modules.api import objects, quantities
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import POD_METRICS
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.api.selectors import from_label_selector
-from minik8s_modules.api.tables.workloads import selector_text
+from minik8s_modules.api.selectors import from_label_selector, selector_text
 from minik8s_modules.base.clock import Clock, parse_rfc3339
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import error_of, resource_path, with_query

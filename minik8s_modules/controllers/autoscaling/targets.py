@@ -16,7 +16,7 @@ from minik8s_modules.api.errors import NotFound, StatusError
 from minik8s_modules.api.kind import Registry
 from minik8s_modules.api.kinds import DEPLOYMENT, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET, Kind
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.tables.workloads import selector_text
+from minik8s_modules.api.selectors import selector_text
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import error_of, resource_path
 from minik8s_modules.client.informer import Informer

@@ -7,12 +7,11 @@ file, except from none to some (503). Headless Services have no address: their e
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
-
-import jinja2
+from typing import TYPE_CHECKING, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.ingress_routes import ANY_HOST, Route, Routes, port_of
@@ -21,6 +20,9 @@ from minik8s_modules.module_utils.minik8s.entries.ingress import IngressEntry, I
 from minik8s_modules.module_utils.minik8s.names.ingress_entries import SERVER
 from minik8s_modules.reconcile.network.services import service_ports
 from minik8s_modules.reconcile.values.values import Entries, Entry, IngressSettings
+
+if TYPE_CHECKING:
+    import jinja2
 
 TEMPLATE = "ingress_host.conf.j2"
 CERTIFICATE, PRIVATE_KEY = "tls.crt", "tls.key"
@@ -77,12 +79,17 @@ class Renderer:
 
     def __init__(self, settings: IngressSettings) -> None:
         self._settings = settings
+        self._text = Path(settings.templates, TEMPLATE).read_text("utf-8")
+
+    @functools.cached_property
+    def _template(self) -> jinja2.Template:
+        import jinja2  # noqa: PLC0415 - 2 MB, for a cluster with hosts alone
+
         environment = jinja2.Environment(  # noqa: S701 - no HTML: every value passes ``quoted``
             undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
         )
         environment.filters["quoted"] = quoted
-        text = Path(settings.templates, TEMPLATE).read_text("utf-8")
-        self._template = environment.from_string(text)
+        return environment.from_string(self._text)
 
     def server(self) -> IngressServerEntry:
         """Return the entry ``server``."""

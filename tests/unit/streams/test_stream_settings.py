@@ -50,3 +50,12 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         Signatures(tmp_path / "none")
     with pytest.raises(ConfigurationError, match=r"streams\.user: there is no user nobody-there"):
         uid_of("nobody-there")
+
+
+@pytest.mark.parametrize("content", [b"", b"no certificate", b"\xff", b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
+def test_an_authority_that_cannot_be_read_is_told_at_the_start(tmp_path: Path, content: bytes) -> None:
+    """The first stream makes what checks signatures, and would be the first to notice."""
+    authority = tmp_path / "ca.crt"
+    authority.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"streams\.client_ca: .*ca\.crt cannot be used"):
+        Signatures(authority)
