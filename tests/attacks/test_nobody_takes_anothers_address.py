@@ -12,7 +12,14 @@ import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.balancing import read_balancing
-from minik8s_modules.api.network.load_balancers import Machine, World, by_age, decide_addresses, decide_outside
+from minik8s_modules.api.network.load_balancers import (
+    Machine,
+    World,
+    by_age,
+    canonical,
+    decide_addresses,
+    decide_outside,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.config import Configuration
 from tests.attacks.people import editor_of
@@ -20,8 +27,18 @@ from tests.integration.apiserver.conftest import Namespace
 from tests.support.apiserver import Answer
 
 NODE, SERVER, VICTIMS = "192.0.2.1", "192.0.2.10", "203.0.113.10"
-WORLD = World((Machine("n1", NODE, ready=True, silent=False),), frozenset({SERVER}))
-VICTIMS_IPV6 = "2001:db8::10"
+NODE_IPV6, SERVER_IPV6, VICTIMS_IPV6 = "2001:db8:1::1", "2001:db8:1::10", "2001:db8::10"
+WORLD = World((Machine("n1", NODE, ready=True, silent=False, second=NODE_IPV6),), frozenset({SERVER, SERVER_IPV6}))
+SPELLED = (
+    NODE_IPV6, "2001:DB8:1::1", "2001:0db8:0001:0:0:0:0:1", SERVER_IPV6, "2001:db8:1:0::10", VICTIMS_IPV6,
+    "2001:db8:0:0::10", "fd00:96::1", "FD00:96:0::1", "fd00:77::5", "fd00:77:0:ffff::1",
+)  # fmt: skip
+"""Addresses of IPv6 that are a machine's, an API server's, another Service's, of the range of Services or of Pods."""
+SPECIAL = (
+    "::1", "::", "fe80::1", "ff02::1", "ff0e::1", "::ffff:192.0.2.1", "::ffff:c000:201", "::192.0.2.1", "::c000:201",
+    "64:ff9b::192.0.2.1", "fe80::1%eth0", "2001:db8:1::1%eth0",
+)  # fmt: skip
+"""Those that are nobody's from outside: of this machine, of a link, of many, of IPv4 within IPv6."""
 SETTINGS = {"default": "pool", "addresses": [VICTIMS, SERVER, VICTIMS_IPV6], "kept_ports": [22], "external_ips": True}
 OWN = ("10.244.0.0/16", "100.0.0.0/24", "fd00:77::/48", "fd00:96::/112")
 BALANCING = read_balancing(Configuration({"load_balancer": SETTINGS}, "test"), OWN)
@@ -53,6 +70,8 @@ def mallory(namespace: Namespace) -> Mallory:
 
 def test_no_way_to_write_names_an_external_address(mallory: Mallory) -> None:
     assert mallory.create("direct", externalIPs=[VICTIMS]).code == 403
+    both: JsonObject = {"ipFamilyPolicy": "PreferDualStack", "externalIPs": [VICTIMS_IPV6]}
+    assert mallory.create("direct", **both).code == 403
     assert mallory.create("web").code == 201
     patch = {"spec": {"externalIPs": [SERVER]}}
     applied = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, **patch}
@@ -73,7 +92,7 @@ def test_nobody_brings_a_status_along_or_writes_one(mallory: Mallory) -> None:
         assert written.code == 403, method
 
 
-@pytest.mark.parametrize("asked", [VICTIMS, NODE, SERVER, "100.0.0.1", "10.244.0.5", VICTIMS_IPV6, "fd00:96::1"])
+@pytest.mark.parametrize("asked", [VICTIMS, NODE, SERVER, "100.0.0.1", "10.244.0.5", *SPELLED])
 def test_no_load_balancer_gives_what_is_anothers(mallory: Mallory, asked: str) -> None:
     made = mallory.create("web", type="LoadBalancer", loadBalancerIP=asked, loadBalancerClass="minik8s.io/pool").json
     victim = {
@@ -107,13 +126,24 @@ def test_health_checks_open_no_port_of_the_machines_or_of_another(mallory: Mallo
 
 
 @pytest.mark.parametrize(
-    "address", [NODE, SERVER, VICTIMS, "100.0.0.1", "10.244.0.5", "127.0.0.1", "224.0.0.5", VICTIMS_IPV6, "2001:db8::1"]
+    "address", [NODE, SERVER, VICTIMS, "100.0.0.1", "10.244.0.5", "127.0.0.1", "224.0.0.5", *SPELLED, *SPECIAL]
 )
 def test_not_even_a_status_that_an_administrator_forges_takes_them(address: str) -> None:
-    forged = {
+    forged: JsonObject = {
         "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"type": "LoadBalancer", "loadBalancerClass": "example.com/mine", "externalIPs": [address]},
+        "spec": {
+            "type": "LoadBalancer",
+            "loadBalancerClass": "example.com/mine",
+            "externalIPs": [address],
+            "ipFamilies": ["IPv4", "IPv6"],
+        },
         "status": {"loadBalancer": {"ingress": [{"ip": address}]}},
     }
     outside = decide_outside(forged, WORLD, frozenset(), BALANCING)
-    assert (outside.addresses, outside.at_nodes, outside.refused) == ({}, False, (address,))
+    assert (outside.addresses, outside.at_nodes, outside.refused) == ({}, False, (canonical(address),))
+    # nor does one of the pool's class
+    forged["spec"] |= {"loadBalancerClass": "minik8s.io/pool", "externalIPs": []}
+    taken = decide_outside(
+        forged, WORLD._replace(servers=WORLD.servers | {VICTIMS, VICTIMS_IPV6}), frozenset(), BALANCING
+    )
+    assert taken.addresses == {}

@@ -1,10 +1,10 @@
 """Services of type LoadBalancer: whose they are, which addresses they have, and which node announces one. Pure.
 
 Two classes are ours. ``minik8s.io/nodes`` is reached at the nodes' own addresses and the Service's ports, as with k3s;
-``minik8s.io/pool`` has an address of the pool, which one node answers for, of each family that it has and the pool
-knows. Nothing is remembered: the address stands in
-the Service's status, and the announcer follows from the Nodes, so that a controller, every shard and a plan find the
-same. An address of a machine, of an API server or of the cluster's own ranges is nobody's, whatever a status says.
+``minik8s.io/pool`` has an address of the pool, which one node answers for. Both are of each family that the Service
+has, as far as nodes or pool have addresses of it. Nothing is remembered: the address stands in the Service's status,
+and the announcer follows from the Nodes, so that a controller, every shard and a plan find the same. An address of a
+machine, of an API server or of the cluster's own ranges is nobody's, whatever a status says, however it is written.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from minik8s_modules.api import objects, syntax
@@ -27,6 +28,7 @@ SILENT = "minik8s.io/Silent"
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 NODE_PORTS = range(30000, 32768)
 _EVERYBODY = ipaddress.IPv4Address("255.255.255.255")
+IPV6 = 6
 IN_USE, OUT_OF_RANGE, NOT_AVAILABLE = "AddressInUse", "AddressNotInPool", "AddressNotAvailable"
 PORT_KEPT, PORT_IN_USE, NO_NODES, REFUSED = "PortKept", "PortInUse", "NoNodes", "AddressRefused"
 
@@ -38,6 +40,12 @@ class Machine(NamedTuple):
     address: str
     ready: bool
     silent: bool
+    second: str = ""
+    """Its address of the other family."""
+
+    def of_family(self, family: str) -> str:
+        """Return its address of a family, "" for none."""
+        return next((one for one in (self.address, self.second) if one and family_of(one) == family), "")
 
 
 class World(NamedTuple):
@@ -48,7 +56,8 @@ class World(NamedTuple):
 
     def taken(self) -> frozenset[str]:
         """Return the addresses that machines have themselves."""
-        return self.servers | {machine.address for machine in self.machines}
+        own = {address for machine in self.machines for address in (machine.address, machine.second) if address}
+        return self.servers | own
 
 
 class Given(NamedTuple):
@@ -75,9 +84,9 @@ class Outside(NamedTuple):
     """Addresses that its status or spec names, and that are not to be taken over."""
 
     def of_family(self, family: str) -> Outside:
-        """Return what of it is of one family; the nodes' own addresses are of IPv4."""
+        """Return what of it is of one family; nodes have addresses of both, as far as they have any."""
         own = {address: node for address, node in self.addresses.items() if family_of(address) == family}
-        return Outside(own, self.at_nodes and family == "IPv4")
+        return Outside(own, self.at_nodes)
 
 
 NOWHERE = Outside()
@@ -99,10 +108,11 @@ def machines_of(nodes: Iterable[JsonObject]) -> tuple[Machine, ...]:
     found = []
     for node in sorted(nodes, key=objects.name):
         told = objects.status(node).get("addresses") or []
-        address = next((str(one["address"]) for one in told if one.get("type") == "InternalIP"), "")
-        if address and not is_virtual(node):
+        own = [canonical(str(one["address"])) for one in told if one.get("type") == "InternalIP"]
+        if own and not is_virtual(node):
             ready = _is_true(node, "Ready") and EXCLUDED not in objects.labels(node)
-            found.append(Machine(objects.name(node), address, ready, _is_true(node, SILENT)))
+            second = next((one for one in own if family_of(one) != family_of(own[0])), "")
+            found.append(Machine(objects.name(node), own[0], ready, _is_true(node, SILENT), second))
     return tuple(found)
 
 
@@ -123,7 +133,7 @@ def serving_nodes(slices: Iterable[JsonObject]) -> frozenset[str]:
 def api_servers(slices: Iterable[JsonObject]) -> frozenset[str]:
     """Return the addresses in the slices of default/kubernetes."""
     return frozenset(
-        str(address)
+        canonical(str(address))
         for one in slices
         for endpoint in one.get("endpoints") or []
         for address in endpoint.get("addresses") or []
@@ -144,7 +154,15 @@ def is_outside(service: JsonObject) -> bool:
 def ingress_of(service: JsonObject) -> list[str]:
     """Return the addresses that a Service's status has."""
     found = objects.dig(service, "status", "loadBalancer", "ingress") or []
-    return [str(one["ip"]) for one in found if one.get("ip")]
+    return [canonical(str(one["ip"])) for one in found if one.get("ip")]
+
+
+def canonical(address: str) -> str:
+    """Return an address as we write it, however somebody else did; what is none stays."""
+    try:
+        return str(ip_address(address))
+    except ValueError:
+        return address
 
 
 def family_of(address: str) -> str:
@@ -223,16 +241,16 @@ class _Pool:
 
     def _of_family(self, service: JsonObject, key: str, family: str, asked: str) -> str:
         if asked and family_of(asked) == family:
-            return str(ipaddress.ip_address(asked))
+            return str(ip_address(asked))
         had = (one for one in ingress_of(service) if not self._why_not(one, key)[0] and family_of(one) == family)
         return next(had, "") or next(self._free(family), "")
 
     def _why_not(self, address: str, key: str) -> tuple[str, str]:
         if syntax.ip(address) or not self._balancing.in_pool(address):
             return OUT_OF_RANGE, f"address {address} is not in the pool"
-        if address in self._machines:
+        if canonical(address) in self._machines:
             return IN_USE, f"address {address} is a machine's own"
-        holder = self._holders.get(str(ipaddress.ip_address(address)), key)
+        holder = self._holders.get(str(ip_address(address)), key)
         return ("", "") if holder == key else (IN_USE, f"address {address} is Service {holder}'s")
 
     def _free(self, family: str) -> Iterator[str]:
@@ -258,9 +276,9 @@ class _Ports:
         if asked := declared.get("loadBalancerIP"):
             detail = f"address {asked} cannot be had: the class has the nodes' own addresses; use minik8s.io/pool"
             return Given((), OUT_OF_RANGE, detail)
-        if "IPv4" not in (declared.get("ipFamilies") or ["IPv4"]):
-            detail = "the class has the nodes' own addresses, which are of IPv4; use minik8s.io/pool, or add IPv4"
-            return Given((), NOT_AVAILABLE, detail)
+        families = declared.get("ipFamilies") or ["IPv4"]
+        if self._machines and not _own_addresses(self._machines, families):
+            return Given((), NOT_AVAILABLE, f"no node has an address of {families[0]}, as the Service is")
         places = _places(declared.get("ports") or [])
         for place in places:
             reason, message = self._why_not(*place, key)
@@ -268,12 +286,13 @@ class _Ports:
                 return Given((), reason, message)
         self._holders |= dict.fromkeys(places, key)
         local = serving(service) if is_local(service) else None
-        ready = [one for one in self._machines if one.ready and (local is None or one.name in local)]
+        able = (one for one in self._machines if one.ready and (local is None or one.name in local))
+        ready = [one for one in able if _own_addresses([one], families)]
         if not ready:
             who = "no node is Ready" if local is None else "no Ready node has a ready Pod of it"
             return Given((), NO_NODES, who)
         ports = [{"port": port, "protocol": protocol} for protocol, port in places]
-        addresses = sorted({one.address for one in ready}, key=ipaddress.IPv4Address)
+        addresses = _own_addresses(ready, families)
         return Given(tuple({"ip": each, "ipMode": "Proxy", "ports": ports} for each in addresses))
 
     def _why_not(self, protocol: str, port: int, key: str) -> tuple[str, str]:
@@ -286,6 +305,12 @@ class _Ports:
         return (
             ("", "") if holder == key else (PORT_IN_USE, f"port {port}/{protocol} of the nodes is Service {holder}'s")
         )
+
+
+def _own_addresses(machines: Sequence[Machine], families: Iterable[str]) -> list[str]:
+    """Return the machines' addresses of some families, those of the first one first."""
+    found = [{own for one in machines if (own := one.of_family(family))} for family in families]
+    return [own for each in found for own in sorted(each, key=lambda own: int(ip_address(own)))]
 
 
 def _places(ports: Iterable[JsonObject]) -> list[tuple[str, int]]:
@@ -321,7 +346,8 @@ def decide_outside(service: JsonObject, world: World, local: AbstractSet[str], b
     if objects.is_deleting(service):
         return NOWHERE
     way, named = way_of(service, balancing), ingress_of(service)
-    external = [str(one) for one in objects.spec(service).get("externalIPs") or []] if balancing.external_ips else []
+    named_ips = objects.spec(service).get("externalIPs") or []
+    external = [canonical(str(one)) for one in named_ips] if balancing.external_ips else []
     others = [*external, *([] if way else _virtual(service))]
     families = objects.spec(service).get("ipFamilies") or ["IPv4"]
     pooled = way == "pool"
@@ -339,13 +365,15 @@ def _virtual(service: JsonObject) -> list[str]:
     if objects.spec(service).get("type") != "LoadBalancer":
         return []
     found = objects.dig(service, "status", "loadBalancer", "ingress") or []
-    return [str(one["ip"]) for one in found if one.get("ip") and one.get("ipMode") != "Proxy"]
+    return [canonical(str(one["ip"])) for one in found if one.get("ip") and one.get("ipMode") != "Proxy"]
 
 
 def _is_foreign(address: str, world: World, balancing: Balancing) -> bool:
     """Return whether an address may be somebody's outside: no machine's, the cluster's or the pool's."""
-    if syntax.non_special_ipv4(address) or address in world.taken() or balancing.in_pool(address):
+    if syntax.non_special_ip(address) or address in world.taken() or balancing.in_pool(address):
         return False
-    if ipaddress.IPv4Address(address).is_multicast or ipaddress.IPv4Address(address) == _EVERYBODY:
+    parsed = ip_address(address)
+    # what IPv6 keeps for other ends has addresses of IPv4 within it
+    if parsed.is_multicast or parsed == _EVERYBODY or (parsed.version == IPV6 and parsed.is_reserved):
         return False
-    return not any(ipaddress.IPv4Address(address) in network for network in balancing.ranges)
+    return not any(parsed in network for network in balancing.ranges)

@@ -206,7 +206,7 @@ validate_service = check.of_spec(
     ("", _external_policy),
     ("", _load_balancer),
     ("", _health_port),
-    ("externalIPs", check.each(check.syntax_of(syntax.non_special_ipv4))),
+    ("externalIPs", check.each(check.syntax_of(syntax.non_special_ip))),
     ("", _service_ports),
     ("selector", validate_labels),
     ("sessionAffinityConfig.clientIP.timeoutSeconds", _TIMEOUT),

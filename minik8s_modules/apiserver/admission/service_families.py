@@ -50,11 +50,13 @@ def settle_families(service: JsonObject, old: JsonObject | None, *, configured: 
 
 
 def _from_outside(declared: JsonObject) -> list[Cause]:
-    """Return why a Service cannot be reached from outside: external addresses are of IPv4."""
-    if not declared.get("externalIPs") or IPV4 in declared["ipFamilies"]:
-        return []
-    text = "externalIPs are IPv4 addresses in minik8s; add IPv4 (ipFamilyPolicy: RequireDualStack)"
-    return [cause.invalid("spec.ipFamilies", declared["ipFamilies"], text)]
+    """Return why a Service cannot be reached at its external addresses: each needs the Service to be of its family."""
+    text = "is of {0}, of which the Service has no address; add {0} (ipFamilyPolicy: RequireDualStack)"
+    return [
+        cause.invalid(f"spec.externalIPs[{index}]", address, text.format(family_of(address)))
+        for index, address in enumerate(declared.get("externalIPs") or [])
+        if family_of(address) not in declared["ipFamilies"]
+    ]
 
 
 def _prefers_as_before(after: JsonObject, before: JsonObject) -> bool:

@@ -27,6 +27,7 @@ from minik8s_modules.api.network.load_balancers import (
 from minik8s_modules.api.network.service_ranges import addresses_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry, ServiceEntry
+from minik8s_modules.reconcile.values.resources import host_ips
 from minik8s_modules.reconcile.values.values import Entries, Settings
 
 SERVICE_NAME = "kubernetes.io/service-name"
@@ -298,6 +299,8 @@ def dataplane_entry(node: JsonObject, settings: Settings) -> DataplaneEntry | No
             "pod_cidr": second,
             "gateway": settings.dual_stack.gateway_of(str(cidr)),
         }
+        if own := next((each for each in host_ips(node) if family_of(each) == "IPv6"), ""):
+            entry["ipv6"]["node_ip"] = own
     return entry
 
 

@@ -23,7 +23,7 @@ class Dual(Machine):
     def plane(self) -> JsonObject:
         """The entry ``dataplane``."""
         second = {"service_cidr": "fd00:100::/112", "cluster_cidr": "fd00:32::/48", "pod_cidr": "fd00:32::/64"}
-        return {**super().plane, "ipv6": {**second, "gateway": GATEWAY}}
+        return {**super().plane, "ipv6": {**second, "gateway": GATEWAY, "node_ip": OWN}}
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +110,22 @@ def test_an_address_of_a_load_balancer_is_announced(machine: Machine) -> None:
     assert machine.ask(ADDRESS, 81, pod="outsider") == {"refused": 1}
     machine.declare(**{"web:80/IPv6": {**balanced, "sources": ["2001:db8:9::/48"]}})
     assert machine.ask(ADDRESS, 80, pod="outsider") == {"silent": 1}
+
+
+def test_a_service_is_reached_at_the_machines_own_address_and_at_one_that_others_route_here(machine: Machine) -> None:
+    outside = "2001:db8:7::7"
+    declared = {
+        "web:80/IPv6": second("pod2", "pod3", at_nodes=True),
+        "ext:80/IPv6": {**second("pod4"), "address": "fd00:100::3", "outside": [outside]},
+    }
+    machine.declare(**declared)
+    assert set(machine.ask(OWN, 80, count=10, pod="outsider")) == BOTH
+    for client in ("outsider", "", "pod2"):
+        assert machine.ask(outside, 80, pod=client) == {"pod4": 1}, client
+    assert not machine.pass_(entries=machine.entries)["changed"]
+    machine.declare()
+    assert machine.ask(OWN, 80, pod="outsider") == {"refused": 1}
+    assert servers(machine) == []
 
 
 def test_what_somebody_changes_by_hand_comes_back(machine: Machine) -> None:

@@ -5,9 +5,7 @@ from typing import Annotated, Any, Literal, TypedDict
 from ..core.schema import Default
 
 
-class DataplaneIpv6(TypedDict):
-    """Services with addresses of IPv6."""
-
+class _RequiredIpv6(TypedDict):
     service_cidr: str
     """Range of service addresses."""
     cluster_cidr: str
@@ -16,6 +14,13 @@ class DataplaneIpv6(TypedDict):
     """Range of this node's pods."""
     gateway: str
     """Address of the bridge."""
+
+
+class DataplaneIpv6(_RequiredIpv6, total=False):
+    """Services with addresses of IPv6."""
+
+    node_ip: str
+    """The node's own address; left out where it has none."""
 
 
 class _RequiredDataplane(TypedDict):

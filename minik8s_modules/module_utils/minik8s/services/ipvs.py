@@ -190,7 +190,8 @@ class Ipvs:
         if self._second_ips is None:
             self._second_ips = self._uplink.own()
         own = announcing.rules_here(entry, self._node, self._uplink)
-        return rules_of(entry, self._config["node_ip"], self._node, self._second_ips) + own
+        config = self._config
+        return rules_of(entry, config["node_ip"], self._node, self._second_ips, config.get("own_ip", "")) + own
 
     # the fixed part
 

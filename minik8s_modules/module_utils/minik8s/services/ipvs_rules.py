@@ -29,7 +29,9 @@ _CLIENTS = {
 }
 
 
-def rules_of(entry: Mapping[str, Any], node_ip: str, node: str = "", second_ips: Sequence[str] = ()) -> list[Rule]:
+def rules_of(
+    entry: Mapping[str, Any], node_ip: str, node: str = "", second_ips: Sequence[str] = (), own_ip: str = ""
+) -> list[Rule]:
     """Return the addresses, the virtual servers and the destinations of one service port.
 
     Args:
@@ -37,6 +39,7 @@ def rules_of(entry: Mapping[str, Any], node_ip: str, node: str = "", second_ips:
         node_ip: the node's own address, of IPv4.
         node: its name.
         second_ips: its own addresses of IPv6: a node port there is a place from outside.
+        own_ip: that of them at which load balancers lead to services.
     """
     protocol, sticky = PROTOCOLS[entry["protocol"]], entry.get("affinity_s", 0)
     rules = [Rule(ADDRESSES, entry["address"], "")]
@@ -49,9 +52,10 @@ def rules_of(entry: Mapping[str, Any], node_ip: str, node: str = "", second_ips:
     for address in second_ips if entry.get("node_port") else ():
         rules += _at_place(entry, address, entry["node_port"])
     announced = entry.get("announced") or {}
-    for address in places_of(entry, node_ip):
+    own = node_ip or own_ip
+    for address in places_of(entry, own):
         if announced.get(address, node) == node:  # what another node announces is reached there
-            rules += _from_outside(entry, address, own=address == node_ip or address in announced)
+            rules += _from_outside(entry, address, own=address == own or address in announced)
     return rules
 
 

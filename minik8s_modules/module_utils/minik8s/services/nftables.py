@@ -248,7 +248,7 @@ class Nftables:
             name = f"{self.family.word} {name}"
         self._wire, self._route = Wire(NETFILTER), Wire(0)
         self._uplink = Uplink(self._route, config.get("uplink_ip") or config["node_ip"], self.family)
-        self._node, self._node_ip = node, config["node_ip"]
+        self._node, self._node_ip = node, config.get("own_ip", config["node_ip"])
         self._sources: dict[str, list[str]] = {}
         self._name = name
         self._table = FixedTable(self._wire, node, name, chains, script(name, node, chains, config["pod_cidr"]), known)

@@ -35,8 +35,6 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
         raise KeyFault("InvalidEntry", f"{key}.affinity_s is {entry['affinity_s']}; 0 (none) to {DAY_S} are possible")
     for name in ("endpoints", "node_endpoints"):
         _check_endpoints(f"{key}.{name}", entry.get(name) or [], family)
-    if family is IPV6 and entry.get("at_nodes"):
-        raise KeyFault("InvalidEntry", f"{key}.at_nodes is for services with addresses of IPv4")
     _check_outside(key, entry, family)
 
 
@@ -86,7 +84,8 @@ def _check_ipv6(where: str, entry: Mapping[str, Any]) -> None:
             ipaddress.IPv6Network(given[name])
         except ValueError as error:
             raise KeyFault("InvalidEntry", f"{where}.{name}: {error}") from None
-    _check_ip(f"{where}.gateway", given["gateway"], IPV6)
+    for name in ("gateway", *(["node_ip"] if "node_ip" in given else [])):
+        _check_ip(f"{where}.{name}", given[name], IPV6)
 
 
 def _check_ip(where: str, value: Any, family: Family) -> None:

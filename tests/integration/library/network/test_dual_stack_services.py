@@ -44,6 +44,7 @@ def plane(machine: Machine, *, ipv6: bool = True) -> dict[str, Any]:
             "cluster_cidr": DUAL.cluster_cidr,
             "pod_cidr": DUAL.range_of(machine.cidr),
             "gateway": DUAL.gateway_of(machine.cidr),
+            "node_ip": f"2001:db8::{machine.number}",
         }
     return {"dataplane": entry}
 
@@ -209,6 +210,33 @@ def test_a_load_balancer_has_an_ipv6_address_that_one_machine_announces(machines
     for machine in machines:
         machine.run("services", {})
     assert (shown(one), shown(two)) == (["2001:db8::51/128"], [])
+
+
+def test_a_service_is_reached_at_the_machines_own_address_and_at_one_that_others_route_here(
+    machines: tuple[Machine, Machine],
+) -> None:
+    one, two = machines
+    ends, both = [one.ip_of(7), two.ip_of(7)], {f"{machine.node}-7" for machine in machines}
+    declared = {
+        **plane(one),
+        "default/web:80/IPv6": port("fd00:100::2", *ends, at_nodes=True, sources=[f"{OUTSIDE}/128"]),
+        "default/ext:80/IPv6": port("fd00:100::3", one.ip_of(7), outside=["2001:db8:7::7"]),
+    }
+    foreseen = one.run("services", declared, check=True)
+    assert foreseen["diff"] == one.run("services", declared)["diff"]
+    assert not one.run("services", declared)["changed"]
+    outside = one.asking_outside()
+    assert {outside("2001:db8::1", 80).name for _ in range(4)} == both
+    assert outside("2001:db8::1", 81).name == "refused", "other ports are the machine's own"
+    assert shown(one) == [], "the machine has no other address than before"
+    command("ip", "-n", one.switch, "-6", "route", "add", "2001:db8:7::7", "via", "2001:db8::1")
+    for ask in (outside, one.asking(8)):
+        assert ask("2001:db8:7::7", 80).name == f"{one.node}-7"
+    closed = {**declared, "default/web:80/IPv6": {**declared["default/web:80/IPv6"], "sources": ["2001:db8:1::/48"]}}
+    one.run("services", closed)
+    assert outside("2001:db8::1", 80, wait_s=1).name == "silent"
+    one.run("services", plane(one))
+    assert outside("2001:db8::1", 80).name == "refused"
 
 
 def test_a_pod_reaches_another_of_its_node_again_and_again(machines: tuple[Machine, Machine]) -> None:

@@ -249,8 +249,39 @@ def test_what_a_pool_has_no_addresses_of_is_said():
         ["192.0.2.10"],
     )
     found = given(settings("nodes"), six, both)
-    assert "are of IPv4" in found["six"].message
+    assert found["six"].message == "no node has an address of IPv6, as the Service is"
     assert len(found["both"].addresses) == 3
+
+
+def test_at_the_nodes_addresses_a_service_has_those_of_its_families():
+    world = World(
+        (
+            Machine("n1", "192.0.2.1", ready=True, silent=False, second="2001:db8::b"),
+            Machine("n2", "2001:db8::a", ready=True, silent=False),
+            Machine("n3", "192.0.2.3", ready=False, silent=False, second="2001:db8::3"),
+        )
+    )
+
+    def had(**spec: Any) -> list[str]:
+        one = service("a", **spec)
+        return decide_addresses([one], world, lambda _: frozenset(), settings("nodes"))["default/a"].addresses
+
+    assert had() == ["192.0.2.1"]
+    assert had(ipFamilies=["IPv6"]) == ["2001:db8::a", "2001:db8::b"]
+    assert had(**BOTH) == ["192.0.2.1", "2001:db8::a", "2001:db8::b"]
+    two = service("b", had=[{"ip": "2001:db8::a", "ports": [{"port": 80, "protocol": "TCP"}]}], age=9, **BOTH)
+    found = decide_addresses(by_age([service("a"), two]), world, lambda _: frozenset(), settings("nodes"))
+    assert found["default/a"].reason == "PortInUse", "a port is one Service's, whatever the family"
+    outside = decide_outside(two, world, frozenset(), settings("nodes"))
+    assert [outside.of_family(family).at_nodes for family in ("IPv4", "IPv6")] == [True, True]
+
+
+def test_external_addresses_of_ipv6_count_unless_they_are_a_machines_however_they_are_written():
+    world = World((Machine("n1", "192.0.2.1", ready=True, silent=False, second="2001:db8::1"),), frozenset())
+    named = service("a", type="ClusterIP", externalIPs=["2001:DB8:0::9", "2001:db8:0:0::1"], **BOTH)
+    found = decide_outside(named, world, frozenset(), settings(external_ips=True))
+    assert (found.addresses, found.refused) == ({"2001:db8::9": None}, ("2001:db8::1",))
+    assert decide_outside(named, world, frozenset(), settings()).addresses == {}
 
 
 def test_addresses_of_both_families_are_announced_and_led_each_by_its_own():
@@ -262,4 +293,6 @@ def test_addresses_of_both_families_are_announced_and_led_each_by_its_own():
     alone = {**both, "spec": {**both["spec"], "ipFamilies": ["IPv4"]}}
     assert list(decide_outside(alone, WORLD, frozenset(), POOLS).addresses) == ["192.0.2.10"]
     forged = {**both, "spec": {**both["spec"], "loadBalancerClass": "example.com/lb"}}
-    assert decide_outside(forged, WORLD, frozenset(), POOLS).addresses == {}
+    assert decide_outside(forged, WORLD, frozenset(), POOLS).addresses == {}, "they are of the pool"
+    metal = service("a", had=["2001:db8:1::5"], loadBalancerClass="example.com/lb", **BOTH)
+    assert decide_outside(metal, WORLD, frozenset(), POOLS).addresses == {"2001:db8:1::5": None}

@@ -53,6 +53,10 @@ def test_addresses_that_cannot_be_served_are_refused(kind, change, field):
         ),
         ({"spec": {"ports": [{"port": 80, "protocol": "DCCP"}]}}, "spec.ports[0].protocol"),
         ({"spec": {"externalIPs": ["127.0.0.1"]}}, "spec.externalIPs[0]"),
+        *(
+            ({"spec": {"externalIPs": [one]}}, "spec.externalIPs[0]")
+            for one in ("::1", "::", "fe80::1", "fe80::1%eth0", "ff02::1", "::ffff:192.0.2.9", "2001:db8::/64", "web")
+        ),
         ({"spec": {"type": "ClusterIP", "ports": [{"port": 80, "nodePort": 30080}]}}, "spec.ports[0].nodePort"),
         (
             {

@@ -103,7 +103,8 @@ def test_a_service_has_an_address_of_each_family(
             {"clusterIP": "100.0.0.9", "clusterIPs": ["100.0.0.9", "fd00:96::9"]},
             "'PreferDualStack' when multiple cluster IPs are specified",
         ),
-        (True, {"ipFamilies": ["IPv6"], "externalIPs": ["192.0.2.9"]}, "externalIPs are IPv4 addresses"),
+        (True, {"ipFamilies": ["IPv6"], "externalIPs": ["192.0.2.9"]}, r"externalIPs\[0\].*is of IPv4, of which"),
+        (True, {"externalIPs": ["192.0.2.9", "2001:db8::9"]}, r"externalIPs\[1\].*is of IPv6, of which.*add IPv6"),
         (True, {"clusterIP": "fd00:97::7"}, "the provided IP is not in the valid range fd00:96::/112"),
     ],
 )

@@ -149,7 +149,7 @@ def test_the_kubelets_port_leads_to_api_servers() -> None:
 
 
 def test_the_dataplane_of_a_node() -> None:
-    node = {
+    node: JsonObject = {
         "metadata": {"name": "n1"},
         "spec": {"podCIDR": "10.244.3.0/24"},
         "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.4"}]},
@@ -168,6 +168,10 @@ def test_the_dataplane_of_a_node() -> None:
         "pod_cidr": "fd00:10:244:3::/64",
         "gateway": "fd00:10:244:3::1",
     }
+    node["status"]["addresses"].append({"type": "InternalIP", "address": "2001:db8::4"})
+    own = dataplane_entry(node, dual)
+    assert own is not None
+    assert (own["node_ip"], own["ipv6"]["node_ip"]) == ("192.0.2.4", "2001:db8::4")
     asked = dataplane_entry(node, Settings(proxy_mode="ipvs"))
     assert asked is not None
     assert asked["mode"] == "ipvs"

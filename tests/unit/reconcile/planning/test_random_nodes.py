@@ -109,6 +109,7 @@ NEW |= {placeholder_uid("", f"pvc-{placeholder_uid(SPACE, name)}"): "<volume>" f
 """What stands for uids that a plan cannot know."""
 ADDRESS = re.compile(r"\b10[.-]244[.-]0[.-]\d+\b|\bfd00[:-]10[:-]244[:-]{2}[0-9a-f]+\b")
 POOLS = ["203.0.113.50-203.0.113.51", "2001:db8::50-2001:db8::51"]
+EXTERNAL = {"IPv4": "198.51.100.7", "IPv6": "2001:db8:7::7"}
 Document = dict[str, dict[str, Any]]
 SETTINGS = Settings(
     hmac_key=b"test key",
@@ -116,7 +117,9 @@ SETTINGS = Settings(
     ingress=IngressSettings(80, 443, str(ROOT / "templates")),
     dual_stack=DualStack("10.244.0.0/16", "fd00:10:244::/48"),
     service_cidr_ipv6="fd00:10:96::/112",
-    balancing=read_balancing(Configuration({"load_balancer": {"default": "pool", "addresses": POOLS}}, "test"), ()),
+    balancing=read_balancing(
+        Configuration({"load_balancer": {"default": "pool", "addresses": POOLS, "external_ips": True}}, "test"), ()
+    ),
 )
 OVERLAYS = (
     SETTINGS,
@@ -143,6 +146,7 @@ class Dice:
         """A row of numbers of its own: what else a seed makes is as it was before there were policies."""
         self._of_balancers = random.Random(seed)
         self._of_both = random.Random(seed)
+        self._of_external = random.Random(seed)
         self._of_makers = random.Random(seed)
         self._of_hosts = random.Random(seed)
         self._of_resources = random.Random(seed)
@@ -209,6 +213,8 @@ class Dice:
         spec |= pick([{}, {"sessionAffinity": "ClientIP"}])
         if "clusterIP" in spec and spec["clusterIP"] != "None":
             spec |= self._balanced() | self._of_families(spec["clusterIP"])
+            known = [EXTERNAL[family] for family in spec.get("ipFamilies", ["IPv4"])]
+            spec |= self._of_external.choice([{}, {"externalIPs": known}, {"externalIPs": known[-1:]}])
         return {"spec": spec}
 
     def _of_families(self, address: str) -> JsonObject:
