@@ -24,10 +24,13 @@ class HealthCheck(NamedTuple):
 
     port: int
     ready: Mapping[str, int]
+    ipv6: bool = False
+    """Whether the Service has addresses of IPv6: nodes are asked there, too."""
 
     def on(self, node: str) -> IngressHealthEntry:
         """Return the entry of a node."""
-        return {"port": self.port, "endpoints": self.ready.get(node, 0)}
+        entry: IngressHealthEntry = {"port": self.port, "endpoints": self.ready.get(node, 0)}
+        return {**entry, "ipv6": True} if self.ipv6 else entry
 
 
 def health_check(service: JsonObject, slices: Iterable[JsonObject], leaving: Container[str] = ()) -> HealthCheck | None:
@@ -50,7 +53,8 @@ def health_check(service: JsonObject, slices: Iterable[JsonObject], leaving: Con
         if (endpoint.get("conditions") or {}).get("ready") is not False
         and (kept or (endpoint.get("targetRef") or {}).get("uid") not in leaving)
     }
-    return HealthCheck(int(port), dict(Counter(node for node, _ in found if node)))
+    second = "IPv6" in (declared.get("ipFamilies") or [])
+    return HealthCheck(int(port), dict(Counter(node for node, _ in found if node)), second)
 
 
 def _identity(endpoint: JsonObject) -> str:

@@ -131,9 +131,9 @@ def _exchanged(store: EtcdStore, key: str, before: bytes, after: bytes) -> bool:
     return True
 
 
-def health(port: int, path: str = "/healthz") -> tuple[int, str, JsonObject]:
+def health(port: int, path: str = "/healthz", address: str = "127.0.0.1") -> tuple[int, str, JsonObject]:
     """Return how a node answers a health check: code, weight, body; (0, why, {}) for not at all."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection(address, port, timeout=30)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

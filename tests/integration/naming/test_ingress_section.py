@@ -6,6 +6,7 @@ import http.server
 import os
 import shutil
 import signal
+import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -201,6 +202,28 @@ def test_load_balancers_are_told_whether_the_node_has_endpoints(served: Machine)
     served.run(hosts)
     until(lambda: health(port)[0] == 0)
     assert served.get("a.test") == (200, "a")
+
+
+def test_load_balancers_ask_by_ipv6_too_where_the_service_has_it(served: Machine):
+    key, port = "_health/default/web", free_node_port()
+    entries = {**served.entries(a=served.host("a")), key: {"port": port, "endpoints": 1}}
+    both = {**entries, key: {**entries[key], "ipv6": True}}
+    assert served.run(entries)["errors"] == {}
+    until(lambda: health(port)[0] == HTTPStatus.OK)
+    assert health(port, address="::1")[0] == 0
+    assert served.run(both, check=True)["steps"] == served.run(both)["steps"] != []
+    assert not served.run(both)["changed"]
+    until(lambda: health(port, address="::1")[:2] == (HTTPStatus.OK, "1"))
+    served.run(entries)
+    until(lambda: health(port, address="::1")[0] == 0)
+    assert health(port)[0] == HTTPStatus.OK
+    with socket.socket(socket.AF_INET6) as other:  # which leaves IPv4 free
+        other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("::", taken := free_node_port()))
+        other.listen()
+        moved = {**both, key: {**both[key], "port": taken}}
+        assert "is in use" in served.run(moved)["errors"][key]["message"]
 
 
 def _is_answered(port: int, wanted: tuple[int, str, JsonObject]) -> bool:

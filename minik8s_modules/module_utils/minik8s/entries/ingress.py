@@ -1,6 +1,8 @@
 """Entries of the section ``ingress``: ``_server``, one for each host, and one for each health check of a Service."""
 
-from typing import TypedDict
+from typing import Annotated, TypedDict
+
+from ..core.schema import Default
 
 
 class IngressServerEntry(TypedDict):
@@ -22,11 +24,16 @@ class IngressEntry(TypedDict):
     changed entry."""
 
 
-class IngressHealthEntry(TypedDict):
-    """What load balancers outside ask a node: whether it has ready Pods of a Service (C(healthCheckNodePort))."""
-
+class _RequiredHealth(TypedDict):
     port: int
-    """Port of every address of the node that answers: 200 with endpoints, 503 without; always with their number, in the
-    body and in the header C(X-Load-Balancing-Endpoint-Weight)."""
+    """Port of every IPv4 address of the node that answers: 200 with endpoints, 503 without; always with their number,
+    in the body and in the header C(X-Load-Balancing-Endpoint-Weight)."""
     endpoints: int
     """Ready endpoints of the Service on this node."""
+
+
+class IngressHealthEntry(_RequiredHealth, total=False):
+    """What load balancers outside ask a node: whether it has ready Pods of a Service (C(healthCheckNodePort))."""
+
+    ipv6: Annotated[bool, Default(False)]
+    """Whether the port answers at every IPv6 address of the node, too, if its kernel has IPv6."""

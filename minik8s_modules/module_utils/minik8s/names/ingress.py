@@ -148,12 +148,14 @@ class Ingress:
         return {key: None if key in observed.refused else {"state": "present"} for key in entries}
 
 
+_HAS_IPV6 = "/proc/net/if_inet6"
 _SILENCE = "nginx does not run on this node; is the program minik8s-nginx running? see its log (a port in use?)"
 
 
 def _declared(entries: Entries) -> Tree:
     config = entries[SERVER]
-    hosts = {file_of(key): text_of(key, entry) for key, entry in entries.items() if key != SERVER}
+    ipv6 = os.path.exists(_HAS_IPV6)
+    hosts = {file_of(key): text_of(key, entry, ipv6=ipv6) for key, entry in entries.items() if key != SERVER}
     if file_of(ANY) not in hosts:
         hosts[file_of(ANY)] = nginx.fallback_text(config)
     return {MAIN: nginx.main_text(config), **hosts}
@@ -186,12 +188,16 @@ def _put(tree: Tree, name: str, text: str | None) -> None:
 
 def _taken_ports(entries: Entries, pid: int) -> dict[str, str]:
     """Return why health checks cannot be answered: nginx would take over none of its files for one port in use."""
-    ports = {key: entry["port"] for key, entry in entries.items() if key.startswith(HEALTH)}
+    checks = {key: entry for key, entry in entries.items() if key.startswith(HEALTH)}
     return {
-        key: f"port {port} is in use on this node"
-        for key, port in ports.items()
-        if not nginx.can_listen(port) and not nginx.listens(pid, port)
+        key: f"port {entry['port']} is in use on this node"
+        for key, entry in checks.items()
+        if not _can_listen(entry) and not nginx.listens(pid, entry["port"])
     }
+
+
+def _can_listen(entry: Mapping[str, Any]) -> bool:
+    return nginx.can_listen(entry["port"]) and (not entry.get("ipv6") or nginx.can_listen(entry["port"], ipv6=True))
 
 
 def _facets(name: str, text: str | None) -> Facets | None:

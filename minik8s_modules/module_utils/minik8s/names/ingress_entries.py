@@ -73,24 +73,31 @@ def key_of(file: str) -> str:
     return name.replace(".", "/") if name.startswith("_health.") else name
 
 
-def health_text(key: str, entry: Mapping[str, Any]) -> str:
+def health_text(key: str, entry: Mapping[str, Any], *, ipv6: bool = True) -> str:
     """Return the file that answers health checks as kube-proxy does (``pkg/proxy/healthcheck/service_health.go``)."""
     _, namespace, name = key.split("/")
+    second = f"    listen [::]:{entry['port']} ipv6only=on;\n" if ipv6 and entry.get("ipv6") else ""
     count = entry["endpoints"]
     service = {"namespace": namespace, "name": name}
     body = json.dumps({"service": service, "localEndpoints": count, "serviceProxyHealthy": True}, separators=(",", ":"))
     return (
         f"# Written by minik8s_ingress: {key}\n"
-        f"server {{\n    listen {entry['port']};\n    server_name _;\n    default_type application/json;\n"
+        f"server {{\n    listen {entry['port']};\n{second}    server_name _;\n    default_type application/json;\n"
         "    add_header X-Content-Type-Options nosniff always;\n"
         f"    add_header X-Load-Balancing-Endpoint-Weight {count} always;\n"
         f"    return {200 if count else 503} '{body}';\n}}\n"
     )
 
 
-def text_of(key: str, entry: Mapping[str, Any]) -> str:
-    """Return the content of a key's file; a secret's HMAC in it makes a new certificate a changed file."""
+def text_of(key: str, entry: Mapping[str, Any], *, ipv6: bool = True) -> str:
+    """Return the content of a key's file; a secret's HMAC in it makes a new certificate a changed file.
+
+    Args:
+        key: the key.
+        entry: its entry.
+        ipv6: whether the node's kernel has IPv6: nginx refuses a file that listens there where it has none.
+    """
     if key.startswith(HEALTH):
-        return health_text(key, entry)
+        return health_text(key, entry, ipv6=ipv6)
     secrets = "".join(f"# {name} {digest}\n" for name, digest in sorted(entry["secrets"].items()))
     return f"# Written by minik8s_ingress: {key}\n{secrets}{entry['config']}"

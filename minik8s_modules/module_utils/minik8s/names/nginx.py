@@ -176,11 +176,14 @@ def _cause(output: str) -> str:
     return " ".join([*dict.fromkeys(lines)][:2])
 
 
-def can_listen(port: int) -> bool:
+def can_listen(port: int, *, ipv6: bool = False) -> bool:
     """Return whether nobody listens at a port of some address: ``nginx -t`` does not say, and a reload would fail."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with contextlib.ExitStack() as stack:
         try:
+            probe = stack.enter_context(socket.socket(socket.AF_INET6 if ipv6 else socket.AF_INET))
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if ipv6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             probe.bind(("", port))
             probe.listen()
         except OSError as error:

@@ -72,6 +72,16 @@ def test_only_local_load_balancers_are_asked_about(spec: JsonObject):
     assert on("n1", endpoints(("a", "n1", True)), **spec) is None
 
 
+def test_a_service_of_ipv6_is_asked_about_there_too():
+    both = on("n1", endpoints(("a", "n1", True)), ipFamilies=["IPv4", "IPv6"])
+    assert both == {"port": 30090, "endpoints": 1, "ipv6": True}
+    assert "listen 30090;" in text_of(KEY, both)
+    assert "listen [::]:30090 ipv6only=on;" in text_of(KEY, both)
+    assert "[::]" not in text_of(KEY, both, ipv6=False), "nginx would refuse it where the kernel has no IPv6"
+    assert "[::]" not in text_of(KEY, {"port": 30090, "endpoints": 1})
+    assert on("n1", ipFamilies=["IPv4"]) == {"port": 30090, "endpoints": 0}
+
+
 def test_a_node_without_nginx_is_told_of_none():
     check = health_check(service(), [endpoints(("a", "n1", True))])
     assert check is not None
@@ -110,6 +120,7 @@ def test_a_file_says_what_it_is_of():
         (KEY, {"port": 30090, "endpoints": -1}),
         (KEY, {"port": "30090", "endpoints": 0}),
         (KEY, {"port": 30090}),
+        (KEY, {"port": 30090, "endpoints": 0, "ipv6": "yes"}),
         (KEY, {"config": "", "secrets": {}}),
     ],
 )
