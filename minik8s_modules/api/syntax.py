@@ -207,6 +207,14 @@ def non_special_ip(value: str) -> list[str]:
     return ip(value) or (non_special_ipv6 if ":" in value else non_special_ipv4)(value)
 
 
+def shortest_ip(value: str) -> str:
+    """Return an address of either family in its shortest form, however somebody wrote it; what is none stays."""
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        return value
+
+
 def ip_address(value: str) -> list[str]:
     """Return what keeps ``value`` from being an address of either family; one of a device (``%eth0``) is none."""
     try:

@@ -108,7 +108,7 @@ def machines_of(nodes: Iterable[JsonObject]) -> tuple[Machine, ...]:
     found = []
     for node in sorted(nodes, key=objects.name):
         told = objects.status(node).get("addresses") or []
-        own = [canonical(str(one["address"])) for one in told if one.get("type") == "InternalIP"]
+        own = [syntax.shortest_ip(str(one["address"])) for one in told if one.get("type") == "InternalIP"]
         if own and not is_virtual(node):
             ready = _is_true(node, "Ready") and EXCLUDED not in objects.labels(node)
             second = next((one for one in own if family_of(one) != family_of(own[0])), "")
@@ -133,7 +133,7 @@ def serving_nodes(slices: Iterable[JsonObject]) -> frozenset[str]:
 def api_servers(slices: Iterable[JsonObject]) -> frozenset[str]:
     """Return the addresses in the slices of default/kubernetes."""
     return frozenset(
-        canonical(str(address))
+        syntax.shortest_ip(str(address))
         for one in slices
         for endpoint in one.get("endpoints") or []
         for address in endpoint.get("addresses") or []
@@ -154,15 +154,7 @@ def is_outside(service: JsonObject) -> bool:
 def ingress_of(service: JsonObject) -> list[str]:
     """Return the addresses that a Service's status has."""
     found = objects.dig(service, "status", "loadBalancer", "ingress") or []
-    return [canonical(str(one["ip"])) for one in found if one.get("ip")]
-
-
-def canonical(address: str) -> str:
-    """Return an address as we write it, however somebody else did; what is none stays."""
-    try:
-        return str(ip_address(address))
-    except ValueError:
-        return address
+    return [syntax.shortest_ip(str(one["ip"])) for one in found if one.get("ip")]
 
 
 def family_of(address: str) -> str:
@@ -248,7 +240,7 @@ class _Pool:
     def _why_not(self, address: str, key: str) -> tuple[str, str]:
         if syntax.ip(address) or not self._balancing.in_pool(address):
             return OUT_OF_RANGE, f"address {address} is not in the pool"
-        if canonical(address) in self._machines:
+        if syntax.shortest_ip(address) in self._machines:
             return IN_USE, f"address {address} is a machine's own"
         holder = self._holders.get(str(ip_address(address)), key)
         return ("", "") if holder == key else (IN_USE, f"address {address} is Service {holder}'s")
@@ -347,7 +339,7 @@ def decide_outside(service: JsonObject, world: World, local: AbstractSet[str], b
         return NOWHERE
     way, named = way_of(service, balancing), ingress_of(service)
     named_ips = objects.spec(service).get("externalIPs") or []
-    external = [canonical(str(one)) for one in named_ips] if balancing.external_ips else []
+    external = [syntax.shortest_ip(str(one)) for one in named_ips] if balancing.external_ips else []
     others = [*external, *([] if way else _virtual(service))]
     families = objects.spec(service).get("ipFamilies") or ["IPv4"]
     pooled = way == "pool"
@@ -365,7 +357,7 @@ def _virtual(service: JsonObject) -> list[str]:
     if objects.spec(service).get("type") != "LoadBalancer":
         return []
     found = objects.dig(service, "status", "loadBalancer", "ingress") or []
-    return [canonical(str(one["ip"])) for one in found if one.get("ip") and one.get("ipMode") != "Proxy"]
+    return [syntax.shortest_ip(str(one["ip"])) for one in found if one.get("ip") and one.get("ipMode") != "Proxy"]
 
 
 def _is_foreign(address: str, world: World, balancing: Balancing) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Decimal
 
-from minik8s_modules.api import objects
+from minik8s_modules.api import objects, syntax
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods import huge_pages
 from minik8s_modules.api.pods.resources import COMPUTE, pod_amounts, pod_level, pod_requests, qos_class
@@ -125,7 +125,7 @@ def host_ports(pod: JsonObject) -> list[HostPort]:
     """Return the ports of the node that lead to the pod, as its sandbox's entry has them."""
     return [
         {
-            "ip": port.get("hostIP") or "",
+            "ip": syntax.shortest_ip(port.get("hostIP") or ""),
             "protocol": port.get("protocol") or "TCP",
             "host_port": int(port["hostPort"]),
             "port": int(port["containerPort"]),

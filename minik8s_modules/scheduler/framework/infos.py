@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from minik8s_modules.api import objects
+from minik8s_modules.api import objects, syntax
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.resizes import as_counted
 from minik8s_modules.api.pods.resources import PodResources, node_allocatable, pod_amounts, pod_requests
@@ -31,6 +31,7 @@ _CONTAINER = ("resources", "ports", "restartPolicy", "image")
 _DEFAULT_CPU, _DEFAULT_MEMORY = 100, 200 * 1024 * 1024
 _SHAPES = 20_000
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - Kubernetes' word for all addresses, compared only
+_EVERY_IPV6 = "::"
 
 
 class HostPort(NamedTuple):
@@ -41,9 +42,11 @@ class HostPort(NamedTuple):
     port: int
 
     def conflicts(self, other: HostPort) -> bool:
-        """Return whether both cannot be on one node; 0.0.0.0 is every address."""
-        same = (self.protocol, self.port) == (other.protocol, other.port)
-        return same and (self.ip == other.ip or _EVERYWHERE in {self.ip, other.ip})
+        """Return whether both cannot be on one node; 0.0.0.0 is every address, :: every one of IPv6."""
+        if (self.protocol, self.port) != (other.protocol, other.port):
+            return False
+        both = {self.ip, other.ip}
+        return len(both) == 1 or _EVERYWHERE in both or (_EVERY_IPV6 in both and all(":" in ip for ip in both))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -292,7 +295,9 @@ def is_pending(pod: JsonObject, scheduler: str = DEFAULT_SCHEDULER) -> bool:
 def host_ports(pod: JsonObject) -> list[HostPort]:
     """Return the host ports of the pod's containers."""
     return [
-        HostPort(port.get("hostIP") or _EVERYWHERE, port.get("protocol") or "TCP", int(port["hostPort"]))
+        HostPort(
+            syntax.shortest_ip(port.get("hostIP") or _EVERYWHERE), port.get("protocol") or "TCP", int(port["hostPort"])
+        )
         for container in objects.lasting_containers(pod)
         for port in container.get("ports") or []
         if port.get("hostPort")

@@ -124,5 +124,14 @@ def host_port(field: str, port: JsonObject, *, host_network: bool) -> list[Cause
     elif number:
         causes += cause.all_invalid(f"{field}.hostPort", number, syntax.port_number(number))
     if address:
-        causes += cause.all_invalid(f"{field}.hostIP", address, syntax.ipv4(address))
+        causes += cause.all_invalid(f"{field}.hostIP", address, _node_address(address))
     return causes
+
+
+def _node_address(address: str) -> list[str]:
+    """Return what keeps an address from being one of a node that can lead to a Pod, or all of a family."""
+    if found := syntax.ip(address):
+        return found
+    if syntax.shortest_ip(address) == "::1":
+        return ["leads to no Pod, as nothing comes back to ::1; use 127.0.0.1"]
+    return syntax.non_special_ipv6(address) if ":" in address and syntax.shortest_ip(address) != "::" else []

@@ -26,7 +26,7 @@ class HostPort(TypedDict):
     """A port of the node that leads to the pod."""
 
     ip: str
-    """Address of the node; empty for all, V(0.0.0.0) for all of IPv4."""
+    """Address of the node, of either family; empty for all, V(0.0.0.0) for all of IPv4, V(::) for all of IPv6."""
     protocol: str
     """V(TCP), V(UDP) or V(SCTP)."""
     host_port: int

@@ -1,7 +1,7 @@
 """Ports of the node that lead to a pod (hostPort): a table of maps in nftables, one a node name.
 
 ``table ip minik8s_ports_<8 hex of the node's name>`` has a map of ports and one of address and port for each protocol.
-Where the pod has an IPv6 address, ``table ip6`` of the same name leads to it from all IPv6 addresses of the node.
+Where the pod has an IPv6 address, ``table ip6`` of the same name leads to it from the IPv6 addresses of the node.
 An element has its pod's uid as comment, so whose it is stands beside it and a change of a pod is a change of elements.
 Connections from outside come through prerouting, those of the node itself through output; where both ends are pods of
 this node the source becomes the node's, else the answer would take the way over the bridge alone.
@@ -25,6 +25,7 @@ from ..network.sources import REDIRECTED_BIT
 PREFIX = "minik8s_ports_"
 PROTOCOLS = ("tcp", "udp", "sctp")
 EVERY_IPV4 = "0.0.0.0"  # noqa: S104 - compared
+EVERY_IPV6 = "::"
 ADDRESSES = {IPV4: "ipv4_addr", IPV6: "ipv6_addr"}
 
 
@@ -41,7 +42,7 @@ class Row(NamedTuple):
         """Return it for people."""
         place, pod = self.address or "*", self.ip
         if family_of(pod) == IPV6:
-            place, pod = "[::]", f"[{pod}]"
+            place, pod = f"[{self.address or EVERY_IPV6}]", f"[{pod}]"
         return f"{place}:{self.host_port}/{self.protocol} to {pod}:{self.port}"
 
 
@@ -67,10 +68,11 @@ def declared(entry: Mapping[str, Any]) -> frozenset[Row]:
     rows: set[Row] = set()
     for one in entry["host_ports"]:
         protocol, ports = one["protocol"].lower(), (one["host_port"], one["port"])
-        address = "" if one["ip"] == EVERY_IPV4 else one["ip"]
-        rows.add(Row(protocol, address, ports[0], entry["ip"], ports[1]))
-        if not one["ip"] and entry.get("ipv6"):
-            rows.add(Row(protocol, "", ports[0], entry["ipv6"]["ip"], ports[1]))
+        address = "" if one["ip"] in {EVERY_IPV4, EVERY_IPV6} else one["ip"]
+        if ":" not in one["ip"]:
+            rows.add(Row(protocol, address, ports[0], entry["ip"], ports[1]))
+        if (not one["ip"] or ":" in one["ip"]) and entry.get("ipv6"):
+            rows.add(Row(protocol, address, ports[0], entry["ipv6"]["ip"], ports[1]))
     return frozenset(rows)
 
 
@@ -138,7 +140,7 @@ def observe(node: str) -> Ports:
     for text in listings.values():
         for uid, found in parse_rows(text).items():
             rows[uid] = rows.get(uid, frozenset()) | found
-    whole = bool(listings[IPV4]) and all(_is_whole(family, text) for family, text in listings.items() if text)
+    whole = any(listings.values()) and all(_is_whole(family, text) for family, text in listings.items() if text)
     return Ports(rows, whole)
 
 
@@ -163,11 +165,12 @@ def parse_rows(text: str) -> Rows:
     rows: dict[str, set[Row]] = {}
     for protocol, body in re.findall(r"^\tmap (\w+)_(?:any|one) \{\n(.*?)^\t\}", text, re.MULTILINE | re.DOTALL):
         for address, host_port, uid, ip, port in _ELEMENT.findall(body):
-            rows.setdefault(uid, set()).add(Row(protocol, address, int(host_port), ip, int(port)))
+            place = str(ipaddress.IPv6Address(address)) if ":" in address else address
+            rows.setdefault(uid, set()).add(Row(protocol, place, int(host_port), ip, int(port)))
     return {uid: frozenset(group) for uid, group in rows.items()}
 
 
-_ELEMENT = re.compile(r'(?:([\d.]+) \. )?(\d+) comment "([^"]*)" : ([\da-f.:]+) \. (\d+)')
+_ELEMENT = re.compile(r'(?:([\da-f.:]+) \. )?(\d+) comment "([^"]*)" : ([\da-f.:]+) \. (\d+)')
 
 
 def _element(row: Row, uid: str = "") -> tuple[str, str]:

@@ -56,6 +56,9 @@ def check(key: str, entry: Mapping[str, Any]) -> None:
     for one in entry["host_ports"]:
         check_fields(f"{key}.host_ports", one, HOST_PORT)
         _check_port(key, one)
+        if ":" in one["ip"] and not entry["ipv6"]:
+            where = f"port {one['host_port']} of the node's address {one['ip']}"
+            raise KeyFault("InvalidEntry", f"{key}.host_ports: {where} leads nowhere: the pod has no IPv6 address")
 
 
 def _check_port(key: str, one: Mapping[str, Any]) -> None:
@@ -63,8 +66,8 @@ def _check_port(key: str, one: Mapping[str, Any]) -> None:
     if not protocol or one["port"] not in ANY_PORT or one["host_port"] not in ANY_PORT:
         raise KeyFault("InvalidEntry", f"{key}.host_ports: {dict(one)} is no TCP, UDP or SCTP port from 1 to 65535")
     try:
-        if one["ip"]:
-            ipaddress.IPv4Address(one["ip"])
+        if one["ip"] and str(ipaddress.ip_address(one["ip"])) != one["ip"]:
+            raise KeyFault("InvalidEntry", f"{key}.host_ports: {one['ip']!r} must be written in its shortest form")
     except ValueError as error:
         raise KeyFault("InvalidEntry", f"{key}.host_ports: {error}") from None
 

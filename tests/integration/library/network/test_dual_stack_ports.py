@@ -35,6 +35,10 @@ PORTS = [
     {"ip": "", "protocol": "TCP", "host_port": 23461, "port": 8080},
     {"ip": "0.0.0.0", "protocol": "TCP", "host_port": 23462, "port": 8080},  # of IPv4 alone
 ]
+OF_IPV6 = [
+    {"ip": "2001:db8::1", "protocol": "TCP", "host_port": 23463, "port": 8080},
+    {"ip": "::", "protocol": "TCP", "host_port": 23464, "port": 8080},
+]
 NOBODY = ("ConnectionRefusedError", "TimeoutError", "OSError")
 
 
@@ -87,6 +91,35 @@ def test_a_port_of_the_node_leads_to_its_pod_at_both_addresses(machines: tuple[M
     assert f"ip6 {table_of(one.node)}" not in one.inside("nft", "list", "tables")
     with serving(one, 7):
         assert ask(two, one.address, 23461) == f"::ffff:{two.address}"
+    one.run("sandboxes", {})
+    assert table_of(one.node) not in one.inside("nft", "list", "tables")
+
+
+def test_a_port_of_an_ipv6_address_of_the_node_is_open_there_alone(machines: tuple[Machine, Machine]) -> None:
+    one, two = machines
+    for machine, peer in ((one, two), (two, one)):
+        machine.run("network", machine.network(peer))
+    one.inside("ip", "-6", "addr", "add", "2001:db8::a1/64", "dev", "eth0", "nodad")
+    one.start(7, host_ports=OF_IPV6)
+    one.start(7, 8)
+    entries = {**one.sandboxes(7, host_ports=OF_IPV6), **one.sandboxes(8)}
+    foreseen = one.run("sandboxes", entries, check=True)
+    assert "[2001:db8::1]:23463/tcp" in foreseen["diff"]["after"]
+    assert one.run("sandboxes", entries)["steps"] == foreseen["steps"]
+    assert not one.run("sandboxes", entries)["changed"]
+    with serving(one, 7):
+        for port, target, answered in (
+            (23463, "2001:db8::1", True), (23463, "2001:db8::a1", False), (23463, one.address, False),
+            (23464, "2001:db8::1", True), (23464, "2001:db8::a1", True), (23464, one.address, False),
+        ):  # fmt: skip
+            assert (ask(two, target, port) not in NOBODY) is answered, (port, target)
+        assert ask(one, "2001:db8::1", 23463, 8) == one.ip_of(8)
+        one.inside("nft", "flush", "map", "ip6", table_of(one.node), "tcp_one")
+        assert one.run("sandboxes", entries)["steps"] != []
+        assert ask(two, "2001:db8::1", 23463) not in NOBODY
+    # a Pod without such an address is told
+    result = one.attempt("sandboxes", one.sandboxes(7, ipv6=False, host_ports=OF_IPV6))
+    assert "the pod has no IPv6 address" in next(iter(result["errors"].values()))["message"]
     one.run("sandboxes", {})
     assert table_of(one.node) not in one.inside("nft", "list", "tables")
 
