@@ -45,11 +45,11 @@ def test_plan(path: Path) -> None:
 
 def test_lines_of_others_are_nobodys_job() -> None:
     text = "\n".join((
-        f"17|PENDING||2026-11-28T08:05:40|N/A|N/A|Resources|minik8s-{UID}|minik8s:gpu:{UID}:default/job",
-        f"18|RUNNING|n1|2026-11-28T08:05:40|2026-11-28T08:05:41|N/A|None|minik8s-{UID}|minik8s:other:{UID}:default/job",
-        f"19|RUNNING|n1|2026-11-28T08:05:40|N/A|N/A|None|stranger|minik8s:gpu:{UID}:default/job",
-        "20|RUNNING|n1|2026-11-28T08:05:40|N/A|N/A|None|a|b|minik8s:gpu:x:y",
-        "21_4|PENDING||2026-11-28T08:05:40|N/A|N/A|None|array|(null)",
+        f"PENDING|N/A|N/A|17||2026-11-28T08:05:40|Resources|minik8s-{UID}|minik8s:gpu:{UID}:default/job",
+        f"RUNNING|N/A|2026-11-28T08:05:41|18|n1|2026-11-28T08:05:40|None|minik8s-{UID}|minik8s:other:{UID}:default/job",
+        f"RUNNING|N/A|N/A|19|n1|2026-11-28T08:05:40|None|stranger|minik8s:gpu:{UID}:default/job",
+        "RUNNING|N/A|N/A|20|n1|2026-11-28T08:05:40|None|a|b|minik8s:gpu:x:y",
+        "PENDING|N/A|N/A|21_4||2026-11-28T08:05:40|None|array|(null)",
         "slurm_load_jobs error: Unable to contact slurm controller",
     ))  # fmt: skip
     found = queue.parse_queue(text, "gpu")

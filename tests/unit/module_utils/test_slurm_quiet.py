@@ -32,11 +32,15 @@ class Queue:
         """Have a job of each uid, in these states, and one that waits of the ``stray`` uid."""
         found = [*zip(UIDS, states, strict=False), *([(stray, "PENDING")] if stray else [])]
         lines = (
-            f"{number}|{state}||2026-11-28T08:00:00|{estimate if state == 'PENDING' else started}|N/A|Resources"
+            f"{state}|N/A|{estimate if state == 'PENDING' else started}|{number}||2026-11-28T08:00:00|Resources"
             f"|minik8s-{uid}|minik8s:gpu:{uid}:default/job\n"
             for number, (uid, state) in enumerate(found, start=1)
         )
         self._file.write_text("".join(lines))
+
+    def turned_round(self, others: str) -> None:
+        """Have it print the same jobs from the last to the first, with lines of others."""
+        self._file.write_text("".join([others, *reversed(self._file.read_text().splitlines(keepends=True))]))
 
     def asked(self) -> int:
         """Return how often it was asked until now."""
@@ -160,6 +164,15 @@ def test_a_job_that_was_requeued_between_two_passes_is_told(run: Run, queue: Que
     queue.holds("PENDING", "RUNNING", "PENDING", started="2026-11-28T09:00:00")
     again = run(first["seen"])
     assert (again["unchanged"], again["status"][UIDS[1]]["started"]) == (False, "2026-11-28T09:00:00Z")
+
+
+def test_an_answer_that_others_jobs_changed_is_the_same(run: Run, queue: Queue, looks: list[str]) -> None:
+    """Nor does the order count: squeue's is that of priorities."""
+    first = run()
+    looks.clear()
+    queue.turned_round("RUNNING|N/A|2026-11-28T09:00:00|77|n1|2026-11-28T08:00:00|None|a|b|minik8s-x|theirs\n")
+    assert run(first["seen"])["unchanged"]
+    assert not looks
 
 
 def test_a_job_of_a_killed_pass_that_nobody_declares_is_cancelled(run: Run, queue: Queue) -> None:

@@ -178,4 +178,4 @@ def test_thousands_of_jobs_are_asked_about_more_rarely_while_nothing_changes():
     assert desk.quiet_s(5) == 5
     for number in range(2000):
         desk.want(str(number), ENTRY, {})
-    assert (round(desk.quiet_s(5)), desk.quiet_s(30)) == (13, 30)
+    assert (round(desk.quiet_s(5)), desk.quiet_s(30)) == (10, 30)

@@ -13,7 +13,6 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..core.digests import canonical
 from ..core.faults import KeyFault, PassFault
 
 ASK_S = 20.0  # squeue tries for minutes where its controller is away
@@ -27,7 +26,7 @@ LIVE = WAITING | {
 }  # fmt: skip
 """States of squeue(1) in which a job has not ended, and may run again."""
 _AWAY = ("Unable to contact slurm controller", "Socket timed out", "Zero Bytes were transmitted", "munge")
-_QUEUE = "%i|%T|%N|%V|%S|%e|%r|%j|%k"  # id, state, nodes, submitted, started, ended, reason, name, comment
+_QUEUE = "%T|%e|%S|%i|%N|%V|%r|%j|%k"  # state, ended, started, id, nodes, submitted, reason, name, comment
 _FIELDS = 9
 _NO_TIME = frozenset({"N/A", "NONE", "Unknown"})
 _CODES = "JobID:24|,exit_code:24|"
@@ -61,7 +60,7 @@ class Slurm:
     def __init__(self, commands: str = "", completed: str = "") -> None:
         self._completed = completed
         self.last_answer = ""
-        """What tells the last answer of ``jobs`` from another one."""
+        """What tells the last answer of ``jobs`` or ``glance`` from another one."""
         path = os.environ.get("PATH") or os.defpath
         self._env = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME") if name in os.environ}
         self._env["PATH"] = f"{commands}:{path}" if commands else path
@@ -73,9 +72,17 @@ class Slurm:
         Raises:
             PassFault: Slurm did not answer; the state of jobs is unknown then.
         """
-        found = parse_queue(self._ask("squeue", "--me", "--noheader", "--states=all", f"--format={_QUEUE}"), owner)
-        self.last_answer = hashlib.sha256(canonical(found)).hexdigest()
-        return found
+        return parse_queue(self._asked_for_jobs(owner), owner)
+
+    def glance(self, owner: str) -> str:
+        """Return ``last_answer`` of a new answer that nobody parses. Raises as ``jobs`` does."""
+        self._asked_for_jobs(owner)
+        return self.last_answer
+
+    def _asked_for_jobs(self, owner: str) -> str:
+        text = self._ask("squeue", "--me", "--noheader", "--states=all", f"--format={_QUEUE}")
+        self.last_answer = told(text, owner)
+        return text
 
     def exit_codes(self) -> dict[int, str]:
         """Return ``code:signal`` of the user's jobs that have ended lately. Raises as ``jobs`` does."""
@@ -154,22 +161,34 @@ def comment(owner: str, uid: str, name: str) -> str:
     return f"{MARK}{owner}:{uid}:{name}"
 
 
+def told(text: str, owner: str) -> str:
+    """Return what tells an answer of squeue from one that says something else of this owner's jobs.
+
+    Neither others' lines count nor their order, which is that of priorities, nor guesses: when a job that waits will
+    start, or one that runs will end. One that has ended has another state.
+    """
+    mark = f"|{MARK}{owner}:"
+    rows = (line.split("|", 3) for line in text.splitlines() if mark in line)
+    lines = sorted(f"{row[0]}|{'' if row[0] in WAITING else row[2]}|{row[3]}" for row in rows if len(row) == 4)  # noqa: PLR2004
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def parse_queue(text: str, owner: str) -> dict[str, list[Job]]:
     """Return this owner's jobs by uid, oldest first; every other line is somebody else's."""
     found: dict[str, list[Job]] = {}
     for line in text.splitlines():
         row = line.split("|", _FIELDS - 1)
-        if len(row) < _FIELDS or not row[0].isdigit():
+        if len(row) < _FIELDS or not row[3].isdigit():
             continue
         mark, name, uid = row[8].split(":", 3), row[7], ""
         if len(mark) > 2 and mark[0] + ":" == MARK and mark[1] == owner and name == NAME + mark[2]:  # noqa: PLR2004
             uid = mark[2]
         if uid:
-            submitted, started, ended = ("" if time in _NO_TIME else time + "Z" for time in row[3:6])
-            node = "" if row[2] == "(null)" else row[2]
+            started, ended, submitted = ("" if time in _NO_TIME else time + "Z" for time in (row[2], row[1], row[5]))
+            state, node = row[0], "" if row[4] == "(null)" else row[4]
             # of a job that waits or runs, Slurm tells when it expects it to start or end, which is news each time
-            started, ended = "" if row[1] in WAITING else started, "" if row[1] in LIVE else ended
-            found.setdefault(uid, []).append(Job(int(row[0]), row[1], node, submitted, started, ended, row[6]))
+            started, ended = "" if state in WAITING else started, "" if state in LIVE else ended
+            found.setdefault(uid, []).append(Job(int(row[3]), state, node, submitted, started, ended, row[6]))
     return {uid: sorted(jobs) for uid, jobs in found.items()}
 
 

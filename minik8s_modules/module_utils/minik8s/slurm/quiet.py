@@ -53,8 +53,7 @@ def _is_as_noted(slurm: Slurm, request: Request, seen: str) -> bool:
     answer = noted.get("answer") if isinstance(noted, dict) else None
     if not isinstance(answer, str) or noted != _facts(answer, _written(request.state_dir), str(request.base), seen):
         return False
-    slurm.jobs(request.node)
-    return slurm.last_answer == answer
+    return slurm.glance(request.node) == answer
 
 
 def _facts(answer: str, written: list[int], declared: str, seen: str) -> dict[str, Any]:

@@ -17,10 +17,9 @@ from minik8s_modules.base.backoff import Backoff
 
 BATCH = 100
 """Jobs that are on their way to Slurm at once: with their sources and values, they travel in each pass."""
-FOLLOWED_A_SECOND = 150
-"""At most, while nothing changes: of 2,000 jobs, a pass cost 150 ms of CPU, here and there together, and 260 ms on a
-machine with a load of 20; once in 8 s, that was 3.25 % of a core, once in 13 s it was 1.8 %. Since then the module ends
-with squeue's answer where that is the same (quiet.py): of its own 85 ms, 14 are left."""
+FOLLOWED_A_SECOND = 200
+"""At most, while nothing changes: a pass over 2,000 jobs, once in 10 s, costs some 110 ms of CPU, half of it here. The
+module ends with squeue's answer where that is the same (quiet.py); every third pass looks at folders as well."""
 REFUSED = Backoff(initial_s=10.0, maximum_s=300.0)
 SUBMIT_FAILED = "SubmitFailed"
 INVALID = frozenset({SUBMIT_FAILED, "InvalidEntry", "InvalidName"})
