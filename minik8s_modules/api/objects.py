@@ -4,7 +4,7 @@ A missing map or list reads as an empty one (Kubernetes' zero values). The acces
 object's own map where there is one: treat it as read-only, and use ``metadata`` to get a map that may be written to.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 JsonObject = dict[str, Any]
@@ -133,6 +133,15 @@ def condition(obj: Mapping[str, Any], kind: str) -> JsonObject | None:
         if entry.get("type") == kind:
             return entry
     return None
+
+
+def condition_since(
+    kind: str, status: str, why: tuple[str, str], before: Sequence[Mapping[str, Any]], now: str
+) -> JsonObject:
+    """Return a condition with its reason and message; it has been so since ``before``, where that says the same."""
+    old = next((each for each in before if each.get("type") == kind and each.get("status") == status), None)
+    since = (old or {}).get("lastTransitionTime") or now
+    return {"type": kind, "status": status, "reason": why[0], "message": why[1], "lastTransitionTime": since}
 
 
 def object_reference(obj: Mapping[str, Any]) -> JsonObject:

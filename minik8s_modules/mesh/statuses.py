@@ -28,22 +28,10 @@ _AGAIN_S = 0.1
 
 def decide_status(verdict: Verdict, status: JsonObject, now: datetime) -> JsonObject:
     """Return the status of a VirtualService: Accepted and ResolvedRefs, as Gateway API's routes have them."""
-    old = {one.get("type"): one for one in status.get("conditions") or []}
+    before = status.get("conditions") or ()
     found = ((ACCEPTED, verdict.refused), (RESOLVED, verdict.broken))
-    return {"conditions": [_condition(kind, why, old.get(kind) or {}, now) for kind, why in found]}
-
-
-def _condition(kind: str, why: tuple[str, str] | None, old: JsonObject, now: datetime) -> JsonObject:
-    status = "False" if why else "True"
-    since = old.get("lastTransitionTime") if old.get("status") == status else None
-    reason, message = why or (kind, "")
-    return {
-        "type": kind,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": since or rfc3339(now),
-    }
+    told = ((kind, "False" if why else "True", why or (kind, "")) for kind, why in found)
+    return {"conditions": [objects.condition_since(*each, before, rfc3339(now)) for each in told]}
 
 
 class StatusController(Looping):

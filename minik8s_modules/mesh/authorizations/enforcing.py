@@ -64,17 +64,18 @@ def decide_status(policy: JsonObject, around: Around, now: datetime) -> JsonObje
     blind = sorted(name for name, labels in around.pods.unable.items() if selects(policy, labels))
     old = status if status.get("observedGeneration") == generation else {}
     enforced, refused = _acknowledged(policy, chosen, old, around.heard)
-    why = _enforced(around.pods, chosen, blind, enforced, refused)
-    found = [(ENFORCED, *why)]
+    found = [(ENFORCED, *_enforced(around.pods, chosen, blind, enforced, refused))]
     if needs_http([policy]):
         unknown = [name for name in chosen if name not in around.with_http]
         found.append((PROTOCOL_KNOWN, *_protocol(unknown)))
-    before = {one.get("type"): one for one in status.get("conditions") or []}
+    before = status.get("conditions") or ()
+    observed = {"observedGeneration": generation} if generation is not None else {}
+    told = [objects.condition_since(kind, holds, (why, text), before, rfc3339(now)) for kind, holds, why, text in found]
     return {
-        **({"observedGeneration": generation} if generation is not None else {}),
+        **observed,
         **({"enforcedBy": enforced} if enforced else {}),
         **({"refusedBy": refused} if refused else {}),
-        "conditions": [_condition(*each, before.get(each[0]) or {}, generation, now) for each in found],
+        "conditions": [{**each, **observed} for each in told],
     }
 
 
@@ -123,20 +124,6 @@ def _protocol(unknown: Sequence[str]) -> tuple[str, str, str]:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-
-
-def _condition(
-    kind: str, status: str, reason: str, message: str, old: JsonObject, generation: int | None, now: datetime
-) -> JsonObject:
-    since = old.get("lastTransitionTime") if old.get("status") == status else None
-    return {
-        "type": kind,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": since or rfc3339(now),
-        **({"observedGeneration": generation} if generation is not None else {}),
-    }
 
 
 class Enforcements(Looping):

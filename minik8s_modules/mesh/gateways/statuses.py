@@ -98,22 +98,10 @@ def _conditions(
     obj: JsonObject, old: Iterable[Mapping[str, str]], conditions: Sequence[_Condition], now: datetime
 ) -> list[JsonObject]:
     """Return conditions of the object's present generation, those of other types kept."""
-    before = {each.get("type"): each for each in old}
-    generation = objects.metadata(obj).get("generation") or 0
+    before, generation = [*old], objects.metadata(obj).get("generation") or 0
+    told = ((kind, "True" if holds else "False", (why, text)) for kind, holds, why, text in conditions)
     published = [
-        {
-            "type": kind,
-            "status": "True" if holds else "False",
-            "reason": reason,
-            "message": message,
-            "observedGeneration": generation,
-            "lastTransitionTime": _since(before.get(kind) or {}, "True" if holds else "False") or rfc3339(now),
-        }
-        for kind, holds, reason, message in conditions
+        {**objects.condition_since(*each, before, rfc3339(now)), "observedGeneration": generation} for each in told
     ]
     ours = {each["type"] for each in published}
-    return [*published, *(dict(each) for kind, each in before.items() if kind not in ours)]
-
-
-def _since(old: Mapping[str, str], status: str) -> str | None:
-    return old.get("lastTransitionTime") if old.get("status") == status else None
+    return [*published, *(dict(each) for each in before if each.get("type") not in ours)]
