@@ -203,7 +203,7 @@ class Planner:
             answers = pool.map(lambda name: self._effect_of(name, known[name], future), names)
             notes = [*found.messages, *cluster.scaling.notes, *awaiting(seen), *(policies.notes() if policies else ())]
             secrets = Secrets(reading(self._reader, {}), reading(self._reader, found.overlay))
-            notes += mesh_notes(question, seen, cluster, secrets) if supplied is None else []
+            notes += mesh_notes(question, seen, cluster, secrets, found.pods) if supplied is None else []
             notes += on_virtual_nodes(found.pods, cluster.nodes)
             answer = joined(names, answers, notes, found.order, unit_plans(found.pods, cluster, question.nodes))
         others = {name: self._plan_for_node(name, future, cluster) for name in sorted(question.others)}

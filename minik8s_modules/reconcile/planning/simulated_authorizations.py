@@ -1,7 +1,8 @@
 """Whom Pods would let in, and whom no more, if AuthorizationPolicies or what they depend on changed. Pure.
 
-Told is of Pods that are there, stay, and have a sidecar that enforces policies; as callers, of the service accounts of
-Pods with sidecars, and of whoever has no certificate, where mutual TLS does not refuse him anyway.
+Told is of Pods that have a sidecar which enforces policies: of those that stay, what changes, and of new ones, how they
+differ from Pods of the same labels, or, where there are none, from Pods that let everybody in. Callers are the service
+accounts of Pods with sidecars, and whoever has no certificate, where mutual TLS does not refuse him anyway.
 """
 
 from __future__ import annotations
@@ -25,16 +26,23 @@ from minik8s_modules.api.network.gateway_api import GATEWAY_NAME
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import STRICT, can_speak, peer
 from minik8s_modules.api.pods.sidecar_images import has_sidecar
+from minik8s_modules.controllers.workloads import history, revisions, stateful_pods
 from minik8s_modules.mesh.authorizations.guards import http_ports_of
 from minik8s_modules.reconcile.feeds.plan_subjects import Note, of
-from minik8s_modules.reconcile.planning.questions import Question
-from minik8s_modules.reconcile.planning.simulation import is_gone
 
 _ANY_PORT = 0
+_GENERATED = frozenset({
+    revisions.HASH_LABEL, history.HASH_LABEL, stateful_pods.NAME_LABEL, stateful_pods.INDEX_LABEL,
+})  # fmt: skip
+"""Labels that tell a workload's Pods from each other, or those of one release from those of the next."""
 _WORDS = {
     (ALL, NONE): "refuse {}", (ALL, SOME): "let in {} with some requests only", (SOME, NONE): "refuse {}",
     (NONE, ALL): "let in {}", (NONE, SOME): "let in {} with some requests", (SOME, ALL): "let in {} with all requests",
 }  # fmt: skip
+
+
+_Kind = tuple[str, frozenset[tuple[str, str]]]
+"""What Pods have in common whose policies are the same: their namespace, and labels of their own."""
 
 
 class PolicySide(NamedTuple):
@@ -56,28 +64,40 @@ class _Change(NamedTuple):
     caller: Caller
     words: str
     ports: tuple[int, ...]
+    is_new: bool
 
 
 def policy_notes(
-    question: Question, before: PolicySide, after: PolicySide, pods: Iterable[JsonObject]
+    before: PolicySide, after: PolicySide, pods: Iterable[JsonObject], changed: Mapping[str, JsonObject | None]
 ) -> Iterator[Note]:
-    """Yield who would lose or gain what, by the Pods that he calls."""
+    """Yield who would lose or gain what, by the Pods that he calls.
+
+    ``changed`` are Pods by uid as they would be, also those of workloads; None for one that goes.
+    """
     spaces = {objects.namespace(each) for each in (*before.policies, *after.policies)}
     if not spaces:
         return
-    asked = {objects.key(each.object): each for each in question.operations if each.object.get("kind") == POD.kind}
-    known = {objects.key(pod): pod for pod in pods}
-    made = [each.object for key, each in asked.items() if key not in known and not is_gone(each)]
-    callers = sorted({caller for pod in (*known.values(), *made) if (caller := _caller(pod)) is not None})
+    known = {objects.uid(pod): pod for pod in pods}
+    then = {uid: pod for uid, pod in {**known, **changed}.items() if pod is not None and not objects.is_deleting(pod)}
+    callers = sorted({caller for pod in (*known.values(), *then.values()) if (caller := _caller(pod)) is not None})
+    twins = _by_kinds(known.values()) if then.keys() - known.keys() else {}
     found: dict[_Change, list[str]] = {}
-    for key, pod in sorted(known.items()):
-        own = asked.get(key)
-        gone = own is not None and is_gone(own)
-        if key.namespace in spaces and key.namespace in after.namespaces and not gone and can_speak(objects.spec(pod)):
-            then = {**pod, "metadata": objects.metadata(own.object if own is not None else pod)}
-            for change in _changes(pod, then, before, after, callers):
-                found.setdefault(change, []).append(key.name)
+    for uid, pod in sorted(then.items(), key=lambda each: objects.key(each[1])):
+        if objects.namespace(pod) in spaces & after.namespaces.keys() and can_speak(objects.spec(pod)):
+            now = known.get(uid) or twins.get(_kind_of(pod))
+            for change in _changes(now, pod, before, after, callers):
+                found.setdefault(change._replace(is_new=uid not in known), []).append(objects.name(pod))
     yield from _notes(found)
+
+
+def _by_kinds(pods: Iterable[JsonObject]) -> dict[_Kind, JsonObject]:
+    return {_kind_of(pod): pod for pod in pods if can_speak(objects.spec(pod))}
+
+
+def _kind_of(pod: JsonObject) -> _Kind:
+    """Return what Pods have in common that are replicas of each other, or of releases that follow each other."""
+    labels = objects.labels(pod).items()
+    return objects.namespace(pod), frozenset((name, value) for name, value in labels if name not in _GENERATED)
 
 
 def _caller(pod: JsonObject) -> Caller | None:
@@ -88,11 +108,13 @@ def _caller(pod: JsonObject) -> Caller | None:
 
 
 def _changes(
-    pod: JsonObject, then: JsonObject, before: PolicySide, after: PolicySide, callers: Sequence[Caller]
+    now: JsonObject | None, then: JsonObject, before: PolicySide, after: PolicySide, callers: Sequence[Caller]
 ) -> Iterator[_Change]:
-    space = objects.namespace(pod)
+    space = objects.namespace(then)
     strict = (found := peer(then, after.namespaces.get(space, {}))) is not None and found.mode == STRICT
-    old, new = _Guarded(pod, before), _Guarded(then, after)
+    unguarded = before._replace(policies=())
+    old = _Guarded(now, before) if now is not None else _Guarded(then, unguarded)
+    new = _Guarded(then, after)
     if (old.policies, old.http) == (new.policies, new.http):
         return
     ports = sorted({*old.ports(), *new.ports()}) or [_ANY_PORT]
@@ -103,7 +125,7 @@ def _changes(
             if passes in _WORDS:
                 changed.setdefault(_WORDS[passes], []).append(port)
         for words, of_ports in changed.items():
-            yield _Change(space, caller, words, tuple(of_ports) if of_ports != ports else ())
+            yield _Change(space, caller, words, tuple(of_ports) if of_ports != ports else (), is_new=False)
 
 
 class _Guarded:
@@ -135,13 +157,14 @@ class _Guarded:
 
 def _notes(found: Mapping[_Change, Sequence[str]]) -> Iterator[Note]:
     # a note for the callers of each namespace: who may not see those of one is told of the others
-    told: dict[tuple[str, str, str, tuple[int, ...], tuple[str, ...]], list[str]] = {}
+    told: dict[tuple[str, str, str, tuple[int, ...], bool, tuple[str, ...]], list[str]] = {}
     for change, names in found.items():
-        key = (change.space, change.caller.namespace, change.words, change.ports, tuple(names))
+        key = (change.space, change.caller.namespace, change.words, change.ports, change.is_new, tuple(names))
         told.setdefault(key, []).append(str(change.caller))
-    for (space, other, words, ports, names), callers in sorted(told.items()):
+    for (space, other, words, ports, is_new, names), callers in sorted(told.items()):
         at = f" at port{'s' if len(ports) != 1 else ''} {', '.join(map(str, ports))}" if ports else ""
-        whose = f"{len(names)} Pod{'s' if len(names) != 1 else ''} of namespace {space}"
+        number = f"{len(names)} new" if is_new else f"{len(names)}"
+        whose = f"{number} Pod{'s' if len(names) != 1 else ''} of namespace {space}"
         text = f"{whose} would {words.format(', '.join(callers))}{at}: {', '.join(names)}"
         about = (of(AUTHORIZATION_POLICY, space), of(POD, space), *([of(POD, other)] if other else []))
         yield Note(text, about)

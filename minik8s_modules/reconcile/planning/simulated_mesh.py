@@ -38,13 +38,21 @@ from minik8s_modules.reconcile.planning.simulated_services import Cluster, Plann
 from minik8s_modules.reconcile.planning.simulation import is_gone
 
 NOWHERE = "nobody (503)"
+NO_PODS: Mapping[str, JsonObject | None] = {}
 _NO_SECRETS = Secrets()
 
 
 def mesh_notes(
-    question: Question, seen: PlannedServices, cluster: Cluster, secrets: Secrets = _NO_SECRETS
+    question: Question,
+    seen: PlannedServices,
+    cluster: Cluster,
+    secrets: Secrets = _NO_SECRETS,
+    pods: Mapping[str, JsonObject | None] = NO_PODS,
 ) -> list[Note]:
-    """Return what is to be told of sidecars' and Gateways' routes, and of objects that would have no effect."""
+    """Return what is to be told of sidecars' and Gateways' routes, and of objects that would have no effect.
+
+    ``pods`` are those that change, by uid, as they would be; None for one that goes.
+    """
     before, after = routings(question, seen, cluster, secrets)
     sides = (Side(before, cluster.mesh), Side(after, _changed(cluster.mesh, question)))
     asked = {objects.namespace(each.object) for each in question.operations if each.object.get("kind") in MESH_KINDS}
@@ -52,7 +60,7 @@ def mesh_notes(
     found = [note for space in sorted(spaces | _led(spaces, question, sides, cluster))
              for note in namespace_notes(space, sides, cluster)]  # fmt: skip
     found += mode_notes(question, before.namespaces, after.namespaces, cluster.pods)
-    found += policy_notes(question, sides[0].of_policies(), sides[1].of_policies(), cluster.pods)
+    found += policy_notes(sides[0].of_policies(), sides[1].of_policies(), cluster.pods, pods)
     return [*found, *route_notes(question, before, after)]
 
 

@@ -7,6 +7,7 @@ the same question has the same answer.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -119,7 +120,7 @@ def _injected(pods: Mapping[str, JsonObject | None], namespaces: Iterable[JsonOb
     found = dict(pods)
     for uid, pod in pods.items():
         if pod is not None and (spec := injection(pod, labels.get(objects.namespace(pod), {})).spec):
-            made = {**pod, "spec": spec}
+            made = {**pod, "spec": copy.deepcopy(spec)}  # its containers are those of the workload's template
             apply_defaults(POD, made)
             found[uid] = made
     return found

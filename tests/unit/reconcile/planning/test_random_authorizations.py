@@ -28,7 +28,7 @@ from tests.support.authorization import define, policy
 from tests.support.load.storms import Manager
 from tests.support.waiting import until
 
-SPACES, PODS, PORT, PATIENCE_S = ("far", "shop"), ("a", "b", "c"), 8080, 60.0
+SPACES, PODS, NEW, PORT, PATIENCE_S = ("far", "shop"), ("a", "b", "c"), ("d", "e"), 8080, 60.0
 CALLERS = (*(Caller(space, "default") for space in SPACES), Caller())
 LABELS: dict[str, dict[str, str]] = {space: {MTLS: PERMISSIVE} for space in SPACES}
 Passing = dict[tuple[Key, Caller], int]
@@ -43,12 +43,14 @@ class Cluster:
         define(self.api)
         for space in SPACES:
             for name in PODS:
-                app: JsonObject = {"containers": [{"name": "app", "image": "i", "ports": [{"containerPort": PORT}]}]}
-                spec = with_sidecar(app, mutual=name != "c")
-                meta = {"name": name, "namespace": space, "labels": {"app": self._roll.choice("xy")}}
-                self.api.create(POD, {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
+                self.api.create(POD, self._pod(space, name, mutual=name != "c"))
             for each in self._policies(space):
                 self.api.create(AUTHORIZATION_POLICY, each)
+
+    def _pod(self, space: str, name: str, *, mutual: bool) -> JsonObject:
+        app: JsonObject = {"containers": [{"name": "app", "image": "i", "ports": [{"containerPort": PORT}]}]}
+        meta = {"name": name, "namespace": space, "labels": {"app": self._roll.choice("xyz")}}
+        return {"metadata": meta, "spec": with_sidecar(app, mutual=mutual), "status": {"phase": "Running"}}
 
     def _policies(self, space: str) -> Iterator[JsonObject]:
         for name in ("p", "q"):
@@ -71,7 +73,7 @@ class Cluster:
         return {**rule, **({"to": [{"operation": operation}]} if operation else {})}
 
     def changes(self) -> Iterator[Operation]:
-        """Yield other policies, and Pods with other labels or that go."""
+        """Yield other policies, and Pods with other labels, that go or come."""
         for space in SPACES:
             there = {objects.name(each): each for each in self.api.list(AUTHORIZATION_POLICY, space).items}
             for name in ("p", "q"):
@@ -85,6 +87,9 @@ class Cluster:
                     yield Operation("update", {**pod, **_named(POD), "metadata": meta})
                 elif rolled < 0.3:
                     yield Operation("delete", {**pod, **_named(POD)})
+            for name in NEW:
+                if self._roll.random() < 0.5:
+                    yield Operation("create", {**self._pod(space, name, mutual=True), **_named(POD)})
 
     def do(self, operation: Operation) -> None:
         """Do it."""
@@ -131,19 +136,37 @@ def test_what_a_plan_says_of_callers_is_what_the_pilot_then_comes_to(seed: int):
         before = cluster.passing(made[0])
         question = Question(tuple(cluster.changes()), frozenset())
         now, pods = cluster.api.list(AUTHORIZATION_POLICY).items, cluster.api.list(POD).items
+        changed = {
+            objects.uid(each.object) or str(objects.key(each.object)): None
+            if each.operation == "delete"
+            else each.object
+            for each in question.operations
+            if each.object["kind"] == POD.kind
+        }
         asked = {objects.key(each.object): each for each in question.operations if each.object["kind"] != POD.kind}
         then = [each for each in now if objects.key(each) not in asked]
         then += [each.object for each in asked.values() if each.operation != "delete"]
         old, new = (PolicySide(policies, LABELS, lambda _space: ()) for policies in (now, then))
-        notes = [each.text for each in policy_notes(question, old, new, pods)]
+        notes = [each.text for each in policy_notes(old, new, pods, changed)]
         for operation in question.operations:
             cluster.do(operation)
         until(lambda: _as_declared(cluster.api, made[0]), PATIENCE_S)
         after = cluster.passing(made[0])
-        changed = {key: passes for key, passes in after.items() if passes != before[key]}
-        assert {key: passes for note in notes for key, passes in of_note(note).items()} == changed
+        twins = {_alike(pod): objects.key(pod) for pod in pods if can_speak(objects.spec(pod))}
+        new_pods = {objects.key(pod): pod for pod in cluster.api.list(POD).items}
+
+        def was(pod: Key, caller: Caller) -> int:
+            key = pod if (pod, caller) in before else twins.get(_alike(new_pods[pod]), pod)
+            return before.get((key, caller), ALL)
+
+        expected = {key: passes for key, passes in after.items() if passes != was(*key)}
+        assert {key: passes for note in notes for key, passes in of_note(note).items()} == expected
     finally:
         manager.stop()
+
+
+def _alike(pod: JsonObject) -> tuple[str, str]:
+    return objects.namespace(pod), objects.labels(pod)["app"]
 
 
 def _as_declared(api: FakeApi, copies: PolicyCopies) -> bool:
@@ -154,7 +177,9 @@ def _as_declared(api: FakeApi, copies: PolicyCopies) -> bool:
 
 def of_note(note: str) -> Passing:
     """Return what a note says that passes of callers at Pods."""
-    found = re.fullmatch(r"\d+ Pods? of namespace (\S+) would (refuse|let in) (.*?)( with .*?)?: ([^:]*)", note)
+    found = re.fullmatch(
+        r"\d+(?: new)? Pods? of namespace (\S+) would (refuse|let in) (.*?)( with .*?)?: ([^:]*)", note
+    )
     assert found is not None, note
     space, word, callers, some, names = found.groups()
     passes = NONE if word == "refuse" else SOME if some and "some" in some else ALL
