@@ -12,7 +12,7 @@ called from several threads at once, but never for one Pod by two.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from queue import SimpleQueue
@@ -238,6 +238,10 @@ class Provider(ABC, PodLifecycleHandler):
     @abstractmethod
     def get_pods(self) -> list[JsonObject]:
         """See ``PodLifecycleHandler``."""
+
+    def remarks(self, pod: JsonObject) -> Iterable[str]:  # noqa: ARG002 - of most there is nothing to say
+        """Return what ``pod`` asks for that is not done as it says; each becomes an Event when it was created."""
+        return ()
 
     def configure_node(self, node: JsonObject) -> JsonObject:
         """Return ``node`` with capacity, allocatable, conditions and addresses, before it is registered."""

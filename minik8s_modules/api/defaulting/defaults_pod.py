@@ -54,7 +54,7 @@ def pod_template(pod: JsonObject) -> None:
 def _container(container: JsonObject, *, host_network: bool) -> None:
     set_nonempty(
         container,
-        imagePullPolicy=_pull_policy(container.get("image", "")),
+        imagePullPolicy=pull_policy(container.get("image", "")),
         terminationMessagePath="/dev/termination-log",
         terminationMessagePolicy="File",
     )
@@ -69,7 +69,7 @@ def _container(container: JsonObject, *, host_network: bool) -> None:
     _resources(container.setdefault("resources", {}))
 
 
-def _pull_policy(image: str) -> str:
+def pull_policy(image: str) -> str:
     """Return Always for an image whose tag is, or defaults to, latest; a digest pins it."""
     last = image.rpartition("/")[2]
     if "@" in last:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.pods.account_volumes import PREFIX
-from minik8s_modules.api.pods.scripts import script_of, spec_as_written, unfit
+from minik8s_modules.api.pods.carried_fields import GRACE_S, Carrier, mounts_of, refusals
+from minik8s_modules.api.pods.scripts import script_of, unfit
 from minik8s_modules.api.pods.slurm import IMAGE
 from minik8s_modules.api.quantities import to_bytes, to_milli
 
@@ -26,20 +26,15 @@ USERS = f"{DOMAIN}/users"
 """Annotation of the node: as whom units may run, separated by commas; the first is taken where a Pod names none."""
 ROLE, PLAYBOOK, HOSTS, CHECK = (f"{DOMAIN}/{name}" for name in ("role", "playbook", "hosts", "check"))
 USER = f"{DOMAIN}/user"
-GRACE_S = 30
 _RESTART = {"Never": "no", "OnFailure": "on-failure", "Always": "always"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _DIRECTORY = re.compile(r"/[^\x00-\x1f\x7f\\]*\Z")
 _RESOURCES = frozenset({"cpu", "memory"})
-_OF_THE_POD = frozenset({
-    "initContainers", "ephemeralContainers", "hostPID", "hostIPC", "hostUsers", "hostAliases", "dnsConfig",
-    "runtimeClassName", "imagePullSecrets", "shareProcessNamespace", "readinessGates", "resourceClaims", "overhead",
-    "hostname", "subdomain", "setHostnameAsFQDN", "activeDeadlineSeconds", "resources",
-})  # fmt: skip
-_OF_THE_CONTAINER = frozenset({
-    "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports", "stdin", "stdinOnce", "tty",
-    "volumeDevices", "restartPolicy", "resizePolicy",
-})  # fmt: skip
+_CARRIER = Carrier(
+    "a unit of systemd",
+    frozenset({"restartPolicy", "terminationGracePeriodSeconds", "hostNetwork"}),
+    frozenset({"command", "args", "workingDir", "env", "envFrom", "resources", "imagePullPolicy"}),
+)
 
 
 class NoUnit(ValueError):
@@ -104,24 +99,18 @@ def without_variables(pod: JsonObject) -> JsonObject:
 
 
 def _container(pod: JsonObject) -> JsonObject:
-    _refuse(spec_as_written(pod), _OF_THE_POD, "spec")
     if len(objects.containers(pod)) != 1:
         raise NoUnit("spec.containers: a unit has one program; make a Pod of each")
     container = objects.containers(pod)[0]
-    _refuse(container, _OF_THE_CONTAINER, "spec.containers[0]")
     if container.get("image", "").partition(":")[0] != IMAGE:
         raise NoUnit(f"spec.containers[0].image: no image runs on these machines; write {IMAGE}")
     if objects.spec(pod).get("securityContext") or container.get("securityContext"):
         raise NoUnit(f"securityContext: a unit has none; name its user by the annotation {USER}")
-    if any(not each["name"].startswith(PREFIX) for each in container.get("volumeMounts") or []):
+    if mounts_of(container):
         raise NoUnit("spec.containers[0].volumeMounts: a unit has no volumes; pass what it needs by env")
+    for why in refusals(pod, _CARRIER):
+        raise NoUnit(why)
     return container
-
-
-def _refuse(given: Mapping[str, object], fields: Iterable[str], where: str) -> None:
-    for field in sorted(fields):
-        if given.get(field):
-            raise NoUnit(f"{where}.{field}: a unit of systemd has nothing like it; leave it out")
 
 
 def _user(said: Mapping[str, str], users: Sequence[str]) -> str:

@@ -231,7 +231,7 @@ class PodController:
 
     def _run(self, key: PodKey, pod: JsonObject) -> None:
         provider = self._providers[key.node]
-        ready = self._resolve(pod, lambda problem: self._tell_problem(pod, problem))
+        ready = self._resolve(pod, lambda one: self._recorder.event(pod, "Warning", one.reason, one.message))
         present = self._present(key)
         step = decide_run(ready, present)
         if step is Run.REPLACE and present is not None:
@@ -255,6 +255,8 @@ class PodController:
                 return False
             raise
         self._tell_success(provider, pod, called)
+        for text in provider.remarks(pod) if step is Run.CREATE else ():
+            self._recorder.event(pod, "Warning", "NotAsDeclared", text)
         return True
 
     def _delete(self, key: PodKey, pod: JsonObject) -> None:
@@ -384,9 +386,6 @@ class PodController:
         if provider.tells_success:
             text = f"{called.title()} pod in provider successfully"
             self._recorder.event(pod, "Normal", f"Provider{called.title()}Success", text)
-
-    def _tell_problem(self, pod: JsonObject, problem: Problem) -> None:
-        self._recorder.event(pod, "Warning", problem.reason, problem.message)
 
 
 def _said(pod: JsonObject) -> bytes:

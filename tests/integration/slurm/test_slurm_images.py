@@ -120,3 +120,25 @@ def test_an_image_has_a_working_directory_of_its_own(start: Start):
     assert ended(provider, "one")["exitCode"] == 0
     assert said(provider, "one") == "/etc\nof the image\n"
     assert status(provider, "one")["phase"] == "Succeeded"
+
+
+def test_an_image_is_fetched_as_the_pod_says(start: Start):
+    """A site's script stands for a program that asks a registry: it copies the image into the user's own folder."""
+    script = 'echo "fetches $0"; mkdir -p ~/own/tools && cp -a /images/tools/busybox ~/own/tools/'
+    runtime = [word.replace("/images", "/home/student/own") for word in CHARLIECLOUD]
+    test, pull = ["test", "-d", "/home/student/own/{image}"], ["sh", "-c", script, "{image}"]
+    provider = start(*runtime, configured={"image_test_command": test, "image_pull_command": pull})
+    seen = {}
+    for number, policy in enumerate(("Never", "IfNotPresent", "IfNotPresent", "Always", "Never")):
+        name = f"pulled-{number}"
+        provider.create_pod(in_image(name, "cat /etc/motd", imagePullPolicy=policy))
+        seen[name] = (policy, ended(provider, name)["exitCode"], said(provider, name))
+    fetched = f"fetches {IMAGE}\n"
+    never = f"minik8s: image {IMAGE} is not on this compute node, and imagePullPolicy Never forbids to fetch it\n"
+    assert list(seen.values()) == [
+        ("Never", 125, never),
+        ("IfNotPresent", 0, f"{fetched}of the image\n"),
+        ("IfNotPresent", 0, "of the image\n"),
+        ("Always", 0, f"{fetched}of the image\n"),
+        ("Never", 0, "of the image\n"),
+    ]

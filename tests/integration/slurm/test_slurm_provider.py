@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,12 @@ def provider_on(
     login: InPlace | None = None,
     resources: NoResources | None = None,
     image_command: Sequence[str] = (),
+    configured: Mapping[str, Any] | None = None,
     **found: Any,
 ) -> SlurmProvider:
-    """Return a provider whose passes are made in place."""
+    """Return a provider whose passes are made in place; ``configured`` are further settings."""
     fields = {"inventory": str(tmp_path), "partition": "batch", "period_s": 1, "image_command": [*image_command]}
+    fields |= configured or {}
     name = login.jobs.owner if login else f"gpu-{uuid.uuid4().hex[:8]}"
     config = InitConfig(name, resources or NoResources(**found), fields)
     return SlurmProvider(config, lambda _settings, _folder: login or InPlace(slurm, name))

@@ -110,7 +110,7 @@ def test_the_script_s_words_are_the_pod_s(words: list[str], printed: str):
         ({"annotations": {TASKS: "0"}}, "at least 1"),
         ({"annotations": {SOURCES: "[1]"}}, "JSON of texts"),
         ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}],
-          "container": {"volumeMounts": [{"name": "v", "mountPath": "v"}]}}, "configMap, secret and emptyDir"),
+          "container": {"volumeMounts": [{"name": "v", "mountPath": "v"}]}}, "configMap, emptyDir, secret"),
         ({"volumes": [{"name": "v", "emptyDir": {}}],
           "container": {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}}, "absolute path"),
         ({"volumes": [{"name": "v", "emptyDir": {}}],

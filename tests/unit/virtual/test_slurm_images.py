@@ -11,6 +11,8 @@ import pytest
 from minik8s_modules.api.pods.slurm import IMAGE
 from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.providers.slurm.entries import asked
+from minik8s_modules.virtual.providers.slurm.fetching import NOTHING, Fetching, lines
+from minik8s_modules.virtual.providers.slurm.fetching import faults as fetching_faults
 from minik8s_modules.virtual.providers.slurm.images import faults, in_image
 from tests.unit.virtual.test_slurm_entries import CLUSTER, pod
 
@@ -150,3 +152,41 @@ def test_a_path_that_would_be_another_option_is_none(path: str, site: list[str],
 def test_a_command_that_cannot_be_meant_is_told(command: list[str], says: str):
     assert says in faults(command)
     assert bool(says) == bool(faults(command))
+
+
+TEST, PULL = ("test", "-e", "/images/{image}"), ("fetch", "{image}")
+BOTH = Fetching(TEST, PULL)
+POLICIES: list[tuple[str, str, Fetching, str]] = [
+    ("Never", "tools:1", Fetching(TEST), "test -e /images/tools:1 >/dev/null 2>&1 || "),
+    (
+        "IfNotPresent",
+        "tools:1",
+        BOTH,
+        "test -e /images/tools:1 >/dev/null 2>&1 || fetch tools:1 >&2 || ",
+    ),
+    ("", "tools:1", Fetching(TEST, PULL), "test -e /images/tools:1 >/dev/null 2>&1 || fetch tools:1 >&2 || "),
+    ("", "tools", Fetching(TEST, PULL), "fetch tools >&2 || "),
+    ("Always", "tools:1", Fetching(TEST, PULL), "fetch tools:1 >&2 || "),
+    ("IfNotPresent", "tools:1", Fetching(TEST), ""),
+    ("Always", "tools", NOTHING, ""),
+]
+
+
+@pytest.mark.parametrize(("policy", "image", "fetching", "line"), POLICIES)
+def test_an_image_is_looked_for_and_fetched_by_its_policy(policy: str, image: str, fetching: Fetching, line: str):
+    said = "".join(lines({"image": image, "imagePullPolicy": policy}, fetching))
+    assert said.startswith(line)
+    assert said.endswith("exit 125; }\n" if line else "")
+    assert not said or line
+
+
+@pytest.mark.parametrize(("policy", "image"), [("Never", "tools"), ("Always", "tools:1"), ("IfNotPresent", "tools")])
+def test_a_policy_that_nobody_honours_is_refused(policy: str, image: str):
+    with pytest.raises(InvalidInput, match=rf"imagePullPolicy {policy}: .*_command of its provider is not set"):
+        [*lines({"image": image, "imagePullPolicy": policy}, NOTHING)]
+
+
+@pytest.mark.parametrize("wrong", [Fetching(pull=PULL), Fetching(("test",)), Fetching(("{image}", "x"))])
+def test_commands_that_cannot_be_used_are_refused(wrong: Fetching):
+    assert "image_" in fetching_faults(wrong)
+    assert not fetching_faults(Fetching(TEST, PULL))

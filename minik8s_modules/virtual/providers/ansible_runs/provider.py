@@ -22,7 +22,7 @@ from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.virtual.errors import InvalidInput, NotFound, Unsupported
 from minik8s_modules.virtual.provider import AttachIO, ContainerLogOptions, InitConfig, Provider
 from minik8s_modules.virtual.providers.ansible_runs import settings
-from minik8s_modules.virtual.providers.ansible_runs.requests import STEERING, asked
+from minik8s_modules.virtual.providers.ansible_runs.requests import STEERING, asked, remarks
 from minik8s_modules.virtual.providers.ansible_runs.runs import Command, Runs, ansible_command, told
 from minik8s_modules.virtual.providers.ansible_units.machines import AnsibleMachines
 from minik8s_modules.virtual.providers.ansible_units.pods import Making, UnitPods
@@ -55,6 +55,11 @@ class AnsibleProvider(Provider):
         request = asked(pod, self._settings)
         with self._lock:
             self._runs.begin(pod, request)
+
+    def remarks(self, pod: JsonObject) -> Iterator[str]:
+        """Yield what is not done as the Pod says."""
+        if self._units is None or not is_unit(pod):
+            yield from remarks(pod)
 
     def update_pod(self, pod: JsonObject) -> None:
         """Take over labels and annotations; the run goes on as it began.

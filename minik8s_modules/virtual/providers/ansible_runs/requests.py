@@ -8,7 +8,7 @@ role does not read from there, and no template.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +16,7 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.pods.account_volumes import PREFIX
-from minik8s_modules.api.pods.scripts import spec_as_written
+from minik8s_modules.api.pods.carried_fields import Carrier, mounts_of, refusals
 from minik8s_modules.api.pods.slurm import IMAGE
 from minik8s_modules.api.pods.units import CHECK, HOSTS, PLAYBOOK, ROLE
 from minik8s_modules.virtual.errors import InvalidInput
@@ -28,15 +27,11 @@ VARIABLE = "minik8s_pod"
 """Of a play: ``name``, ``namespace``, ``uid`` and ``env`` of the Pod."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_OF_THE_POD = frozenset({
-    "initContainers", "ephemeralContainers", "hostNetwork", "hostPID", "hostIPC", "hostUsers", "hostAliases",
-    "dnsConfig", "runtimeClassName", "imagePullSecrets", "shareProcessNamespace", "readinessGates",
-    "resourceClaims", "overhead", "hostname", "subdomain", "setHostnameAsFQDN", "activeDeadlineSeconds",
-})  # fmt: skip
-_OF_THE_CONTAINER = frozenset({
-    "command", "args", "workingDir", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports",
-    "securityContext", "stdin", "stdinOnce", "tty", "volumeDevices", "restartPolicy", "resizePolicy",
-})  # fmt: skip
+_CARRIER = Carrier(
+    "a run of Ansible",
+    frozenset({"restartPolicy", "terminationGracePeriodSeconds"}),
+    frozenset({"env", "envFrom", "resources", "imagePullPolicy"}),
+)
 
 
 class RunRequest(NamedTuple):
@@ -81,27 +76,27 @@ def asked(pod: JsonObject, settings: Settings) -> RunRequest:
     return RunRequest(play, where, hosts, _variables(pod), said.get(CHECK) == "true")
 
 
+def remarks(pod: JsonObject) -> Iterator[str]:
+    """Yield what a run's Pod asks for that nobody does, and that is no reason to refuse it."""
+    for container in objects.containers(pod):
+        for name in sorted((container.get("resources") or {}).get("limits") or {}):
+            yield f"resources.limits.{name}: nothing limits a run of Ansible; its requests take room on the node"
+
+
 def _check_fields(pod: JsonObject) -> None:
-    spec = spec_as_written(pod)
-    _refuse(spec, _OF_THE_POD, "spec")
     if len(objects.containers(pod)) != 1:
         raise InvalidInput("spec.containers: a run of Ansible is one container")
     container = objects.containers(pod)[0]
-    _refuse(container, _OF_THE_CONTAINER, "spec.containers[0]")
     if container.get("image", "").partition(":")[0] != IMAGE:
         raise InvalidInput(f"spec.containers[0].image: no image runs on these machines; write {IMAGE}")
-    if spec.get("restartPolicy", "Always") != "Never":
+    if objects.spec(pod).get("restartPolicy", "Always") != "Never":
         raise InvalidInput(
             "spec.restartPolicy: a run ends, and is run once; choose Never, and a Job to have it tried again"
         )
-    if any(not each["name"].startswith(PREFIX) for each in container.get("volumeMounts") or []):
+    if mounts_of(container):
         raise InvalidInput("spec.containers[0].volumeMounts: a run has no volumes; pass what it needs by env")
-
-
-def _refuse(given: Mapping[str, object], fields: Iterable[str], where: str) -> None:
-    for field in sorted(fields):
-        if given.get(field):
-            raise InvalidInput(f"{where}.{field}: a run of Ansible has nothing like it; leave it out")
+    for why in refusals(pod, _CARRIER):
+        raise InvalidInput(why)
 
 
 def _named(annotation: str, name: str, folder: Path | None, pattern: str) -> Path:

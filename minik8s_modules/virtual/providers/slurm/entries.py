@@ -10,33 +10,41 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.pods.account_volumes import PREFIX
-from minik8s_modules.api.pods.scripts import script_of, spec_as_written, unfit
+from minik8s_modules.api.pods.carried_fields import GRACE_S, Carrier, mounts_of, refusals, volumes_of
+from minik8s_modules.api.pods.scripts import script_of, unfit
 from minik8s_modules.api.pods.slurm import DEPENDENCY, GPU, SOURCES, TASKS, TASKS_PER_NODE
 from minik8s_modules.api.quantities import to_bytes, to_milli
 from minik8s_modules.module_utils.minik8s.slurm.depending import KINDS
 from minik8s_modules.virtual.errors import InvalidInput
 from minik8s_modules.virtual.provider import Resources
+from minik8s_modules.virtual.providers.slurm.fetching import NOTHING, Fetching
 from minik8s_modules.virtual.providers.slurm.images import VOLUMES, Bind, InImage, in_image
 from minik8s_modules.virtual.providers.slurm.results import obstacle, wish_of
 
-_OF_THE_POD = frozenset({
-    "initContainers", "ephemeralContainers", "hostNetwork", "hostPID", "hostIPC", "hostUsers", "hostAliases",
-    "dnsConfig", "runtimeClassName", "imagePullSecrets", "shareProcessNamespace", "securityContext", "readinessGates",
-    "resourceClaims", "overhead", "hostname", "subdomain", "setHostnameAsFQDN", "resources",
-})  # fmt: skip
-_OF_THE_CONTAINER = frozenset({
-    "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports", "securityContext", "stdin", "stdinOnce",
-    "tty", "volumeDevices", "restartPolicy", "resizePolicy",
-})  # fmt: skip
+_CARRIER = Carrier(
+    "a Slurm job",
+    frozenset({"restartPolicy", "activeDeadlineSeconds", "terminationGracePeriodSeconds", "volumes"}),
+    frozenset({
+        "command", "args", "workingDir", "env", "envFrom", "resources", "imagePullPolicy", "volumeMounts",
+        "terminationMessagePolicy",
+    }),
+)  # fmt: skip
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SOURCES = {
+    "configMap": frozenset({"name", "items", "optional", "defaultMode"}),
+    "secret": frozenset({"secretName", "items", "optional", "defaultMode"}),
+    "emptyDir": frozenset[str](),
+}
+"""Sources of volumes, and their fields that are acted on."""
+_OF_A_MOUNT = frozenset({"name", "mountPath", "readOnly", "subPath", "subPathExpr"})
+_EXECUTABLE = 0o111
 _RESOURCES = frozenset({"cpu", "memory", GPU})
 _OF_OTHERS = frozenset({"values", "sources", "script", "after"})
 """Fields of an entry that other objects have a part in."""
@@ -50,17 +58,23 @@ class JobRequest(NamedTuple):
     values: JsonObject
 
 
-def asked(pod: JsonObject, partition: str, resources: Resources, image_command: Sequence[str] = ()) -> JobRequest:
+def asked(
+    pod: JsonObject,
+    partition: str,
+    resources: Resources,
+    image_command: Sequence[str] = (),
+    fetching: Fetching = NOTHING,
+) -> JobRequest:
     """Return what the module is to submit for ``pod``, whose variables are resolved.
 
-    ``image_command`` runs a program in an image (``images``).
+    ``image_command`` runs a program in an image (``images``), which ``fetching`` fetches.
 
     Raises:
         InvalidInput: the Pod cannot be a job; the message names the field and says what to do.
     """
     container = _container(pod)
     environment = _environment(container)  # looks at names, which become words of a shell
-    inside = in_image(container, image_command, _binds(pod, container))
+    inside = in_image(container, image_command, _binds(pod, container), fetching)
     sources, files = _volumes(pod, container, resources)
     numbers = _numbers(pod)
     needs = _resources(container, int(numbers.get("tasks", 1)))
@@ -83,6 +97,17 @@ def asked(pod: JsonObject, partition: str, resources: Resources, image_command: 
     return JobRequest(entry, values)
 
 
+def remarks(pod: JsonObject) -> Iterator[str]:
+    """Yield what a job's Pod asks for that is not done as it says, and no reason to refuse it."""
+    grace_s = objects.spec(pod).get("terminationGracePeriodSeconds", GRACE_S)
+    if grace_s != GRACE_S:
+        yield f"spec.terminationGracePeriodSeconds {grace_s}: how long a job has to end is Slurm's setting KillWait"
+    for container in objects.containers(pod):
+        for mount in mounts_of(container):
+            if mount.get("readOnly"):
+                yield f"volumeMounts {mount['name']}: readOnly: a job has copies of its own, which it may change"
+
+
 def is_another(before: tuple[JsonObject, JsonObject], now: tuple[JsonObject, JsonObject]) -> bool:
     """Return whether a Pod declares another job than before; each comes with its entry.
 
@@ -99,21 +124,14 @@ def _words(pod: JsonObject) -> list[object]:
 
 
 def _container(pod: JsonObject) -> JsonObject:
-    spec = spec_as_written(pod)
-    _refuse(spec, _OF_THE_POD, "spec")
     if len(objects.containers(pod)) != 1:
         raise InvalidInput("spec.containers: a Slurm job has one program; run what belongs together from its script")
     container = objects.containers(pod)[0]
-    _refuse(container, _OF_THE_CONTAINER, "spec.containers[0]")
-    if spec.get("restartPolicy", "Always") == "Always":
+    for why in refusals(pod, _CARRIER):
+        raise InvalidInput(why)
+    if objects.spec(pod).get("restartPolicy", "Always") == "Always":
         raise InvalidInput("spec.restartPolicy Always: a job ends; choose Never, or OnFailure to have it requeued")
     return container
-
-
-def _refuse(given: Mapping[str, object], fields: Iterable[str], where: str) -> None:
-    for field in sorted(fields):
-        if given.get(field):
-            raise InvalidInput(f"{where}.{field}: a Slurm job has nothing like it; leave it out")
 
 
 def _script(container: JsonObject, environment: Mapping[str, str], inside: InImage) -> str:
@@ -219,7 +237,9 @@ def _written(pod: JsonObject) -> dict[str, str]:
 
 def _volumes(pod: JsonObject, container: JsonObject, resources: Resources) -> tuple[dict[str, str], dict[str, str]]:
     """Return the files that may be seen, as text, and those that may not, in base64; by path below the folder."""
-    declared = {volume["name"]: volume for volume in objects.spec(pod).get("volumes") or []}
+    declared = {volume["name"]: volume for volume in volumes_of(pod)}
+    for volume in declared.values():
+        _check_volume(volume)
     sources: dict[str, str] = {}
     files: dict[str, str] = {}
     for mount, path in _mounts(container):
@@ -233,11 +253,30 @@ def _volumes(pod: JsonObject, container: JsonObject, resources: Resources) -> tu
         elif (source := volume.get("secret")) is not None:
             found = resources.secret(objects.namespace(pod), source.get("secretName", ""))
             files.update(_placed(path, _chosen((found or {}).get("data") or {}, source, found is None, where)))
-        elif volume.get("emptyDir") is not None:
-            files[f"{path}/.keep"] = base64.b64encode(b"").decode()
         else:
-            raise InvalidInput(f"{where}: a job can have only configMap, secret and emptyDir volumes")
+            files[f"{path}/.keep"] = base64.b64encode(b"").decode()
     return sources, files
+
+
+def _check_volume(volume: JsonObject) -> None:
+    """Raise InvalidInput where a volume, mounted or not, asks for what a job's files cannot be."""
+    name = volume["name"]
+    (kind, source), *others = (
+        (field, value) for field, value in volume.items() if field != "name" and value is not None
+    )
+    if kind not in _SOURCES or others:
+        raise InvalidInput(f"volumes {name}: a job can have only {', '.join(sorted(_SOURCES))} volumes")
+    if unknown := sorted(field for field, value in source.items() if value and field not in _SOURCES[kind]):
+        raise InvalidInput(
+            f"volumes {name}: {kind}.{unknown[0]}: the files of a job lie on a file system of its site, which bounds"
+            " and places them; leave it out"
+        )
+    modes = [source.get("defaultMode"), *(item.get("mode") for item in source.get("items") or [])]
+    if any(mode is not None and mode & _EXECUTABLE for mode in modes):
+        raise InvalidInput(
+            f"volumes {name}: {kind}: files of a job have mode 0600, and cannot be executed: name their interpreter in"
+            " command, such as `sh src/run.sh`, and leave defaultMode and mode out"
+        )
 
 
 def _binds(pod: JsonObject, container: JsonObject) -> list[Bind]:
@@ -257,10 +296,10 @@ def _binds(pod: JsonObject, container: JsonObject) -> list[Bind]:
 
 def _mounts(container: JsonObject) -> Iterator[tuple[JsonObject, str]]:
     """Yield what the container mounts, and in which folder below the working folder; that of images' own is ours."""
-    for number, mount in enumerate(container.get("volumeMounts") or []):
-        if mount["name"].startswith(PREFIX):
-            continue  # a service account's token, which admission mounts: jobs have none
+    for number, mount in enumerate(mounts_of(container)):
         where = f"volumeMounts {mount['name']}"
+        if unknown := sorted(field for field, value in mount.items() if value and field not in _OF_A_MOUNT):
+            raise InvalidInput(f"{where}: {unknown[0]} is not known to this provider; leave it out")
         if mount.get("subPath") or mount.get("subPathExpr"):
             raise InvalidInput(f"{where}: subPath is not known to this provider; choose keys by items")
         path = str(mount.get("mountPath", "")).removeprefix("./").rstrip("/")

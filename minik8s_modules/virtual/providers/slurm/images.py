@@ -16,8 +16,10 @@ from typing import NamedTuple
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.slurm import IMAGE
 from minik8s_modules.virtual.errors import InvalidInput
+from minik8s_modules.virtual.providers.slurm.fetching import IMAGE_WORD, NOTHING, Fetching, lines
 
-IMAGE_WORD, FOLDER, WORKDIR, SOURCE, TARGET = PLACES = ("{image}", "{folder}", "{workdir}", "{source}", "{target}")
+FOLDER, WORKDIR, SOURCE, TARGET = "{folder}", "{workdir}", "{source}", "{target}"
+PLACES = (IMAGE_WORD, FOLDER, WORKDIR, SOURCE, TARGET)
 """What stands for the image, the job's working folder, and the Pod's workingDir (by default that folder).
 
 A word with the last two is repeated for each volume with an absolute mountPath: where its files are, and that path.
@@ -73,7 +75,9 @@ def faults(image_command: Sequence[str]) -> str:
     return ""
 
 
-def in_image(container: JsonObject, image_command: Sequence[str], binds: Sequence[Bind] = ()) -> InImage:
+def in_image(
+    container: JsonObject, image_command: Sequence[str], binds: Sequence[Bind] = (), fetching: Fetching = NOTHING
+) -> InImage:
     """Return how a program is run in the container's image, with ``binds``.
 
     Raises:
@@ -90,7 +94,8 @@ def in_image(container: JsonObject, image_command: Sequence[str], binds: Sequenc
         return InImage(f"cd {shlex.quote(workdir)} || exit 72\n" if workdir else "")
     given = {IMAGE_WORD: shlex.quote(image), FOLDER: '"$PWD"', WORKDIR: shlex.quote(workdir) if workdir else '"$PWD"'}
     words = [*_words(image_command, given, binds), *_naming(one["name"] for one in container.get("env") or [])]
-    return InImage("".join(_before(image_command, binds)), " ".join(words), OUTSIDE)
+    enter = [*_before(image_command, binds), *lines(container, fetching)]
+    return InImage("".join(enter), " ".join(words), OUTSIDE)
 
 
 def _naming(names: Iterable[str]) -> list[str]:

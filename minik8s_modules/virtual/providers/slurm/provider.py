@@ -32,13 +32,12 @@ log = logging.getLogger(__name__)
 
 AWAY = Backoff(initial_s=1.0, maximum_s=60.0)
 FIRST_LOOK_S = 30.0
-SHORTEST_S = 1.0
+SHORTEST_S, GROWTH = 1.0, 1.5
 PARTITION_S = 30.0
 CLEANUP_S = 300.0
 LAST_PASS_S = 15.0  # what is not said then is found by the next process: the cluster has no such Pod any more
 MISSING = "CreateContainerConfigError"
 AWAITS = "AwaitsDependency"
-GROWTH = 1.5
 
 
 class SlurmProvider(Provider):
@@ -57,8 +56,7 @@ class SlurmProvider(Provider):
         self._leaving: dict[str, JsonObject] = {}
         self._lacking: dict[str, str] = {}
         self._notify: PodCallback | None = None
-        self._node = PartitionNode(self._settings, self._now)
-        self._folder = ""
+        self._node, self._folder = PartitionNode(self._settings, self._now), ""
         self._is_compared = False
         """``get_pods`` is asked once the cluster's Pods are known: before, all would be strangers."""
         self._wake, self._stop, self._looked = threading.Event(), threading.Event(), threading.Event()
@@ -84,11 +82,13 @@ class SlurmProvider(Provider):
         self._tell(uid)
         self._wake.set()
 
+    remarks = staticmethod(entries.remarks)
+
     def _asked(self, pod: JsonObject) -> tuple[entries.JobRequest | None, str]:
         """Return what the job is, or which ConfigMap or Secret it still lacks. Raises InvalidInput."""
         try:
-            setting = self._settings
-            return entries.asked(pod, setting.partition, self._config.resources, setting.image_command), ""
+            setting, resources = self._settings, self._config.resources
+            return entries.asked(pod, setting.partition, resources, setting.image_command, setting.fetching), ""
         except LookupError as error:
             return None, str(error.args[0])
 

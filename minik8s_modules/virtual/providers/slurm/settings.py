@@ -8,6 +8,8 @@ completed: /var/log/slurm/jobcomp.txt   # where the user may read it
 state_dir: /shared/jobs   # there, seen by compute nodes too; by default ~/.minik8s/slurm/NODE
 period_s: 5               # how long it may take until a change is seen
 image_command: [apptainer, exec, "docker://{image}"]   # what runs a program in an image (images.py); by default none
+image_test_command: [test, -e, "/images/{image}.sif"]   # succeeds where an image is there (fetching.py)
+image_pull_command: [fetch-image, "{image}"]            # fetches one
 pods: 1000                # capacity for Pods
 oversubscription: 1       # how often CPUs, memory and GPUs are given to Pods: what does not run waits in Slurm
 """
@@ -22,6 +24,7 @@ from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.virtual.provider import InitConfig
 from minik8s_modules.virtual.providers.reaching import project_dir
 from minik8s_modules.virtual.providers.slurm import images
+from minik8s_modules.virtual.providers.slurm.fetching import NOTHING, Fetching, faults
 
 PLAYBOOK = "playbooks/slurm_jobs.yml"
 GROUP = "slurm_login"
@@ -41,6 +44,7 @@ class Settings(NamedTuple):
     oversubscription: int
     project_dir: Path
     image_command: tuple[str, ...] = ()
+    fetching: Fetching = NOTHING
 
 
 def read(config: InitConfig) -> Settings:
@@ -63,13 +67,14 @@ def read(config: InitConfig) -> Settings:
         oversubscription=said.number("oversubscription", 1),
         project_dir=project_dir(PLAYBOOK),
         image_command=tuple(said.texts("image_command", [])),
+        fetching=Fetching(*(tuple(said.texts(f"image_{name}_command", [])) for name in Fetching._fields)),
     )
     if unknown := said.unread():
         raise ConfigurationError(f"{said.file}: {', '.join(unknown)} is not a setting of the provider slurm")
     for name in ("period_s", "pods", "oversubscription"):
         if getattr(found, name) < 1:
             raise ConfigurationError(f"{said.file}: {name} must be at least 1")
-    if why := images.faults(found.image_command):
+    if why := images.faults(found.image_command) or faults(found.fetching):
         raise ConfigurationError(f"{said.file}: {why}")
     if not found.inventory.exists():
         raise ConfigurationError(f"{said.file}: inventory {found.inventory} does not exist")
