@@ -24,8 +24,8 @@ from tests.support.mutual_tls import bootstrap, running
 from tests.support.pki import Authority, Certificate
 from tests.support.waiting import until
 
-HTTP, TCP, GREETING = 8080, 8081, 8082
-"""Ports of the application: one that answers HTTP, one that echoes, and one that speaks first."""
+HTTP, TCP, GREETING, GRPC = 8080, 8081, 8082, 8083
+"""Ports of the application: one that answers HTTP, one that echoes, one that speaks first, and one of gRPC."""
 APPLICATION = """
 import http.server, socketserver, sys, threading
 class Answers(http.server.BaseHTTPRequestHandler):
@@ -154,8 +154,8 @@ class Pod(Callers):
 
     @contextmanager
     def enforcing(self, *policies: JsonObject, mode: str = PERMISSIVE) -> Iterator[None]:
-        """Run its sidecar, which has policies of the namespace ``shop``, and knows that one port is of HTTP."""
-        known = Policies(policies, {"web": frozenset({HTTP})})
+        """Run its sidecar, which has policies of the namespace ``shop``, and knows which ports are of HTTP."""
+        known = Policies(policies, {"web": frozenset({HTTP, GRPC})})
         guard: Guard | None = known.guard("shop", "web", {"app": "web"})
         with running(self.inside, bootstrap(mode, self.mesh, guard)):
             yield

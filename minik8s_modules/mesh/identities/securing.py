@@ -46,6 +46,7 @@ PORT = 15008
 """Where nodes lead what comes in (module_utils/minik8s/network/interception.py)."""
 _ALPN = "minik8s-mesh"
 """Told apart by it: programs that speak TLS themselves go on to, and are passed on as they are."""
+_OFFERED: JsonObject = {"alpn_protocols": [_ALPN]}
 _ANY, _ANY_IPV6 = "0.0.0.0", "::"  # noqa: S104 - of a Pod
 SOCKETS = "transport_socket_matches"
 """Field of a cluster that has endpoints that are called by TLS."""
@@ -171,7 +172,7 @@ def _sockets(namespace: str) -> list[JsonObject]:
     wanted = {"san_type": "URI", "matcher": {"prefix": namespace_identity(namespace)}}
     context = {
         "@type": f"{API}extensions.transport_sockets.tls.v3.UpstreamTlsContext",
-        "common_tls_context": _common({"match_typed_subject_alt_names": [wanted]}),
+        "common_tls_context": {**_common({"match_typed_subject_alt_names": [wanted]}), **_OFFERED},
     }
     plain = {"@type": f"{API}extensions.transport_sockets.raw_buffer.v3.RawBuffer"}
     return [
@@ -182,7 +183,6 @@ def _sockets(namespace: str) -> list[JsonObject]:
 
 def _common(validation: JsonObject) -> JsonObject:
     return {
-        "alpn_protocols": [_ALPN],
         "tls_params": {"tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3"},
         "tls_certificate_sds_secret_configs": [_told(IDENTITY)],
         "combined_validation_context": {
@@ -229,11 +229,15 @@ def inbound(mode: str, *, ipv6: bool = False, guard: Guard | None = None) -> Res
 
 
 def _chains(mode: str, filters: Sequence[JsonObject], port: int = 0) -> Iterator[JsonObject]:
-    """Yield the ways in, of one port or of those that have none of their own."""
+    """Yield the ways in, of one port or of those that have none of their own.
+
+    At a port of HTTP, nothing is taken of what the caller offers: Envoy takes a protocol that was agreed on and is not
+    h2 for HTTP/1.1, and looks at the first bytes only where none was.
+    """
     context = {
         "@type": f"{API}extensions.transport_sockets.tls.v3.DownstreamTlsContext",
         "require_client_certificate": True,
-        "common_tls_context": _common({}),
+        "common_tls_context": {**_common({}), **({} if port else _OFFERED)},
     }
     number, at = (f"-{port}", {"destination_port": port}) if port else ("", {})
     yield {
