@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import POD, Kind
+from minik8s_modules.api.kinds import EVENT, POD, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.virtual.contract import new_pod
 from minik8s_modules.virtual.errors import InvalidInput, NotFound, ProviderError
@@ -129,6 +129,15 @@ def test_a_provider_that_fails_is_asked_again(world: World) -> None:
     world.backend.raises.clear()
     until(lambda: world.phase() == "Running")
     assert "reason" not in objects.status(world.pod() or {})
+
+
+def test_what_a_provider_does_otherwise_than_a_pod_says_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Provider, "remarks", lambda _self, pod: [f"{objects.name(pod)}: half of it"])
+    world.start()
+    world.create()
+    until(lambda: ("Warning", "NotAsDeclared") in world.events())
+    (told,) = (each for each in world.api.list(EVENT).items if each["reason"] == "NotAsDeclared")
+    assert told["message"] == "one: half of it"
 
 
 @pytest.mark.parametrize("error", [InvalidInput("a unit is not changed"), ProviderError("the back end is away")])
