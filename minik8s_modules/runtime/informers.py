@@ -8,27 +8,29 @@ kubectl remembers are dropped (40 % of a pod's memory).
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.kinds import POD, Kind
 from minik8s_modules.api.merging.apply import LAST_APPLIED
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.pod_claims import claims_of
 from minik8s_modules.api.selectors import LabelSelector
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.client.informer import Index, Informer
-from minik8s_modules.client.interface import Source
+from minik8s_modules.client.interface import Keep, Source
 from minik8s_modules.runtime.custom_kinds import CustomKinds
 
 BY_NAMESPACE, BY_CONTROLLER, BY_LABEL, BY_NODE = "namespace", "controller", "label", "node"
 BY_CLAIM = "claim"
 _LOOK_S = 1.0
 _SHARED_BYTES = 4096
+# of a Pod's spec: each Pod has a volume of its own name, for its token, so that these are alike in what they have only
+_NAMED_EACH = frozenset({"containers", "initContainers", "volumes", "volumeMounts"})
 
 
 def without_bookkeeping(obj: JsonObject) -> JsonObject:
@@ -46,12 +48,19 @@ def sharing_parts(obj: JsonObject) -> JsonObject:
     its objects have gone.
     """
     for part in (objects.spec(obj), objects.metadata(obj)):
-        for name, value in part.items():
-            if isinstance(value, (dict, list)):
-                text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-                if len(text) <= _SHARED_BYTES:
-                    part[name] = _shared(text)
+        _share(part)
+    for name in _NAMED_EACH:
+        for each in objects.spec(obj).get(name) or ():
+            _share(each)
     return obj
+
+
+def _share(part: JsonObject) -> None:
+    for name, value in part.items():
+        if isinstance(value, (dict, list)) and name not in _NAMED_EACH:
+            text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+            if len(text) <= _SHARED_BYTES:
+                part[name] = _shared(text)
 
 
 @lru_cache(maxsize=4096)
@@ -108,6 +117,14 @@ INDEXES: dict[str, Index] = {
 }
 
 
+def _pod(obj: JsonObject) -> JsonObject:
+    return sharing_parts(without_bookkeeping(obj))
+
+
+_KEPT: Mapping[Kind, Keep] = {POD: _pod}
+"""What is kept of the kinds of which there are tens of thousands of equal ones."""
+
+
 class Informers:
     """The shared informers of one process, for as long as it leads."""
 
@@ -139,7 +156,7 @@ class Informers:
         """Return the informer of ``kind`` over all namespaces, with ``indexes`` of ``INDEXES``."""
         informer = self._informers.get(kind)
         if informer is None:
-            informer = Informer(self._client, kind, clock=self._clock, transform=without_bookkeeping)
+            informer = Informer(self._client, kind, clock=self._clock, transform=_KEPT.get(kind, without_bookkeeping))
             self._informers[kind] = informer
             if self._started:
                 informer.start()

@@ -87,20 +87,44 @@ def test_waiting_for_the_first_list_ends_when_told(informers: Informers):
     assert not wait_synced([informers.of(POD)], stop)
 
 
-def test_pods_of_a_template_share_what_they_say():
-    pods = [
+def pods_of_a_template() -> list[dict[str, Any]]:
+    projected = {"sources": [{"serviceAccountToken": {"path": "token"}}]}
+    return [
         {
-            "metadata": {"name": name, "labels": {"app": "web"}},
-            "spec": {"nodeName": name, "containers": [{"name": "c", "image": "x"}]},
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}},
+            "spec": {
+                "nodeName": name,
+                "containers": [{"name": "c", "resources": {"limits": {}}, "volumeMounts": [{"name": f"token-{name}"}]}],
+                "volumes": [{"name": f"token-{name}", "projected": copy.deepcopy(projected)}],
+                "tolerations": [{"operator": "Exists"}],
+            },
             "status": {"phase": "Running"},
         }
         for name in "ab"
     ]
+
+
+def test_pods_of_a_template_share_what_they_say_also_where_each_has_a_volume_of_its_own_name():
+    pods = pods_of_a_template()
     before = copy.deepcopy(pods)
     one, other = (sharing_parts(pod) for pod in pods)
     assert [one, other] == before
-    assert one["spec"]["containers"] is other["spec"]["containers"]
     assert one["metadata"]["labels"] is other["metadata"]["labels"]
+    assert one["spec"]["tolerations"] is other["spec"]["tolerations"]
+    assert one["spec"]["containers"][0]["resources"] is other["spec"]["containers"][0]["resources"]
+    assert one["spec"]["volumes"][0]["projected"] is other["spec"]["volumes"][0]["projected"]
+
+
+def test_the_copies_of_pods_that_controllers_look_at_share_their_parts(informers: Informers, api: FakeApi):
+    for pod in pods_of_a_template():
+        api.create(POD, pod)
+    copies = informers.of(POD)
+    informers.start()
+    assert copies.wait_synced(60)
+    one, other = copies.list()
+    assert one["spec"]["volumes"][0]["projected"] is other["spec"]["volumes"][0]["projected"]
 
 
 def test_what_is_large_is_not_kept_for_others():
