@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from minik8s_modules.api import quantities
+from minik8s_modules.api.objects import JsonObject, dig
+from minik8s_modules.api.pods.pod_templates import template_of
 
 PREFIX, MEDIUM = "hugepages-", "HugePages"
 MEDIA = (MEDIUM, "HugePages-1Gi", "HugePages-2Mi")
@@ -53,3 +55,17 @@ def page_of(medium: str, requested: Iterable[str]) -> int:
     if len(sizes) > 1:
         raise ValueError(f"medium: {medium} can't be used if container requests multiple huge page sizes")
     return sizes.pop()
+
+
+def warnings(kind: tuple[str, str], obj: JsonObject) -> list[str]:
+    """Return what the author of a pod, or of a template, is told whose containers do not get a limit each."""
+    spec = (obj if kind == ("", "Pod") else template_of(kind, obj)).get("spec") or {}
+    beside = [one for one in spec.get("initContainers") or [] if one.get("restartPolicy") == "Always"]
+    together = [*(spec.get("containers") or []), *beside]
+    if len(together) == 1:
+        return []
+    sizes = {name for one in together for name in dig(one, "resources", "limits") or {} if is_resource(name)}
+    return [
+        f"{name}: the containers of the Pod have its pages in common: none has a limit of its own"
+        for name in sorted(sizes)
+    ]

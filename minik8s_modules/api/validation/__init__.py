@@ -17,6 +17,7 @@ from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.kind import Warn, nobody
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods import huge_pages
 from minik8s_modules.api.schema import coverage
 from minik8s_modules.api.validation import meta
 from minik8s_modules.api.validation.pods import ephemeral, mirrors, resizes
@@ -90,7 +91,8 @@ def _refused(kind: Kind, obj: JsonObject) -> list[Cause]:
 def warnings(kind: Kind, obj: JsonObject) -> list[str]:
     """Return the texts of the ``Warning`` headers that a write of ``obj`` is answered with.
 
-    There is one for each reason why fields are stored and not acted on, with the fields in front.
+    There is one for each reason why fields are stored and not acted on, with the fields in front, and one for each size
+    of huge pages that containers share.
     """
     if kind.custom is not None:
         return []
@@ -101,7 +103,7 @@ def warnings(kind: Kind, obj: JsonObject) -> list[str]:
     texts = [f"{', '.join(paths)}: stored, but minik8s does not act on it: {why}" for why, paths in reasons.items()]
     if (obj.get("metadata") or {}).get("annotations", {}).get(dialect.ANNOTATION) == dialect.ORIGINAL:
         texts.append(dialect.explanation(kind))
-    return texts
+    return texts + huge_pages.warnings(kind.id, obj)
 
 
 def validate_delete_options(options: JsonObject) -> list[Cause]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.kinds import DEPLOYMENT, POD
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema import structural
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
@@ -47,6 +47,23 @@ def test_what_is_not_acted_on_is_told_once_per_reason():
     pod = samples.created(samples.merged(samples.sample(POD), {"spec": spec}))
     assert len(warnings(POD, pod)) == 1
     assert warnings(POD, pod)[0].startswith("spec.securityContext.fsGroupChangePolicy: stored, but minik8s does not")
+
+
+@pytest.mark.parametrize(
+    ("beside", "sizes"),
+    [
+        ({}, []),
+        ({"containers": [{"name": "b", "image": "i"}]}, ["hugepages-2Mi"]),
+        ({"initContainers": [{"name": "b", "image": "i"}]}, []),
+        ({"initContainers": [{"name": "b", "image": "i", "restartPolicy": "Always"}]}, ["hugepages-2Mi"]),
+    ],
+)
+def test_whose_containers_share_huge_pages_is_told_so(beside: JsonObject, sizes: list[str]):
+    limits = {"memory": "64Mi", "hugepages-2Mi": "4Mi"}
+    app: JsonObject = {"name": "app", "image": "i", "resources": {"limits": limits}}
+    spec = {**beside, "containers": [app, *beside.get("containers", [])]}
+    for kind, obj in ((POD, {"spec": spec}), (DEPLOYMENT, {"spec": {"template": {"spec": spec}}})):
+        assert [text.partition(":")[0] for text in warnings(kind, obj)] == sizes
 
 
 def gated(*names: str, **spec: object) -> JsonObject:
