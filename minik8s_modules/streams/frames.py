@@ -140,24 +140,33 @@ class Again(Demultiplexer):
         """Return the (stream, bytes) that are complete and new."""
         buffer, progress = self._rest + data if self._rest else data, self._progress
         found: list[tuple[int, bytes]] = []
-        at, end, tick = 0, len(buffer), b""
+        at, end, cut, streams, places = 0, len(buffer), progress.cut, progress.streams, progress.places
+        tick, unpack = b"", _HEAD.unpack_from
         while at + 8 <= end and not self.gap:
-            kind, size = _HEAD.unpack_from(buffer, at)
+            kind, size = unpack(buffer, at)
             stop = at + 8 + size
             if stop > end:
                 break
             stamp = buffer[at + 8 : at + 8 + _STAMP]
-            if (stamp[:_TICK] != tick or kind > STDERR) and not is_line(kind, stamp):
+            place = places.get(kind)
+            if place is not None and stamp > place.last and stamp[:_TICK] == tick and self.first:
+                place.last, place.frames, place.ended = stamp, 1, buffer[stop - 1] == _NEWLINE
+                progress.last = kind, stamp
+                new = True
+            elif not is_line(kind, stamp):
                 self._broken = True
                 found += progress.apart(kind, buffer[at + 8 : stop])
-                at = stop
-                continue
-            tick = stamp[:_TICK]
-            if self._search.done or self._is_new(kind, stamp):
-                self.first, self.size = self.first or (kind, stamp), self.size + size
-                progress.take(kind, stamp, ended=buffer[stop - 1] == _NEWLINE)
-                if kind in progress.streams:
-                    found.append((kind, buffer[at + progress.cut : stop]))
+                new = False
+            else:
+                tick = stamp[:_TICK]
+                new = self._search.done or self._is_new(kind, stamp)
+                if new:
+                    self.first = self.first or (kind, stamp)
+                    progress.take(kind, stamp, ended=buffer[stop - 1] == _NEWLINE)
+            if new:
+                self.size += size
+                if kind in streams:
+                    found.append((kind, buffer[at + cut : stop]))
             at = stop
         self._rest = buffer[at:]
         return found
