@@ -140,3 +140,14 @@ def test_an_unknown_authority_is_a_clear_error(declared: dict[str, Any]) -> None
     result = run(declared)
     assert result["failed"]
     assert "'other'" in result["msg"]
+
+
+def test_ipv6_addresses_and_the_first_of_a_range_are_names(declared: dict[str, Any], tmp_path: Path) -> None:
+    declared["certificates"][0]["names"] = ["fd00::21", "fd00:10:96::/112"]
+    assert run(declared)["changed"]
+    files = ["-CAfile", f"{tmp_path}/ca.crt", f"{tmp_path}/server.crt"]
+    for address in ("fd00::21", "fd00:10:96::1"):
+        assert "OK" in openssl("verify", "-verify_ip", address, *files)
+    with pytest.raises(subprocess.CalledProcessError):
+        openssl("verify", "-verify_ip", "fd00:10:96::2", *files)
+    assert not run(declared)["changed"]
