@@ -28,7 +28,7 @@ from minik8s_modules.client.interface import Lister
 from minik8s_modules.mesh.authorizations.guards import http_ports_of
 from minik8s_modules.mesh.mapping import SERVICE_NAME
 
-STATION = "authorization"
+STATION = "policies"
 _ENCODED = Access(NONE, "/")
 """What no policy says of a path, as no name of one has a slash."""
 

@@ -460,3 +460,14 @@ def test_a_virtual_service_says_which_sidecars_would_send_requests_elsewhere(clu
     assert ask(cluster, ("create", {**virtual, "spec": spec}))["messages"] == [
         "VirtualService default/x: ServiceNotFound: there is no Service web with an address in this namespace"
     ]
+
+
+def test_a_pod_with_a_sidecar_would_come_to_run(cluster: Cluster):
+    """Its sidecar was taken for an init container that had ended, and had to be started again."""
+    probe = {"httpGet": {"path": "/ready", "port": 15021}}
+    sidecar = {"name": "proxy", "image": IMAGE, "restartPolicy": "Always", "startupProbe": probe}
+    first = {"name": "first", "image": IMAGE}
+    answer = ask(cluster, ("create", pod(initContainers=[first, sidecar])))
+    assert answer["messages"] == []
+    names = {key.partition("/")[2] for key in answer["nodes"][NAME]["diff"]["containers"]["after"]}
+    assert names == {"first", "proxy", "app"}
