@@ -144,9 +144,9 @@ def _changed(new: JsonObject, old: JsonObject) -> Iterator[tuple[str, str, bool]
         if after != before:
             changed = (key for key in {*after, *before} if after.get(key) != before.get(key))
             yield from ((marks, key, key in after) for key in sorted(changed))
-    kept, known = objects.finalizers(new), objects.finalizers(old)
-    if kept != known:
-        yield from (("finalizers", key, key in kept) for key in sorted({*kept} ^ {*known}))
+    if objects.finalizers(new) != objects.finalizers(old):
+        kept, known = set(objects.finalizers(new)), set(objects.finalizers(old))
+        yield from (("finalizers", key, key in kept) for key in sorted(kept ^ known))
 
 
 def _setters_of(rule: Rule) -> str:
