@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.module_utils.minik8s.network.sources import REDIRECTED_BIT
 from minik8s_modules.module_utils.minik8s.policies.policy_rules import IPV4, IPV6, base_chains
 from minik8s_modules.module_utils.minik8s.services import ipvs_rules, ipvs_wire
+from minik8s_modules.module_utils.minik8s.services.ipvs import skeleton
 from minik8s_modules.module_utils.minik8s.services.ipvs_wire import SERVERS
 from minik8s_modules.module_utils.minik8s.services.services_plan import SHARED, Rule
 from minik8s_modules.module_utils.minik8s.services.services_wire import attribute, nested
@@ -65,3 +67,15 @@ def test_policies_see_what_ipvs_forwards(family: Any) -> None:
     hooks = {name: lines[0] for name, lines in base_chains(family).items()}
     assert "hook output" in hooks["ipvs_ingress"]
     assert "hook output" in hooks["ipvs_egress"]
+
+
+def test_what_a_pod_answers_itself_may_go_back_to_it_within_the_bridge() -> None:
+    """By IPv6 nothing else passes from port to port (network/sources.py), and by IPv4 nothing is held back."""
+    config = {"service_cidr": "fd00:100::/112", "cluster_cidr": "fd00:32::/48", "pod_cidr": "fd00:32::/64"}
+    found = skeleton({**config, "bridge": "mk8s-br0", "node_ip": ""})
+    (_, marks), (_, clears) = found["redirected"], found["leaving"]
+    assert marks.startswith('iifname "mk8s-br0" ip6 saddr . ip6 daddr @loops meta mark set')
+    assert f"{REDIRECTED_BIT:#x}" in marks
+    assert f"{REDIRECTED_BIT:#x}" in clears
+    ipv4 = {"service_cidr": "100.0.0.0/24", "cluster_cidr": "10.32.0.0/16", "pod_cidr": "10.32.0.0/24"}
+    assert not {"redirected", "leaving"} & skeleton({**ipv4, "bridge": "mk8s-br0", "node_ip": "192.0.2.1"}).keys()

@@ -53,7 +53,7 @@ from .ipvs_wire import (
     Target,
     Value,
 )
-from .nftables import MASQUERADE_BIT, REJECTED, loops, loops_text, rejecting
+from .nftables import MASQUERADE_BIT, REJECTED, loops, loops_text, redirected, rejecting
 from .nftables_elements import GUARDED, PROTOCOLS
 from .nftables_table import FixedTable, chains_text, head_of, in_words
 from .nftables_wire import Change
@@ -119,7 +119,10 @@ def skeleton(config: Mapping[str, Any]) -> dict[str, list[str]]:
     if node_ip:
         marking.append(f"ip daddr {node_ip} th dport {ports} meta l4proto . th dport != @{KEPT} {sets_mark}")
     looping = [f"{ip} saddr . {ip} daddr @loops masquerade fully-random"] if loops(config["pod_cidr"]) else []
+    # of IPv6, what a pod answers itself goes back to it within the bridge
+    own = redirected(config["bridge"], "ip6 saddr . ip6 daddr @loops") if family is not IPV4 and looping else {}
     return {
+        **own,
         "marking": marking,
         "prerouting": ["type filter hook prerouting priority mangle", "jump marking"],
         "output": ["type filter hook output priority mangle", "jump marking"],

@@ -117,7 +117,11 @@ def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]
         "prerouting": ["type nat hook prerouting priority dstnat", "jump services"],
         "output": ["type nat hook output priority -100", "jump services"],
         **REJECTED,
-        **(_receiving(config["bridge"], config.get("overlay")) if ipv4 else _redirected(config["bridge"])),
+        **(
+            _receiving(config["bridge"], config.get("overlay"))
+            if ipv4
+            else redirected(config["bridge"], "ct status dnat")
+        ),
         "arriving": ["type filter hook input priority filter", *announcing.rejecting_here(family)],
         "postrouting": [
             "type nat hook postrouting priority srcnat",
@@ -138,14 +142,14 @@ def _receiving(*devices: str | None) -> dict[str, list[str]]:
     return {"receiving": ["type filter hook prerouting priority raw", *rules]}
 
 
-def _redirected(bridge: str) -> dict[str, list[str]]:
-    """Return what lets a pod's packets to a service pass to another port of the bridge, by a mark (sources.py)."""
+def redirected(bridge: str, which: str) -> dict[str, list[str]]:
+    """Return what lets a pod's packets of a service pass to a port of the bridge, by a mark (sources.py)."""
     bit = f"{REDIRECTED_BIT:#x}"
     takes_mark = f"meta mark set meta mark & {~REDIRECTED_BIT & 0xFFFFFFFF:#x}"
     return {
         "redirected": [
             "type filter hook prerouting priority -99",
-            f'iifname "{bridge}" ct status dnat meta mark set meta mark | {bit}',
+            f'iifname "{bridge}" {which} meta mark set meta mark | {bit}',
         ],
         "leaving": ["type filter hook postrouting priority -150", f"meta mark & {bit} == {bit} {takes_mark}"],
     }
