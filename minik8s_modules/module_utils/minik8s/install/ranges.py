@@ -102,16 +102,13 @@ def _address_problems(wanted: Ranges) -> list[str]:
         return _ipv6_address_problems(wanted)
     services = wanted.service_cidr or "minik8s_service_cidr"
     what = f"Services of IPv4 ({services}) cannot lead to machines that are known by an IPv6 address"
-    ranges = "give minik8s_cluster_cidr and minik8s_service_cidr ranges of IPv6"
     found = []
     if is_ipv6(wanted.address):
-        found.append(
-            f"minik8s_node_address: {wanted.address} is IPv6: {what}. Write the machine's IPv4 address, or {ranges}"
-        )
+        found.append(f"minik8s_node_address: {wanted.address} is IPv6: {what}. Write the machine's IPv4 address")
     elif (wanted.tunnels or (wanted.several and not wanted.address)) and not wanted.has_route:
         found.append(
             f"the machine has no IPv4 default route, which tells its address: {what}. Give it an IPv4 address and such"
-            f" a route, or {ranges}"
+            " a route"
         )
     return found + (_underlay_problems(wanted) if wanted.underlay.underlay == "ipv6" else [])
 
