@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -59,17 +62,29 @@ def told(pod: JsonObject) -> JsonObject:
 def test_only_the_short_first_step_has_rights():
     pod = launcher_pod(vmi(), Settings())
     init = {each["name"]: each["securityContext"] for each in pod["spec"]["initContainers"]}
-    assert list(init) == ["container-disk-binary", "volumeroot-init", "guest-setup"]
+    assert list(init) == ["guest-setup", "volumeroot-init"]
     assert init["guest-setup"]["capabilities"]["add"] == ["NET_ADMIN", "CHOWN", "DAC_OVERRIDE", "FOWNER"]
     for context in (init["volumeroot-init"], compute(pod)["securityContext"]):
         assert (context["runAsUser"], context["capabilities"]) == (107, {"drop": ["ALL"]})
     assert pod["spec"]["automountServiceAccountToken"] is False
 
 
+def test_the_first_step_imports_nothing_that_only_a_running_guest_needs():
+    said = "import sys, minik8s_virtual_machines.launcher.main; print(*sys.modules)"
+    argv, path = [sys.executable, "-c", said], os.pathsep.join(sys.path)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path})
+    loaded = {*done.stdout.split()}
+    assert "minik8s_virtual_machines.launcher.prepare" in loaded
+    assert not loaded & {"asyncio", "minik8s_virtual_machines.launcher.running"}
+
+
 def test_a_container_disk_needs_no_program_of_its_image():
     pod = launcher_pod(vmi(), Settings())
-    copying = pod["spec"]["initContainers"][1]
+    setup, copying = pod["spec"]["initContainers"]
     assert copying["image"] == "disk:1"
+    assert setup["command"][:2] == ["/bin/busybox", "sh"]
+    assert "cp /bin/busybox /init/busybox && exec /usr/bin/virt-launcher prepare" in setup["command"][3]
+    assert {"name": "binaries", "mountPath": "/init"} in setup["volumeMounts"]
     assert copying["command"][0] == "/init/busybox"
     assert {each["name"] for each in copying["volumeMounts"]} == {"binaries", "ephemeral-disks"}
 
@@ -97,7 +112,7 @@ def test_counted_devices_are_asked_for_where_the_administrator_says_so():
     pod = launcher_pod(vmi(), settings)
     assert compute(pod)["resources"]["limits"] == {TUN: "1", KVM: "1"}
     assert not any("hostPath" in each for each in pod["spec"]["volumes"])
-    assert pod["spec"]["initContainers"][-1]["resources"]["limits"] == {TUN: "1"}
+    assert pod["spec"]["initContainers"][0]["resources"]["limits"] == {TUN: "1"}
     assert compute(launcher_pod(vmi(machine="uml"), settings))["resources"]["limits"] == {TUN: "1"}
     with pytest.raises(ConfigurationError, match=r"launcher\.devices: nvidia\.com/gpu is not used"):
         Settings.from_mapping({"devices": ["nvidia.com/gpu"]})

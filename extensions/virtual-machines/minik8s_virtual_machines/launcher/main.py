@@ -6,25 +6,15 @@ whatever ends in the container, and when it dies, by whatever signal, the kernel
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import logging
 import os
-import signal
 import sys
-from collections.abc import Sequence
 
-from minik8s_virtual_machines.launcher import commands, paths
-from minik8s_virtual_machines.launcher.children import Children
-from minik8s_virtual_machines.launcher.console import Console
-from minik8s_virtual_machines.launcher.disks import Image
-from minik8s_virtual_machines.launcher.errors import LauncherError, Unusable
-from minik8s_virtual_machines.launcher.guest import UML, Guest, parse
-from minik8s_virtual_machines.launcher.life import Life, Outcome
-from minik8s_virtual_machines.launcher.machines.machine import Machine
-from minik8s_virtual_machines.launcher.machines.qemu import Qemu
-from minik8s_virtual_machines.launcher.machines.uml import UserModeLinux
+from minik8s_virtual_machines.launcher import paths
+from minik8s_virtual_machines.launcher.errors import LauncherError
+from minik8s_virtual_machines.launcher.guest import Guest, parse
 from minik8s_virtual_machines.launcher.prepare import prepare
 
 log = logging.getLogger("virt-launcher")
@@ -38,41 +28,24 @@ def main() -> None:
         if sys.argv[1:] == ["prepare"]:
             prepare(guest)
             return
-        outcome = asyncio.run(live(guest))
+        code, message = _live(guest)
     except LauncherError as error:
-        outcome = Outcome(1, str(error))
-    finish(outcome)
+        code, message = 1, str(error)
+    finish(code, message)
 
 
-def finish(outcome: Outcome) -> None:
+def _live(guest: Guest) -> tuple[int, str]:
+    """Run the guest; return how it ended. What only it needs is half of all imports, and ``prepare`` does without."""
+    import asyncio  # noqa: PLC0415 - see above
+
+    from minik8s_virtual_machines.launcher.running import live  # noqa: PLC0415 - see above
+
+    return asyncio.run(live(guest))
+
+
+def finish(code: int, message: str) -> None:
     """End as the guest did, with the reason where Kubernetes looks for it."""
-    log.info("%s", outcome.message)
+    log.info("%s", message)
     with contextlib.suppress(OSError):
-        paths.TERMINATION.write_text(outcome.message, encoding="utf-8")
-    sys.exit(outcome.code)
-
-
-async def live(guest: Guest) -> Outcome:
-    """Run the guest."""
-    children = Children()
-    children.watch()
-    os.umask(0o007)
-
-    def make(guest: Guest, images: Sequence[Image]) -> Machine:
-        program = paths.UML if guest.machine == UML else paths.QEMU
-        if not program.exists():
-            raise Unusable(
-                f"this node's image of launchers has no machine {guest.machine}: there is no {program} in it"
-            )
-        return (UserModeLinux if guest.machine == UML else Qemu)(guest, images, children)
-
-    life = Life(guest, Console(sys.stdout.fileno() if guest.logs_serial else None), make)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
-        loop.add_signal_handler(number, life.stop)
-    server = await commands.serve(life, paths.SOCKET)
-    try:
-        return await life.run()
-    finally:
-        server.close()
-        paths.SOCKET.unlink(missing_ok=True)
+        paths.TERMINATION.write_text(message, encoding="utf-8")
+    sys.exit(code)

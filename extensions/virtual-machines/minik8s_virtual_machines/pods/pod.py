@@ -23,6 +23,9 @@ _AS_DECLARED = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstr
                 "schedulerName", "hostname", "subdomain", "dnsPolicy", "dnsConfig")  # fmt: skip
 _KILL_AFTER_S = 15
 """Seconds that a pod has beyond its guest's grace period, in which the launcher ends the machine (KubeVirt's)."""
+_PREPARE = ["/usr/bin/virt-launcher", "prepare"]
+_GIVE_BUSYBOX = f"/bin/busybox cp /bin/busybox {volumes.PROGRAM}"
+_PREPARE_FOR_COPIES = ["/bin/busybox", "sh", "-c", f"{_GIVE_BUSYBOX} && exec {' '.join(_PREPARE)}"]
 _SETUP_RIGHTS = ["NET_ADMIN", "CHOWN", "DAC_OVERRIDE", "FOWNER"]
 _READY = {"exec": {"command": ["/usr/bin/vmctl", "ready"]}, "periodSeconds": 10, "timeoutSeconds": 20}
 _WITHOUT_RIGHTS = {
@@ -54,7 +57,7 @@ def launcher_pod(vmi: JsonObject, settings: Settings, claims: Mapping[str, str] 
     except Unusable:
         return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(vmi), "spec": _saying_why(vmi, settings)}
     mounted = [*volumes.own(guest), *volumes.tun(guest, settings), *volumes.of_disks(vmi, guest)]
-    copies = [_copying(one, settings) for one in volumes.copies(guest)]
+    copies = [{**one, "securityContext": _WITHOUT_RIGHTS} for one in volumes.copies(guest)]
     spec = {name: vmi["spec"][name] for name in _AS_DECLARED if name in vmi["spec"]}
     environment = [{"name": paths.ENVIRONMENT, "value": json.dumps(_told(vmi, claims or {}), separators=(",", ":"))}]
     shared = {
@@ -71,7 +74,7 @@ def launcher_pod(vmi: JsonObject, settings: Settings, claims: Mapping[str, str] 
         "terminationGracePeriodSeconds": guest.grace_s + _KILL_AFTER_S,
         "hostname": guest.hostname,
         "securityContext": _pod_security(guest),
-        "initContainers": [*copies, _setup(guest, settings, shared)],
+        "initContainers": [_setup(guest, settings, shared, has_copies=bool(copies)), *copies],
         "containers": [_compute(vmi, guest, settings, shared)],
         "volumes": [*binaries, *(one.volume for one in mounted)],
     }
@@ -121,24 +124,17 @@ def _pod_security(guest: Guest) -> JsonObject:
     return found | ({"sysctls": sysctls} if sysctls else {})
 
 
-def _copying(container: JsonObject, settings: Settings) -> JsonObject:
-    if container["name"] == "container-disk-binary":
-        container = {
-            **container,
-            "image": settings.image,
-            "imagePullPolicy": settings.image_pull_policy,
-            "command": ["/bin/busybox", "cp", "/bin/busybox", volumes.PROGRAM],
-            "volumeMounts": [{"name": volumes.BINARIES, "mountPath": "/init"}],
-        }
-    return {**container, "securityContext": _WITHOUT_RIGHTS}
+def _setup(guest: Guest, settings: Settings, shared: JsonObject, *, has_copies: bool) -> JsonObject:
+    """Return the one container with rights; it needs the device for taps, but not the processor's.
 
-
-def _setup(guest: Guest, settings: Settings, shared: JsonObject) -> JsonObject:
-    """Return the one container with rights; it needs the device for taps, but not the processor's."""
+    It is the first, so that what copies images finds its busybox without one more container for it.
+    """
+    mounts = [*shared["volumeMounts"], *([volumes.AT_BINARIES] if has_copies else [])]
     found = {
         **shared,
         "name": "guest-setup",
-        "command": ["/usr/bin/virt-launcher", "prepare"],
+        "command": _PREPARE_FOR_COPIES if has_copies else _PREPARE,
+        "volumeMounts": mounts,
         "securityContext": {
             "runAsUser": 0,
             "allowPrivilegeEscalation": False,

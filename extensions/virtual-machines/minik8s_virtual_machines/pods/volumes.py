@@ -16,8 +16,8 @@ from minik8s_virtual_machines.pods.settings import TUN, Settings
 RUN, IMAGES, BINARIES = "run", "ephemeral-disks", "binaries"
 _TUN_DEVICE = "host-tun"
 _RUN_ROOM = 32 << 20
-_AT_BINARIES = "/init"
-PROGRAM = f"{_AT_BINARIES}/busybox"
+PROGRAM = "/init/busybox"
+AT_BINARIES = {"name": BINARIES, "mountPath": "/init"}
 
 
 class Mounted(NamedTuple):
@@ -108,7 +108,7 @@ def secrets(vmi: JsonObject) -> list[JsonObject]:
 def copies(guest: Guest) -> list[JsonObject]:
     """Return the init containers that copy images out of container images, which need hold no program.
 
-    A static busybox comes by a volume, as KubeVirt's ``container-disk`` does.
+    A static busybox comes by a volume, as KubeVirt's ``container-disk`` does; ``guest-setup`` puts it there.
     """
     wanted = [
         (f"volume{disk.name}-init", disk.source, '{0} cp -r /disk/. "$1"', [str(paths.IMAGES / disk.name)])
@@ -120,9 +120,7 @@ def copies(guest: Guest) -> list[JsonObject]:
         words = [word for part, path in parts if path for word in (path, str(paths.KERNEL / part))]
         script = '(shift; while [ $# -gt 0 ]; do {0} cp "$1" "$2" && shift 2 || exit 1; done)'
         wanted.append(("kernel-boot-init", guest.kernel, script, [str(paths.KERNEL), *words]))
-    if not wanted:
-        return []
-    return [{"name": "container-disk-binary"}, *(_copy(*each) for each in wanted)]
+    return [_copy(*each) for each in wanted]
 
 
 def _copy(name: str, source: Mapping[str, Any], script: str, arguments: list[str]) -> JsonObject:
@@ -135,7 +133,7 @@ def _copy(name: str, source: Mapping[str, Any], script: str, arguments: list[str
         **policy,
         "command": [PROGRAM, "sh", "-c", text, "copy", *arguments],
         "volumeMounts": [
-            {"name": BINARIES, "mountPath": _AT_BINARIES},
+            AT_BINARIES,
             {"name": IMAGES, "mountPath": str(paths.IMAGES)},
         ],
         "terminationMessagePolicy": "FallbackToLogsOnError",
