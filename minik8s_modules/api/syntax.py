@@ -27,7 +27,7 @@ _SPECIAL = (
     (ipaddress.IPv4Network("224.0.0.0/24"), "link-local multicast range (224.0.0.0/24, ff02::/10)"),
 )
 _CIDR = "must be a valid IPv4 CIDR block, (e.g. 10.9.8.0/24)"
-_CIDR_NAME = "must be an IPv4 range with a - for the /, such as 10.244.1.0-24"
+_CIDR_NAME = "must be a range with a - for the /, such as 10.244.1.0-24 or fd00:10:244:1::-64"
 LABEL_MESSAGE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
     "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
@@ -215,6 +215,14 @@ def shortest_ip(value: str) -> str:
         return value
 
 
+def canonical_ip(value: str) -> list[str]:
+    """Return what keeps ``value`` from being an address of either family as we write it: one has one name."""
+    found = ip(value)
+    if not found and ":" in value and str(ipaddress.IPv6Address(value)) != value:
+        return [f"must be in canonical form ({ipaddress.IPv6Address(value)})"]
+    return found
+
+
 def ip_address(value: str) -> list[str]:
     """Return what keeps ``value`` from being an address of either family; one of a device (``%eth0``) is none."""
     try:
@@ -244,10 +252,10 @@ def ip_cidr(value: str) -> list[str]:
 
 
 def cidr_name(value: str) -> list[str]:
-    """Return what keeps ``value`` from naming an IPv4 range as ours do: ``10.244.1.0-24``."""
+    """Return what keeps ``value`` from naming a range as ours do: ``10.244.1.0-24``, ``fd00:10:244:1::-64``."""
     address, dash, length = value.partition("-")
     try:
-        if not dash or str(ipaddress.IPv4Network(f"{address}/{length}")) != f"{address}/{length}":
+        if not dash or str(ipaddress.ip_network(f"{address}/{length}")) != f"{address}/{length}":
             return [_CIDR_NAME]
     except ValueError:
         return [_CIDR_NAME]

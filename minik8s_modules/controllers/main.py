@@ -11,7 +11,7 @@ from typing import Protocol
 
 from minik8s_modules.api.kinds import REPLICATION_CONTROLLER
 from minik8s_modules.api.network.balancing import NO_BALANCING, Balancing, read_balancing
-from minik8s_modules.api.network.dual_stack import SINGLE_STACK, DualStack, read_dual_stack
+from minik8s_modules.api.network.dual_stack import SINGLE_STACK, DualStack, read_dual_stack, same_family
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.process import run_daemon
@@ -157,8 +157,9 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     kubeconfig = Path(configuration.text("kubeconfig"))
     client = client_of(configuration, "minik8s-controllers", CONNECTIONS)
     terminated_pods = configuration.number("terminated_pods", TERMINATED_PODS)
-    cluster_cidr = configuration.network("cluster_cidr", "", may_be_empty=True)
-    service_cidr = configuration.network("service_cidr", "", may_be_empty=True)
+    cluster_cidr = configuration.network("cluster_cidr", "", may_be_empty=True, may_be_ipv6=True)
+    service_cidr = configuration.network("service_cidr", "", may_be_empty=True, may_be_ipv6=True)
+    same_family(cluster_cidr, service_cidr)
     dual = read_dual_stack(configuration, cluster_cidr)
     second = (dual.cluster_cidr, configuration.text("service_cidr_ipv6", ""))
     balancing = read_balancing(configuration, (cluster_cidr, service_cidr, *second))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import LEASE
 from minik8s_modules.api.network.balancing import read_balancing
-from minik8s_modules.api.network.dual_stack import read_dual_stack
+from minik8s_modules.api.network.dual_stack import DualStack, read_dual_stack, same_family
 from minik8s_modules.api.nodes.standalone import PREFIX, served_alone
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
@@ -94,11 +94,11 @@ def read_options(configuration: Configuration) -> Options:
     """
     drift = configuration.choice("drift", OBSERVE_EVERY_S, "normal")
     mode = configuration.choice("proxy_mode", PROXY_MODES, "auto")
-    service_cidr = configuration.network("service_cidr", Settings().service_cidr)
-    cluster_cidr = configuration.network("cluster_cidr", Settings().cluster_cidr, may_be_empty=True)
+    service_cidr = configuration.network("service_cidr", Settings().service_cidr, may_be_ipv6=True)
+    cluster_cidr = configuration.network("cluster_cidr", Settings().cluster_cidr, may_be_empty=True, may_be_ipv6=True)
     project_dir = Path(configuration.text("project_dir"))
     dual = read_dual_stack(configuration, cluster_cidr)
-    services_ipv6 = str(read_services_ipv6(configuration, dual_stack=bool(dual)) or "")
+    services_ipv6 = _services_ipv6(configuration, dual, cluster_cidr, service_cidr)
     dns, ingress = _dns_settings(configuration), _ingress_settings(configuration, project_dir)
     settings = Settings(
         cluster_cidr=cluster_cidr,
@@ -110,11 +110,13 @@ def read_options(configuration: Configuration) -> Options:
         service_cidr=service_cidr,
         proxy_mode=mode,
         dns=dns,
-        ingress=ingress,
+        ingress=ingress._replace(ipv6=":" in dns.listen or dual.alone),
         pod_pids_limit=max(0, configuration.number("pod_pids_limit", POD_PIDS_LIMIT)),
         pod_stop_delay_s=max(0, configuration.number("pod_stop_delay_s", 0)),
         kubelet_port=_port(configuration, "kubelet_port"),
-        balancing=read_balancing(configuration, (cluster_cidr, service_cidr, dual.cluster_cidr, services_ipv6)),
+        balancing=read_balancing(
+            configuration, dict.fromkeys((cluster_cidr, service_cidr, dual.cluster_cidr, services_ipv6))
+        ),
         mesh=configuration.flag("mesh", default=False),
         own_node=configuration.text("shard", DEFAULT_SHARD).startswith(OWN_SHARD),
         declared=declared_of(configuration.mapping("nodes"), "reconciler.yml") if configuration.has("nodes") else {},
@@ -138,10 +140,25 @@ def read_options(configuration: Configuration) -> Options:
     )
 
 
+def _services_ipv6(configuration: Configuration, dual: DualStack, cluster_cidr: str, service_cidr: str) -> str:
+    """Return the range of Services' IPv6 addresses; where Pods have these alone, it is that of all Services."""
+    same_family(cluster_cidr, service_cidr)
+    if not dual.alone:
+        return str(read_services_ipv6(configuration, dual_stack=bool(dual)) or "")
+    without = {
+        "service_cidr_ipv6": configuration.text("service_cidr_ipv6", ""),
+        "proxy_mode ipvs": configuration.text("proxy_mode", "") == "ipvs",
+        "mesh": configuration.flag("mesh", default=False),
+    }
+    if given := next((name for name, found in without.items() if found), ""):
+        raise ConfigurationError(f"{given} is not for a cluster of IPv6 alone (cluster_cidr {cluster_cidr})")
+    return service_cidr
+
+
 def _dns_settings(configuration: Configuration) -> DnsSettings:
     """Return how names are served; left out, or without ``listen``: not at all."""
     return DnsSettings(
-        listen=_ipv4("dns.listen", configuration.text("dns.listen", "")),
+        listen=_name_server(configuration.text("dns.listen", "")),
         port=configuration.number("dns.port", DnsSettings().port),
         forward=tuple(_upstream(each) for each in configuration.texts("dns.forward", [])),
         host_resolver=configuration.flag("dns.host_resolver", default=False),
@@ -161,6 +178,17 @@ def _port(configuration: Configuration, key: str) -> int:
     if not 0 <= port < 1 << 16:
         raise ConfigurationError(f"{key} must be 0 (none) to 65535, not {port}")
     return port
+
+
+def _name_server(text: str) -> str:
+    """Return the address at which nodes serve names, of either family."""
+    try:
+        found = ipaddress.ip_address(text) if text else ""
+    except ValueError as error:
+        raise ConfigurationError(f"dns.listen must be an IP address: {error}") from error
+    if isinstance(found, ipaddress.IPv6Address) and (found.is_link_local or found.scope_id):
+        raise ConfigurationError(f"dns.listen {text} must be no link-local address of IPv6: Pods do not reach it")
+    return str(found)
 
 
 def _ipv4(key: str, text: str) -> str:

@@ -16,7 +16,7 @@ from minik8s_modules.api.kinds import POD_CIDR
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import Minik8sError
 
-NODE_PREFIX = 24
+NODE_PREFIX, NODE_PREFIX_IPV6 = 24, 64
 ASSIGNED, QUARANTINED = "Assigned", "Quarantined"
 
 
@@ -62,18 +62,19 @@ def choose(
 
 
 def free_cidr(cluster_cidr: str, taken: Iterable[str]) -> str:
-    """Return the lowest block of 256 addresses of ``cluster_cidr`` that overlaps none of ``taken``.
+    """Return the lowest /24 (of IPv6, /64) of ``cluster_cidr`` that overlaps none of ``taken``.
 
     Raises:
         NoCidrLeft: every block is taken.
     """
-    cluster = ipaddress.IPv4Network(cluster_cidr)
-    used = [ipaddress.IPv4Network(one) for one in taken]
-    for block in cluster.subnets(new_prefix=max(NODE_PREFIX, cluster.prefixlen)):
+    cluster = ipaddress.ip_network(cluster_cidr)
+    prefix = NODE_PREFIX_IPV6 if isinstance(cluster, ipaddress.IPv6Network) else NODE_PREFIX
+    used = [ipaddress.ip_network(one) for one in taken]
+    for block in cluster.subnets(new_prefix=max(prefix, cluster.prefixlen)):
         if not any(block.overlaps(one) for one in used):
             return str(block)
     raise NoCidrLeft(
-        f"no free /{NODE_PREFIX} in {cluster_cidr}; enlarge minik8s_cluster_cidr, "
+        f"no free /{prefix} in {cluster_cidr}; enlarge minik8s_cluster_cidr, "
         "or free the ranges of machines that have left: kubectl get podcidrs"
     )
 

@@ -20,7 +20,7 @@ ANNOTATIONS_LIMIT_BYTES = 256 << 10
 _NAME_RULES: dict[tuple[str, str], Callable[[str], list[str]]] = {
     ("", "Namespace"): syntax.dns1123_label,
     ("", "Service"): syntax.dns1035_label,
-    ("minik8s.io", "PodAddress"): syntax.ipv4,
+    ("minik8s.io", "PodAddress"): syntax.canonical_ip,
     ("minik8s.io", "PodCIDR"): syntax.cidr_name,
     ("apiregistration.k8s.io", "APIService"): syntax.path_segment,
     **{

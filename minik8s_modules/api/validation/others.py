@@ -141,8 +141,13 @@ _TAINT = check.fields(
 
 
 def _pod_ranges(declared: JsonObject) -> list[Cause]:
-    """Look at ``podCIDR`` and ``podCIDRs``, which begins with it: one range of IPv4, then perhaps one of IPv6."""
+    """Look at ``podCIDR`` and ``podCIDRs``, which begins with it: one range of IPv4, then perhaps one of IPv6.
+
+    Where Pods have IPv6 addresses alone, that is the only one.
+    """
     first, ranges = declared.get("podCIDR") or "", declared.get("podCIDRs") or []
+    if _is_cidr_ipv6(first) and ranges in ([], [first]):
+        return []
     details = ("must be an IPv4 CIDR", "must be an IPv6 CIDR")
     causes = [cause.invalid("spec.podCIDR", first, details[0])] if first and not _is_cidr(first) else []
     causes += [

@@ -100,12 +100,14 @@ class Claims:
             release(self._backend, self._had - held(self._service), uid(self._service))
 
     def _families(self) -> list[str]:
+        if self._backend.service_cidr.version == 6:  # noqa: PLR2004 - Pods have IPv6 addresses alone
+            return [IPV6]
         headless = spec(self._service).get("clusterIP") == HEADLESS
         second = self._backend.dual_stack if headless else self._backend.service_cidr_ipv6 is not None
         return [IPV4, IPV6] if second else [IPV4]
 
     def _lost(self) -> list[str]:
-        if self._backend.service_cidr_ipv6 is not None or not needs_address(self._service):
+        if IPV6 in self._families() or not needs_address(self._service):
             return []
         way = "set ipFamilyPolicy to SingleStack, or make a new Service where its first family is IPv6"
         return [

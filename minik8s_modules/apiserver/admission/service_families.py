@@ -41,7 +41,7 @@ def settle_families(service: JsonObject, old: JsonObject | None, *, configured: 
         causes += _lacking(declared, families, configured)
     if causes and not _is_as_before(declared, before):
         raise Invalid(SERVICE, name(service), causes)
-    declared["ipFamilies"] = families = families or (before["ipFamilies"] if causes else [IPV4])
+    declared["ipFamilies"] = families = families or (before["ipFamilies"] if causes else [*configured[:1]])
     possible = (IPV4, IPV6) if by_hand else configured
     if declared["ipFamilyPolicy"] != SINGLE and len(families) == 1:
         declared["ipFamilies"] = families + [one for one in possible if one not in families]
@@ -101,7 +101,7 @@ def _inferred(declared: JsonObject, configured: Sequence[str]) -> list[Cause]:
 
 def _lacking(declared: JsonObject, families: Sequence[str], configured: Sequence[str]) -> list[Cause]:
     causes = []
-    if declared["ipFamilyPolicy"] == REQUIRE and IPV6 not in configured:
+    if declared["ipFamilyPolicy"] == REQUIRE and len(configured) == 1:
         causes.append(cause.invalid(_FIELD, REQUIRE, "this cluster is not configured for dual-stack services"))
     text = "not configured on this cluster"
     wrong = ((index, one) for index, one in enumerate(families) if one not in configured)

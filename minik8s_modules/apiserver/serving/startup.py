@@ -78,6 +78,8 @@ def wanted(settings: Settings, epoch: int) -> Iterator[RequiredObject]:
     first = str(next(settings.service_cidr.hosts()))
     service_port = {"name": "https", "protocol": "TCP", "port": 443, "targetPort": settings.port}
     spec = {"type": "ClusterIP", "clusterIP": first, "clusterIPs": [first], "ports": [service_port]}
+    if ":" in first:  # what is left out means IPv4
+        spec |= {"ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack"}
     yield RequiredObject(SERVICE, "default", "kubernetes", {"metadata": {"labels": labels}, "spec": spec})
 
 

@@ -53,15 +53,19 @@ def _nowhere(_node: str) -> str:
 
 def families_of(service: JsonObject) -> list[str]:
     """Return the families of the addresses that a Service stands for."""
-    return [str(one) for one in objects.spec(service).get("ipFamilies") or ("IPv4",)]
+    declared = objects.spec(service)
+    usual = "IPv6" if ":" in str(declared.get("clusterIP") or "") else "IPv4"
+    return [str(one) for one in declared.get("ipFamilies") or (usual,)]
 
 
 def address_of(pod: JsonObject, family: str) -> str:
     """Return a pod's address of a family, "" for none."""
     status = objects.status(pod)
+    first = str(status.get("podIP") or "")
     if family == "IPv4":
-        return str(status.get("podIP") or "")
-    return next((str(each["ip"]) for each in status.get("podIPs") or [] if ":" in str(each.get("ip"))), "")
+        return "" if ":" in first else first
+    given = (str(each.get("ip")) for each in status.get("podIPs") or [{"ip": first}])
+    return next((each for each in given if ":" in each), "")
 
 
 def offers(

@@ -86,7 +86,7 @@ def _of_ipv6(node: JsonObject, wanted: str) -> list[Step]:
     other = next((str(each) for each in given[1:] if each != wanted), "")
     if not other or is_virtual(node):
         return []
-    why = f"those of its Pods are of {wanted}, which goes by its range of IPv4" if wanted else "Pods have none of IPv6"
+    why = f"those of its Pods are of {wanted}, which goes by its podCIDR" if wanted else "Pods have none of IPv6"
     return [RecordEvent(node, "Warning", "CIDRNotAvailable", f"nobody gets addresses of its range {other}: {why}")]
 
 

@@ -104,7 +104,7 @@ def host_entry(host: str, namespace: str, address: str) -> DnsEntry:
     """Return the entry of a host that the node's own nginx answers for; in one namespace, unless that is ""."""
     if not namespace:
         return {"names": [[address, host]]}
-    return {"records": [[name_within(namespace, host), "A", address]]}
+    return {"records": [[name_within(namespace, host), _type(address), address]]}
 
 
 class NameBook:

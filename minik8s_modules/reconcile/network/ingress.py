@@ -93,7 +93,8 @@ class Renderer:
 
     def server(self) -> IngressServerEntry:
         """Return the entry ``server``."""
-        return {"http_port": self._settings.http_port, "https_port": self._settings.https_port}
+        found: IngressServerEntry = {"http_port": self._settings.http_port, "https_port": self._settings.https_port}
+        return {**found, "ipv6": True} if self._settings.ipv6 else found
 
     def host(self, host: str, routes: Iterable[Route], backends: Mapping[Route, Backend], secret: str) -> str:
         """Return the server block of one host; ``secret`` "" is none."""
@@ -107,6 +108,7 @@ class Renderer:
         return self._template.render(
             upstreams=upstreams,
             http_port=self._settings.http_port,
+            ipv6=self._settings.ipv6,
             https_port=self._settings.https_port,
             is_default=host == ANY_HOST,
             secret=secret,

@@ -39,11 +39,18 @@ def network_settings(configuration: Configuration, settings: Settings) -> Settin
     mtu = _mtu(configuration, overlay)
     if settings.dual_stack and plugin.driver:
         raise ConfigurationError(
-            f"cluster_cidr_ipv6 is for the drivers bridge and vxlan: {driver} gives Pods addresses"
+            f"{_named(settings)} is for the drivers bridge and vxlan: {driver} gives Pods addresses"
         )
     if settings.dual_stack and mtu < LEAST_MTU_IPV6:
-        raise ConfigurationError(f"network.mtu is {mtu}: with cluster_cidr_ipv6 it must be {LEAST_MTU_IPV6} or more")
+        raise ConfigurationError(f"network.mtu is {mtu}: with {_named(settings)} it must be {LEAST_MTU_IPV6} or more")
+    if settings.dual_stack.alone and overlay.direct:
+        raise ConfigurationError(f"network.direct has no next hop of IPv6: with {_named(settings)} it must be false")
     return settings._replace(overlay=overlay, plugin=plugin, mtu=mtu, policies_required=required)
+
+
+def _named(settings: Settings) -> str:
+    """Return the key that gives Pods IPv6 addresses."""
+    return "cluster_cidr of IPv6" if settings.dual_stack.alone else "cluster_cidr_ipv6"
 
 
 def _overlay(configuration: Configuration) -> OverlaySettings:

@@ -46,15 +46,15 @@ def network_entries(node: JsonObject, settings: Settings, known: Mapping[str, Pe
     if not cidr or (overlay.device and not address and not overlay.ipv6):
         return {}
     tunneled = bool(overlay.device and address)
+    dual = settings.dual_stack
     network: NetworkEntry = {
         "driver": "vxlan" if tunneled else "bridge",
         "bridge": settings.bridge,
-        "cidr": cidr,
-        "gateway": str(ipaddress.IPv4Network(cidr).network_address + 1),
-        "cluster_cidr": settings.cluster_cidr,
+        "cluster_cidr": "" if dual.alone else settings.cluster_cidr,
         "mtu": settings.mtu,
     }
-    dual = settings.dual_stack
+    if not dual.alone:
+        network |= {"cidr": cidr, "gateway": str(ipaddress.IPv4Network(cidr).network_address + 1)}
     if ranged := dual.range_of(cidr):
         network["ipv6"] = {"cidr": ranged, "gateway": dual.gateway_of(cidr), "cluster_cidr": dual.cluster_cidr}
     if tunneled:
@@ -81,7 +81,9 @@ def missing(node: JsonObject, settings: Settings) -> str:
 
 def _dual(way: Peer, settings: Settings) -> Peer:
     ranged = settings.dual_stack.range_of(way["cidr"])
-    return {**way, "cidr_ipv6": ranged} if ranged else way
+    if not ranged:
+        return way
+    return {**way, "cidr": "" if settings.dual_stack.alone else way["cidr"], "cidr_ipv6": ranged}
 
 
 def _of_plugin(node: JsonObject, settings: Settings, known: Mapping[str, Peer]) -> dict[str, NetworkEntry]:

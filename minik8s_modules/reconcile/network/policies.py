@@ -354,8 +354,9 @@ class PolicyBook:
         peers = sorted(member.groups & needs.groups)
         if own is None and sent is None and not named and not peers:
             return None
+        alone = self._dual_stack.alone
         made: PolicyPodEntry = {
-            "address": member.pod.address,
+            "address": "" if alone else member.pod.address,
             "groups": peers,
             "ports": named,
             "ingress": own,

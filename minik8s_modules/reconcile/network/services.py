@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Container, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.balancing import Balancing
@@ -26,6 +26,7 @@ from minik8s_modules.api.network.load_balancers import (
 )
 from minik8s_modules.api.network.service_ranges import addresses_of
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.places import place
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry, ServiceEntry
 from minik8s_modules.reconcile.values.resources import host_ips
 from minik8s_modules.reconcile.values.values import Entries, Settings
@@ -41,6 +42,13 @@ PROXY_MODES = ("auto", "nftables", "ipvs")
 DEFAULT_BRIDGE, DEFAULT_TABLE = "mk8s-br0", "minik8s"
 _DEFAULT_AFFINITY_S = 10800
 _Place = tuple[str, int]
+
+
+class _Ranges(TypedDict):
+    service_cidr: str
+    cluster_cidr: str
+    pod_cidr: str
+    gateway: str
 
 
 class _Endpoint(NamedTuple):
@@ -140,8 +148,9 @@ def service_ports(
             told = f"{key}{OF_IPV6}" if family == "IPv6" else key
             endpoints = _endpoints(port, found, family)
             ports[told] = _service_port(declared, {**port, "address": address}, endpoints, away.of_family(family))
-    if kubelet_port and API_PORT in ports:
-        ports[API_PORT].entry.setdefault("node_port", kubelet_port)
+    api = next((key for key in (API_PORT, API_PORT + OF_IPV6) if key in ports), "") if kubelet_port else ""
+    if api:
+        ports[api].entry.setdefault("node_port", kubelet_port)
     return ports
 
 
@@ -273,21 +282,20 @@ def dataplane_entry(node: JsonObject, settings: Settings) -> DataplaneEntry | No
     cidr = objects.spec(node).get("podCIDR")
     if not cidr:
         return None
-    network, _, length = str(cidr).partition("/")
-    head, _, last = network.rpartition(".")
     addresses = objects.status(node).get("addresses") or []
     internal = next((each["address"] for each in addresses if each.get("type") == "InternalIP"), "")
     given = bool(settings.plugin.driver)  # the plugin knows which pods are this node's, and how it reaches them
     if given and not internal:
         return None
+    ranges = _ranges(str(cidr), internal, settings)
     entry: DataplaneEntry = {
         "mode": "ipvs" if settings.proxy_mode == "ipvs" else "nftables",
         "table": DEFAULT_TABLE if settings.bridge == DEFAULT_BRIDGE else f"{DEFAULT_TABLE}_{settings.bridge}",
-        "service_cidr": settings.service_cidr,
-        "cluster_cidr": settings.cluster_cidr,
-        "pod_cidr": settings.cluster_cidr if given else f"{network}/{length}",
+        "service_cidr": ranges["service_cidr"],
+        "cluster_cidr": ranges["cluster_cidr"],
+        "pod_cidr": ranges["pod_cidr"],
         "bridge": settings.bridge,
-        "gateway": internal if given else f"{head}.{int(last) + 1}",
+        "gateway": ranges["gateway"],
         "node_ip": internal,
     }
     if settings.overlay.device and entry["mode"] == "nftables":
@@ -302,6 +310,21 @@ def dataplane_entry(node: JsonObject, settings: Settings) -> DataplaneEntry | No
         if own := next((each for each in host_ips(node) if family_of(each) == "IPv6"), ""):
             entry["ipv6"]["node_ip"] = own
     return entry
+
+
+def _ranges(cidr: str, internal: str, settings: Settings) -> _Ranges:
+    """Return what a dataplane is told of IPv4: nothing where the cluster has IPv6 alone."""
+    if settings.dual_stack.alone:
+        return {"service_cidr": "", "cluster_cidr": "", "pod_cidr": "", "gateway": ""}
+    given = bool(settings.plugin.driver)
+    network, _, length = cidr.partition("/")
+    head, _, last = network.rpartition(".")
+    return {
+        "service_cidr": settings.service_cidr,
+        "cluster_cidr": settings.cluster_cidr,
+        "pod_cidr": settings.cluster_cidr if given else f"{network}/{length}",
+        "gateway": internal if given else f"{head}.{int(last) + 1}",
+    }
 
 
 def without_ipv6(entries: Entries) -> Entries:
@@ -319,7 +342,7 @@ def kubernetes_address(service_cidr: str) -> str:
 
     It makes pods' ``KUBERNETES_SERVICE_HOST`` the cluster IP; the API server's certificate holds that address, too.
     """
-    return f"{next(ipaddress.IPv4Network(service_cidr).hosts())}:443"
+    return place(str(next(ipaddress.ip_network(service_cidr).hosts())), 443)
 
 
 class ServiceBook:

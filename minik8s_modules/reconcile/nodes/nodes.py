@@ -58,16 +58,16 @@ def declared(node: JsonObject, said: Declared) -> JsonObject:
     return {**node, "metadata": meta, "spec": spec}
 
 
-def addresses(known: Iterable[JsonObject], said: Iterable[JsonObject]) -> list[JsonObject]:
+def addresses(known: Iterable[JsonObject], said: Iterable[JsonObject], *, ipv6_first: bool = False) -> list[JsonObject]:
     """Return the addresses of a node: those declared, and of other types and families what its machine tells.
 
-    Of a type, those of IPv4 come first: the first is what a node is known by.
+    Of a type, those of IPv4 come first, unless pods have none: the first is what a node is known by.
     """
     said = [dict(one) for one in said]
     types = {(one["type"], _is_ipv6(one)) for one in said}
     found = [*said, *(one for one in known if (one["type"], _is_ipv6(one)) not in types)]
     order = list(dict.fromkeys(one["type"] for one in found))
-    return sorted(found, key=lambda one: (order.index(one["type"]), _is_ipv6(one)))
+    return sorted(found, key=lambda one: (order.index(one["type"]), _is_ipv6(one) != ipv6_first))
 
 
 def _is_ipv6(address: JsonObject) -> bool:
@@ -88,11 +88,18 @@ def labels(name: str, facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def status_from_facts(
-    name: str, facts: Mapping[str, Any], version: str, before: Iterable[JsonObject] = (), *, ipv6: bool = False
+    name: str,
+    facts: Mapping[str, Any],
+    version: str,
+    before: Iterable[JsonObject] = (),
+    *,
+    ipv6: bool = False,
+    ipv6_first: bool = False,
 ) -> JsonObject:
     """Return the part of ``status`` that comes from facts: addresses, capacity, allocatable, nodeInfo.
 
-    ``ipv6``: whether the cluster goes by the nodes' IPv6 addresses, too; as kubelet has it, that of IPv4 is the first.
+    ``ipv6``: whether the cluster goes by the nodes' IPv6 addresses, too; as kubelet has it, that of IPv4 is the first,
+    unless pods have none of IPv4 (``ipv6_first``).
     It is kept from ``before`` where the machine has none now, as while a router is silent: without it, the node would
     have no tunnels.
     """
@@ -111,7 +118,7 @@ def status_from_facts(
     info |= {"kubeletVersion": version, "kubeProxyVersion": version}
     known = (str(one["address"]) for one in before if one.get("type") == "InternalIP" and _is_ipv6(one))
     own = [facts.get("internal_ip"), (facts.get("internal_ipv6") or next(known, "")) if ipv6 else ""]
-    addresses = [{"type": "InternalIP", "address": str(one)} for one in own if one]
+    addresses = [{"type": "InternalIP", "address": str(one)} for one in (own[::-1] if ipv6_first else own) if one]
     addresses.append({"type": "Hostname", "address": name})
     return {"addresses": addresses, "capacity": capacity, "allocatable": capacity, "nodeInfo": info}
 

@@ -191,9 +191,10 @@ class Registrar:
 
     def _of_facts(self, name: str, node: JsonObject, facts: JsonObject) -> JsonObject:
         before = objects.status(node).get("addresses") or []
-        found = nodes.status_from_facts(name, facts, version(), before, ipv6=self._ipv6)
+        alone = self._dual_stack.alone
+        found = nodes.status_from_facts(name, facts, version(), before, ipv6=self._ipv6, ipv6_first=alone)
         if said := self._said(name).addresses:
-            found["addresses"] = nodes.addresses(found["addresses"], said)
+            found["addresses"] = nodes.addresses(found["addresses"], said, ipv6_first=alone)
         return found
 
     def _write_status(self, name: str, node: JsonObject, facts: JsonObject | None) -> None:

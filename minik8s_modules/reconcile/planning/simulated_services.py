@@ -37,6 +37,7 @@ from minik8s_modules.reconcile.network.services import (
     API_PORT,
     DATAPLANE,
     NO_BALANCERS,
+    OF_IPV6,
     SERVICE_NAME,
     Balancers,
     service_ports,
@@ -141,7 +142,7 @@ def allocated(found: PlannedState, services: Iterable[JsonObject], cidr: str) ->
     specs = [objects.spec(one) for one in (*services, *filter(None, found.services.values()))]
     used = {address for spec in specs for address in addresses_of(spec)}
     ports = {port.get("nodePort") for spec in specs for port in spec.get("ports") or []}
-    free = (each for each in candidates(ipaddress.IPv4Network(cidr)) if each not in used)
+    free = (each for each in candidates(ipaddress.ip_network(cidr)) if each not in used)
     free_ports = (each for each in port_candidates() if each not in ports)
     network = dict(found.network)
     for place, one in made:
@@ -336,7 +337,8 @@ def with_services(
     if not seen.services or DATAPLANE not in entries:
         return entries
     imagined = {key: entry for key, entry in entries.items() if key.rpartition(":")[0] not in seen.services}
-    kubelet_port = int(entries.get(API_PORT, {}).get("node_port") or 0)
+    known = (entries.get(key, {}).get("node_port") for key in (API_PORT, API_PORT + OF_IPV6))
+    kubelet_port = int(next(filter(None, known), 0))
     for key, service in seen.services.items():
         if service is not None:
             ports = service_ports(service, seen.slices.get(key, []), (), kubelet_port, balancers)

@@ -235,16 +235,18 @@ def _network(seen: ObservedPod, inputs: PodInputs, *, host_network: bool) -> San
         return {"ip": "", "prefix_length": 0, "gateway": "", "bridge": "", "mtu": 0, "plugin": plugin}
     if host_network or not cidr:
         return {"ip": "", "prefix_length": 0, "gateway": "", "bridge": settings.bridge, "mtu": settings.mtu}
-    network = ipaddress.IPv4Network(cidr)
-    gateway, own = str(network.network_address + 1), address(seen, inputs)
+    own, dual = address(seen, inputs), settings.dual_stack
     found: SandboxNetwork = {
-        "ip": own,
-        "prefix_length": network.prefixlen,
-        "gateway": gateway,
+        "ip": "",
+        "prefix_length": 0,
+        "gateway": "",
         "bridge": settings.bridge,
         "mtu": settings.mtu,
     }
-    dual = settings.dual_stack
+    if not dual.alone:
+        network = ipaddress.IPv4Network(cidr)
+        gateway = str(network.network_address + 1)
+        found |= {"ip": own, "prefix_length": network.prefixlen, "gateway": gateway}
     if second := dual.address_of(own) if dual.range_of(cidr) else "":
         found["ipv6"] = {"ip": second, "gateway": dual.gateway_of(cidr)}
     return found

@@ -35,7 +35,7 @@ def sidecar_entry(pod: JsonObject, attempt: int, inputs: PodInputs) -> SidecarEn
 def _addresses(inputs: PodInputs) -> list[str]:
     """Return what the node's own connections to the pod come from: the gateway of its range, and its own addresses."""
     own = _of_node(inputs, ipaddress.IPv4Address)
-    if cidr := _bridged(inputs):
+    if (cidr := _bridged(inputs)) and ":" not in cidr:
         own.add(str(ipaddress.IPv4Network(cidr).network_address + 1))
     return sorted(own)
 

@@ -21,6 +21,7 @@ from minik8s_modules.base.errors import Minik8sError
 from minik8s_modules.client.interface import Api
 
 log = logging.getLogger(__name__)
+PLACES_IPV6 = 255
 REST_S = 60.0
 """Linux forgets an unused neighbour after about this long (gc_stale_time)."""
 
@@ -39,8 +40,15 @@ class Claim(NamedTuple):
 
 
 def usable(cidr: str) -> Iterator[str]:
-    """Yield the addresses of ``cidr`` that pods may have: all but network, gateway (the first) and broadcast."""
-    hosts = ipaddress.IPv4Network(cidr).hosts()
+    """Yield the addresses of ``cidr`` that pods may have: all but network, gateway (the first) and broadcast.
+
+    Of IPv6 they are as many as of a /24: node ports know the pods of a node by their places (services/nftables.py).
+    """
+    network = ipaddress.ip_network(cidr)
+    if isinstance(network, ipaddress.IPv6Network):
+        yield from (str(network.network_address + place) for place in range(2, PLACES_IPV6))
+        return
+    hosts = network.hosts()
     next(hosts, None)
     yield from (str(host) for host in hosts)
 

@@ -16,6 +16,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods import huge_pages
 from minik8s_modules.api.quantities import parse
+from minik8s_modules.base.places import parse_place, place
 from minik8s_modules.reconcile.values import resources
 from minik8s_modules.reconcile.values.sealing import value_hmac, values_of
 from minik8s_modules.reconcile.values.values import PodInputs
@@ -85,10 +86,10 @@ def service_variables(address: str) -> dict[str, str]:
 
     Names: pkg/kubelet/envvars/envvars.go, for the Service ``kubernetes``, which every pod has.
     """
-    host, _, port = address.rpartition(":")
+    host, port = parse_place(address)
     if not host:
         return {}
-    target = f"tcp://{host}:{port}"
+    target = f"tcp://{place(host, port)}"
     return {
         "KUBERNETES_SERVICE_HOST": host,
         "KUBERNETES_SERVICE_PORT": port,

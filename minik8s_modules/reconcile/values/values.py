@@ -47,6 +47,8 @@ class IngressSettings(NamedTuple):
     http_port: int = 0
     https_port: int = 0
     templates: str = ""
+    ipv6: bool = False
+    """Whether hosts resolve to IPv6 addresses, where it listens then, too."""
 
 
 class OverlaySettings(NamedTuple):

@@ -143,7 +143,7 @@ class FakeNode:
                 self._destroy(one)
         current = current or self._create(entry, "sandbox", "", entry["image"])
         if current["state"] == "created":
-            self._start(current, entry["ip"])
+            self._start(current, entry["ip"] or (entry.get("ipv6") or {}).get("ip", ""))
 
     def _stop(self, key: str, entry: JsonObject, current: JsonObject | None, due: list[JsonObject]) -> None:
         if current is None or current["state"] != "running":

@@ -129,7 +129,12 @@ def _connect(path: str) -> sqlite3.Connection:
 
 def _row(key: str, entry: Mapping[str, Any]) -> tuple[str, str, str, str]:
     text = canonical(entry)
-    return key, str(entry.get("address", "")), text.decode(), hashlib.sha256(text).hexdigest()
+    return (
+        key,
+        str(entry.get("address") or entry.get("address_ipv6") or ""),
+        text.decode(),
+        hashlib.sha256(text).hexdigest(),
+    )
 
 
 def _parsed(rows: Iterable[tuple[str, str]]) -> Entries:

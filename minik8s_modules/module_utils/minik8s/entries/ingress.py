@@ -5,13 +5,18 @@ from typing import Annotated, TypedDict
 from ..core.schema import Default
 
 
-class IngressServerEntry(TypedDict):
-    """Where the node's nginx listens."""
-
+class _RequiredIngressServer(TypedDict):
     http_port: int
     """Port of plain HTTP."""
     https_port: int
     """Port of HTTPS."""
+
+
+class IngressServerEntry(_RequiredIngressServer, total=False):
+    """Where the node's nginx listens."""
+
+    ipv6: bool
+    """Whether it listens at the node's IPv6 addresses, too."""
 
 
 class IngressEntry(TypedDict):

@@ -5,7 +5,7 @@ from typing import TypedDict
 
 class _RequiredPeer(TypedDict):
     cidr: str
-    """Range of its pods. The first address is the next hop to them."""
+    """Range of its pods; empty where they have IPv6 alone. The first address is the next hop to them."""
     address: str
     """Address of its machine, where tunnels end."""
 
@@ -18,7 +18,7 @@ class Peer(_RequiredPeer, total=False):
 
 
 class Ipv6(TypedDict):
-    """The IPv6 addresses that pods have beside those of IPv4."""
+    """The IPv6 addresses of pods."""
 
     cidr: str
     """Range of the node's pods."""
@@ -69,7 +69,7 @@ class _RequiredNetwork(TypedDict):
     bridge: str
     """Name of the bridge, up to 15 letters. With V(cni) and V(weave) it has no address and serves services only."""
     cluster_cidr: str
-    """Range of all pods of the cluster."""
+    """Range of all pods of the cluster; empty where they have IPv6 alone."""
     mtu: int
     """MTU of the bridge and of pods; with V(vxlan) at least 50 below that of the device with C(overlay.address), or 70
     where this is of IPv6."""
@@ -79,7 +79,7 @@ class NetworkEntry(_RequiredNetwork, total=False):
     """The network that the node's pods are attached to."""
 
     cidr: str
-    """With V(bridge) and V(vxlan): range of the node's pods."""
+    """With V(bridge) and V(vxlan): range of the node's pods; left out, with C(gateway), where they have IPv6 alone."""
     gateway: str
     """With V(bridge) and V(vxlan): address of the bridge, the pods' default route."""
     ipv6: Ipv6

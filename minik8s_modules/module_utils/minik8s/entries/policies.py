@@ -40,7 +40,7 @@ class PolicyEntry(TypedDict):
 
 class _RequiredPolicyPod(TypedDict):
     address: str
-    """Its address."""
+    """Its IPv4 address; empty where it has an IPv6 address alone."""
     groups: list[str]
     """The groups of the policies' peers that it belongs to."""
     ports: list[list[Any]]

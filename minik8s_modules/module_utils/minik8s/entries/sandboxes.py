@@ -75,7 +75,7 @@ class WeavePlugin(TypedDict):
 
 class _RequiredSandboxNetwork(TypedDict):
     ip: str
-    """The pod's IPv4 address; empty where a plugin gives it."""
+    """The pod's IPv4 address; empty where a plugin gives it, or the pod has IPv6 alone, as are the fields beside it."""
     prefix_length: int
     """Prefix length of the pod network on this node."""
     gateway: str
@@ -99,7 +99,7 @@ class SandboxNetwork(_RequiredSandboxNetwork, total=False):
     """How a pod is attached."""
 
     ipv6: Optional[SandboxIpv6]
-    """The pod's IPv6 address, beside that of IPv4; null for none."""
+    """The pod's IPv6 address, beside that of IPv4 or alone; null for none."""
 
     plugin: Optional[Union[CniPlugin, WeavePlugin]]
     """The program that attaches the pod in place of the node's bridge, and gives the address; null for none. C(ip),

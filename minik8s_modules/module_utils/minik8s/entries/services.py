@@ -29,7 +29,7 @@ class _RequiredDataplane(TypedDict):
     table: str
     """Name of our table of nftables."""
     service_cidr: str
-    """Range of service addresses."""
+    """Range of service addresses; empty, with the other ranges and C(gateway), where services have IPv6 alone."""
     cluster_cidr: str
     """Range of all pods of the cluster."""
     pod_cidr: str

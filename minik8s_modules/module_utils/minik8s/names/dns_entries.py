@@ -46,7 +46,7 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
 
 def _check_config(entry: Mapping[str, Any]) -> None:
     check_fields(SERVER, entry, CONFIG)
-    check_address(f"{SERVER}.listen", entry["listen"])
+    (_check_ipv6 if ":" in entry["listen"] else check_address)(f"{SERVER}.listen", entry["listen"])
     if not 0 < entry["port"] <= LAST_PORT:
         raise KeyFault("InvalidEntry", f"{SERVER}.port {entry['port']!r} is not a port (1 to {LAST_PORT})")
     _check_name(f"{SERVER}.domain", entry["domain"])

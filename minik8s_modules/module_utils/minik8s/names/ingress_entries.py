@@ -31,7 +31,7 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
     require_object(key, entry)
     if key == SERVER:
         check_fields(key, entry, CONFIG)
-        for name in CONFIG:
+        for name in ("http_port", "https_port"):
             _check_port(f"{key}.{name}", entry[name])
         return
     if key.startswith(HEALTH):

@@ -67,19 +67,25 @@ def main_text(config: Mapping[str, Any], *, root: bool = True) -> str:
         f"    ssl_protocols TLSv1.2 TLSv1.3;\n    ssl_ciphers {CIPHERS};\n"
         "    map $http_upgrade $minik8s_connection { default upgrade; '' ''; }\n"
         f"    include {HOSTS}/*.conf;\n"
-        f"    server {{\n        listen {config['http_port']};\n        server_name minik8s.invalid;\n"
+        f"    server {{\n        {_listen(config, 'http_port')}server_name minik8s.invalid;\n"
         "        return 404 '<h1>404</h1><p>minik8s: nothing is declared for this host.</p>\\n';\n    }\n"
-        f"    server {{\n        listen {config['https_port']} ssl default_server;\n"
-        "        ssl_reject_handshake on;\n    }\n"
+        f"    server {{\n        {_listen(config, 'https_port', ' ssl default_server')}"
+        "ssl_reject_handshake on;\n    }\n"
         "}\n"
     )
+
+
+def _listen(config: Mapping[str, Any], port: str, words: str = "", indent: int = 8) -> str:
+    """Return where a server listens, as lines of which the last is open."""
+    places = [f"{config[port]}", *([f"[::]:{config[port]}"] if config.get("ipv6") else [])]
+    return "".join(f"listen {each}{words};\n{' ' * indent}" for each in places)
 
 
 def fallback_text(config: Mapping[str, Any]) -> str:
     """Return the file of requests for hosts that nobody declared, where no default backend is declared either."""
     return (
         "# Written by minik8s_ingress: _\n"
-        f"server {{\n    listen {config['http_port']} default_server;\n    server_name _;\n"
+        f"server {{\n    {_listen(config, 'http_port', ' default_server', 4)}server_name _;\n"
         "    return 404 '<h1>404</h1><p>minik8s: nothing is declared for this host and path.</p>\\n';\n}\n"
     )
 

@@ -74,7 +74,7 @@ def declared_attachment(key: str, entry: Mapping[str, Any]) -> Attachment:
         bridge=entry["bridge"],
         hairpin=True,
         address=" ".join(f"{each.ip}/{each.prefix_length}" for each in _addresses(entry, 0)),
-        gateway=f"{entry['gateway']} {ipv6['gateway']}" if ipv6 else entry["gateway"],
+        gateway=" ".join(_declared_gateways(entry)),
         mtu=str(entry["mtu"]),
         loopback=True,
         neighbours=_neighbours_shown(_near(entry)) if ipv6 else "",
@@ -82,14 +82,24 @@ def declared_attachment(key: str, entry: Mapping[str, Any]) -> Attachment:
 
 
 def _addresses(entry: Mapping[str, Any], index: int) -> list[Address]:
-    own = Address(index, entry["ip"], entry["prefix_length"])
-    return [own, Address(index, entry["ipv6"]["ip"], WHOLE)] if entry.get("ipv6") else [own]
+    own = [Address(index, entry["ip"], entry["prefix_length"])] if entry["ip"] else []
+    return [*own, Address(index, entry["ipv6"]["ip"], WHOLE)] if entry.get("ipv6") else own
+
+
+def own_address(entry: Mapping[str, Any]) -> str:
+    """Return the address that a pod is known by: that of IPv4 where it has one."""
+    return str(entry["ip"] or entry["ipv6"]["ip"])
+
+
+def _declared_gateways(entry: Mapping[str, Any]) -> list[str]:
+    found = [entry["gateway"], *([entry["ipv6"]["gateway"]] if entry.get("ipv6") else [])]
+    return [each for each in found if each]
 
 
 def _near(entry: Mapping[str, Any]) -> set[tuple[str, str]]:
     """Return who is to be known for good: the pod and its gateway, each with its MAC."""
     ipv6 = entry["ipv6"]
-    return {(ipv6["ip"], mac_of(entry["ip"])), (ipv6["gateway"], mac_of(entry["gateway"]))}
+    return {(ipv6["ip"], mac_of(own_address(entry))), (ipv6["gateway"], mac_of(_declared_gateways(entry)[0]))}
 
 
 def _neighbours_shown(found: Iterable[tuple[str, str]]) -> str:
@@ -233,7 +243,8 @@ def has_ipv6(attachment: Attachment, entry: Mapping[str, Any]) -> bool:
     """
     if not entry.get("ipv6"):
         return True
-    return _neighbours_shown([(entry["ipv6"]["ip"], mac_of(entry["ip"]))]) in attachment.neighbours.split("; ")
+    known = [(entry["ipv6"]["ip"], mac_of(own_address(entry)))]
+    return _neighbours_shown(known) in attachment.neighbours.split("; ")
 
 
 def pair_seen(netlink: Netlink, attachment: Attachment, ip: str) -> sources.Pair:
@@ -241,6 +252,8 @@ def pair_seen(netlink: Netlink, attachment: Attachment, ip: str) -> sources.Pair
 
     Its IPv6 address is that which the node knows by the pod's MAC: a pod may have given itself another's.
     """
+    if ":" in ip:
+        return sources.Pair(attachment.link, "", ip)
     bridge = netlink.link(attachment.bridge) if ip and ":" in attachment.address else None
     known = netlink.neighbours(bridge.ifindex, socket.AF_INET6) if bridge else set()
     return sources.Pair(attachment.link, ip, next((each for each, mac in known if mac == mac_of(ip)), ""))
@@ -282,12 +295,13 @@ def delete_link(netlink: Netlink, link: Link) -> None:
 
 
 def mac_of(address: str) -> str:
-    """Return the hardware address of the pod that has ``address``: ``0a:58`` and its four bytes, as with CNI.
+    """Return the hardware address of the pod that has ``address``: ``0a:58`` and its (last) four bytes, as with CNI.
 
     So who knew a former pod of that address knows the new one. A kernel keeps up to 128 neighbours however old they
     are, and sends to where it last heard them for 8 s before it asks again.
     """
-    return ":".join(["0a", "58", *(f"{int(part):02x}" for part in address.split("."))])
+    packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+    return ":".join(["0a", "58", *(f"{byte:02x}" for byte in packed[-4:])])
 
 
 def _make_link(
@@ -310,7 +324,7 @@ def _make_link(
         inside.delete_link(eth0.ifindex)
     if host is None:
         context.checkpoint("create link")
-        outside.add_veth(name, bridge.ifindex, entry["mtu"], "eth0", netns, mac=mac_of(entry["ip"]))
+        outside.add_veth(name, bridge.ifindex, entry["mtu"], "eth0", netns, mac=mac_of(own_address(entry)))
         host = outside.link(name)
         if host is None:
             raise KeyFault("SandboxGone", f"the pause container of {key} ended while its network was being set up")
@@ -331,15 +345,17 @@ def _configure(context: Context, inside: Netlink, entry: Mapping[str, Any]) -> N
     if not eth0.up or eth0.mtu != entry["mtu"]:
         context.checkpoint("eth0 up")
         inside.set_link(eth0.ifindex, up=True, mtu=entry["mtu"])
-    wanted = Address(eth0.ifindex, entry["ip"], entry["prefix_length"])
+    wanted = _addresses(entry, eth0.ifindex)
     present = [each for each in inside.addresses(ipv6=True) if each.ifindex == eth0.ifindex]
     for other in present:
-        if other not in _addresses(entry, eth0.ifindex):
+        if other not in wanted:
             context.checkpoint("delete address")
             inside.delete_address(other)
-    if wanted not in present:
+    if not entry["ip"]:
+        return
+    if wanted[0] not in present:
         context.checkpoint("add address")
-        inside.add_address(wanted)
+        inside.add_address(wanted[0])
     if [each.gateway for each in inside.routes() if each.destination == "default"] != [entry["gateway"]]:
         context.checkpoint("default route")
         inside.set_default_route(entry["gateway"], eth0.ifindex)
@@ -355,7 +371,8 @@ def _configure_ipv6(
         for name, value in _SWITCHES.items():
             set_switch(f"ipv6/conf/{name}", value)
     inside.add_address(Address(eth0.ifindex, ipv6["ip"], WHOLE))
-    inside.add_neighbour(eth0.ifindex, ipv6["gateway"], mac_of(entry["gateway"]))
-    if _gateways(inside, ipv6=True) != [entry["gateway"], ipv6["gateway"]]:
+    gateways = _declared_gateways(entry)
+    inside.add_neighbour(eth0.ifindex, ipv6["gateway"], mac_of(gateways[0]))
+    if _gateways(inside, ipv6=True) != gateways:
         inside.set_default_route(ipv6["gateway"], eth0.ifindex)
-    outside.add_neighbour(bridge.ifindex, ipv6["ip"], mac_of(entry["ip"]))
+    outside.add_neighbour(bridge.ifindex, ipv6["ip"], mac_of(own_address(entry)))

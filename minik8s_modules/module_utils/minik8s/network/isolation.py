@@ -23,13 +23,14 @@ def check_isolated(state_dir: str, key: str, entry: Mapping[str, Any]) -> None:
     Raises:
         KeyFault: PolicyNotEnforced.
     """
-    if entry["host_network"] or not entry["ip"]:
+    own_address = entry["ip"] or (entry.get("ipv6") or {}).get("ip")
+    if entry["host_network"] or not own_address:
         return
     with Ledger(state_dir, SECTION, readable=True) as ledger:
         config = ledger.entries([FILTER]).get(FILTER)
         if config is None or not config.get("required", True):
             return
-        found = ledger.at_addresses([entry["ip"]]).items()
+        found = ledger.at_addresses([own_address]).items()
         own = {name: one for name, one in found if one.get("ingress") is not None or one.get("egress") is not None}
         faults: Mapping[str, str] = ledger.extra().get(FAULTS) or {} if own else {}
     why = next((faults[name] for name in (FILTER, *own) if name in faults), "")

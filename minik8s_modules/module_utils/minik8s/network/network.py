@@ -58,7 +58,8 @@ class Network:
         if entry["mtu"] < LEAST_MTU:
             raise KeyFault("InvalidEntry", f"{key}.mtu is {entry['mtu']}; at least {LEAST_MTU} is needed")
         try:
-            ipaddress.IPv4Network(entry["cluster_cidr"])
+            if entry["cluster_cidr"] or "ipv6" not in entry:
+                ipaddress.IPv4Network(entry["cluster_cidr"])
         except ValueError as error:
             raise KeyFault("InvalidEntry", f"{key}: {error}") from None
         DRIVERS[entry["driver"]].check(key, entry)

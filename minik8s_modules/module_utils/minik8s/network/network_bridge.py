@@ -67,8 +67,8 @@ class Driver(Protocol):
 
 
 def mac_of_gateway(gateway: str) -> str:
-    """Return the bridge's MAC: of the gateway's address, as the CNI plugin bridge has it."""
-    return ":".join(["0a", "58", *(f"{byte:02x}" for byte in ipaddress.IPv4Address(gateway).packed)])
+    """Return the bridge's MAC: of the (last) four bytes of the gateway's address, as the CNI plugin bridge has it."""
+    return ":".join(["0a", "58", *(f"{byte:02x}" for byte in ipaddress.ip_address(gateway).packed[-4:])])
 
 
 def alias_of(node: str) -> str:
@@ -91,12 +91,19 @@ class BridgeDriver:
 
     def declared(self, node: str, entry: Mapping[str, Any], observed: ObservedNetwork) -> Facets:
         """Return what should be."""
+        ipv4 = (
+            {
+                "ip_forward": "1",
+                "masquerade": netfilter.masquerade_rule(node, entry["cidr"], entry["cluster_cidr"]),
+                "forward": "; ".join(netfilter.forward_rules(node, entry["bridge"])),
+            }
+            if "cidr" in entry
+            else {}
+        )
         return {
-            "bridge": f"{entry['bridge']} up mtu {entry['mtu']} mac {mac_of_gateway(entry['gateway'])}",
+            "bridge": f"{entry['bridge']} up mtu {entry['mtu']} mac {mac_of_gateway(gateways_of(entry)[0])}",
             "address": " ".join(f"{each.ip}/{each.prefix_length}" for each in _addresses(entry, 0)),
-            "ip_forward": "1",
-            "masquerade": netfilter.masquerade_rule(node, entry["cidr"], entry["cluster_cidr"]),
-            "forward": "; ".join(netfilter.forward_rules(node, entry["bridge"])),
+            **ipv4,
             **network_ipv6.declared(node, entry, observed.ipv6),
         }
 
@@ -109,19 +116,22 @@ class BridgeDriver:
         name = entry["bridge"]
         link = observed.links.get(name)
         up = f"{name} {'up' if link.up else 'down'} mtu {link.mtu}" if link and link.kind == "bridge" else ""
-        if link and up and "gateway" in entry:
+        if link and up and gateways_of(entry):
             up += f" mac {link.mac}"
         on_bridge = [each for each in observed.addresses if link and each.ifindex == link.ifindex]
         here = [f"{each.ip}/{each.prefix_length}" for each in sorted(on_bridge, key=lambda one: ":" in one.ip)]
         rules = [line for line in observed.chains.get(name, []) if line != netfilter.HOOK]
         hooked = netfilter.HOOK in observed.chains.get(name, [])
         passing = netfilter.forward_rules(node, name) if observed.forwards is None else observed.forwards.get(name, [])
-        return {
-            "bridge": up,
-            "address": " ".join(here),
+        ipv4 = {
             "ip_forward": observed.forwarding,
             "masquerade": "; ".join(rules) if hooked else "",
             "forward": "; ".join(passing),
+        }
+        return {
+            "bridge": up,
+            "address": " ".join(here),
+            **({} if has_only_ipv6(entry) else ipv4),
             **network_ipv6.found(entry, observed.ipv6),
         }
 
@@ -145,13 +155,20 @@ def gateways_of(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _addresses(entry: Mapping[str, Any], index: int) -> list[Address]:
-    ranges = [entry.get("cidr", ""), *([entry["ipv6"]["cidr"]] if "ipv6" in entry else [])]
+    ranges = [*([entry["cidr"]] if "gateway" in entry else []), *([entry["ipv6"]["cidr"]] if "ipv6" in entry else [])]
     return [Address(index, ip, int(cidr.partition("/")[2])) for ip, cidr in zip(gateways_of(entry), ranges)]
+
+
+def has_only_ipv6(entry: Mapping[str, Any]) -> bool:
+    """Return whether pods have no addresses of IPv4."""
+    return "ipv6" in entry and "cidr" not in entry
 
 
 def check_ranges(where: str, entry: Mapping[str, Any]) -> None:
     """Raise KeyFault where range or gateway of the node's pods are missing or do not fit."""
     network_ipv6.check(where, entry)
+    if has_only_ipv6(entry) and "gateway" not in entry and not entry["cluster_cidr"]:
+        return
     for field in ("cidr", "gateway"):
         if field not in entry:
             raise KeyFault("InvalidEntry", f"{where}.{field} is missing")
@@ -177,7 +194,7 @@ def _mend_bridge(context: Context, entry: Mapping[str, Any]) -> None:
             context.checkpoint("create bridge")
             netlink.add_bridge(entry["bridge"])
         link = _bridge(netlink, entry["bridge"])
-        mac = mac_of_gateway(entry["gateway"]) if "gateway" in entry else ""
+        mac = mac_of_gateway(gateways_of(entry)[0]) if gateways_of(entry) else ""
         if mac and link.mac != mac:
             # pods that know another one are told
             with suppress(KeyFault):

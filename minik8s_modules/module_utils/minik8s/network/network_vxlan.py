@@ -27,7 +27,7 @@ from ..entries.network import Overlay, Peer
 from . import tunnel_guard
 from .netfilter import family_of
 from .netlink import Address, Link
-from .network_bridge import BridgeDriver, ObservedNetwork, alias_of, check_ranges, gateways_of
+from .network_bridge import BridgeDriver, ObservedNetwork, alias_of, check_ranges, gateways_of, has_only_ipv6
 from .network_ipv6 import open_device
 from .overlay_ends import Network, check_address, peer_range
 from .overlay_links import PROTOCOL, UNREACHABLE, OverlayNetlink, OverlayRoute, Tunnel
@@ -86,18 +86,21 @@ class VxlanDriver(BridgeDriver):
         check_address(f"{where}.address", overlay["address"])
         if overlay["direct"] and ":" in overlay["address"]:
             raise KeyFault("InvalidEntry", f"{where}.direct is for tunnels over IPv4: pods' IPv4 has no hop of IPv6")
+        if overlay["direct"] and has_only_ipv6(entry):
+            raise KeyFault("InvalidEntry", f"{where}.direct is for pods with addresses of IPv4: these have IPv6 alone")
         self._check_peers(f"{where}.peers", entry)
 
     def _check_peers(self, where: str, entry: Mapping[str, Any]) -> None:
         peers, ipv6 = entry["overlay"]["peers"], entry.get("ipv6")
-        taken = {"the node itself": ipaddress.ip_network(entry["cidr"])}
+        taken = {"the node itself": ipaddress.ip_network(entry["cidr"])} if "cidr" in entry else {}
         taken_ipv6 = {"the node itself": ipaddress.ip_network(ipv6["cidr"])} if ipv6 else {}
         for name, peer in peers.items():
             check_fields(f"{where}.{name}", peer, PEER)
             check_address(f"{where}.{name}.address", peer["address"])
             if family_of(peer["address"]) != family_of(entry["overlay"]["address"]):
                 raise KeyFault("InvalidEntry", f"{where}.{name}.address is not of the family of overlay.address")
-            taken[name] = peer_range(f"{where}.{name}.cidr", peer["cidr"], entry["cluster_cidr"], taken)
+            if "cidr" in entry or peer["cidr"] or "cidr_ipv6" not in peer:
+                taken[name] = peer_range(f"{where}.{name}.cidr", peer["cidr"], entry["cluster_cidr"], taken)
             if "cidr_ipv6" not in peer:
                 continue
             at = f"{where}.{name}.cidr_ipv6"
@@ -176,10 +179,12 @@ def ways(entry: Mapping[str, Any], underlay: Underlay) -> list[Way]:
 
     What is IPv6 is always reached through a tunnel: a machine's address of IPv4 is no next hop for it.
     """
-    found, source = [], entry["gateway"]
+    found, source = list[Way](), entry.get("gateway", "")
     for name, peer in sorted(entry["overlay"]["peers"].items()):
         near = underlay.network is not None and ipaddress.ip_address(peer["address"]) in underlay.network
-        if entry["overlay"]["direct"] and near:
+        if not source:
+            pass
+        elif entry["overlay"]["direct"] and near:
             found.append(Way(peer["cidr"], peer["address"], source))
         else:
             found.append(Way(peer["cidr"], _hop(peer["cidr"]), source, mac_of(name), peer["address"]))
@@ -193,7 +198,7 @@ def _hop(cidr: str) -> str:
 
 
 def _clusters(entry: Mapping[str, Any]) -> list[str]:
-    return [entry["cluster_cidr"], *([entry["ipv6"]["cluster_cidr"]] if "ipv6" in entry else [])]
+    return [each for each in (entry["cluster_cidr"], entry.get("ipv6", {}).get("cluster_cidr")) if each]
 
 
 def _ends(entry: Mapping[str, Any], index: int) -> list[Address]:
@@ -252,7 +257,9 @@ def _last_routes(entry: Mapping[str, Any], index: int) -> set[OverlayRoute]:
 
     In IPv6 it leads to the overlay's device, which knows no such neighbour: an unreachable route would outlive it.
     """
-    found = {OverlayRoute(entry["cluster_cidr"], "", 0, entry["gateway"], PROTOCOL, UNREACHABLE)}
+    found = set[OverlayRoute]()
+    if "gateway" in entry:
+        found.add(OverlayRoute(entry["cluster_cidr"], "", 0, entry["gateway"], PROTOCOL, UNREACHABLE))
     if ipv6 := entry.get("ipv6"):
         found.add(OverlayRoute(ipv6["cluster_cidr"], "", index, ipv6["gateway"], PROTOCOL))
     return found

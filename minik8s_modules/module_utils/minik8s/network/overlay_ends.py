@@ -28,6 +28,8 @@ def check_address(where: str, text: Any) -> None:
 
 def peer_range(where: str, text: str, cluster_cidr: str, taken: Mapping[str, Network]) -> Network:
     """Return the range of a peer's pods; raise KeyFault for one that is not in the cluster's, or another's."""
+    if not cluster_cidr:
+        raise KeyFault("InvalidEntry", f"{where} {text!r} is of a family that pods have no addresses of")
     cluster = ipaddress.ip_network(cluster_cidr)
     try:
         cidr = type(cluster)(text)

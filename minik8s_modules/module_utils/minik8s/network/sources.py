@@ -37,7 +37,7 @@ _CHAIN = re.compile(r"chain (arriving|arriving_ipv6|passing) \{(.*?)^\t\}", re.D
 
 
 class Pair(NamedTuple):
-    """A pod's device and its addresses; ``ipv6`` "" for none."""
+    """A pod's device and its addresses; "" for none."""
 
     device: str
     address: str
@@ -90,7 +90,8 @@ def script(node: str, bridge: str, pair: Pair) -> str:
     lines.append(f"flush chain {table} arriving")
     lines += [f"add rule {table} arriving {rule}" for rule in RULES]
     lines += _lines_of_ipv6(table, pair)
-    lines.append(f'add element {table} {GUARDED} {{ "{pair.device}" . {pair.address} }}')
+    if pair.address:
+        lines.append(f'add element {table} {GUARDED} {{ "{pair.device}" . {pair.address} }}')
     lines.append(f'add element {table} {DEVICES} {{ "{pair.device}" }}')
     return "\n".join(lines) + "\n"
 
@@ -115,7 +116,8 @@ def admit(node: str, bridge: str, pair: Pair) -> bool:
 def dismiss(bridge: str, pair: Pair) -> None:
     """Forget a pair; where there is none, nothing happens."""
     place = f"delete element bridge {table_of(bridge)}"
-    _nft(f'{place} {DEVICES} {{ "{pair.device}" }}\n{place} {GUARDED} {{ "{pair.device}" . {pair.address} }}\n')
+    own = f'\n{place} {GUARDED} {{ "{pair.device}" . {pair.address} }}' if pair.address else ""
+    _nft(f'{place} {DEVICES} {{ "{pair.device}" }}{own}\n')
     if pair.ipv6:
         _nft(f'{place} {GUARDED_IPV6} {{ "{pair.device}" . {pair.ipv6} }}\n')
 
@@ -155,7 +157,9 @@ def parse(listing: str) -> Guard:
     looked_at = set(_NAME.findall(devices[1])) if devices else set()
     second = dict(_PAIR_IPV6.findall(ipv6[1] if ipv6 else ""))
     first = _PAIR.findall(pairs[1] if pairs else "")
-    own = (Pair(device, address, second.get(device, "")) for device, address in first)
+    known = {device for device, _ in first}
+    own = [Pair(device, address, second.get(device, "")) for device, address in first]
+    own += [Pair(device, "", address) for device, address in second.items() if device not in known]
     return Guard(frozenset(pair for pair in own if pair.device in looked_at), of_both, len(rules) - of_both)
 
 

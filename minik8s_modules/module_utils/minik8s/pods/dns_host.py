@@ -1,7 +1,8 @@
 """What the DNS server needs of its node: an address on ``lo``, and the node's resolv.conf where it is to ask it.
 
 The address is link-local and the same on every node, as NodeLocal DNSCache's: pods reach it through their gateway, and
-no rule of services is in the way. resolv.conf is kept aside before it is changed, link or file, and brought back.
+no rule of services is in the way. Of IPv6, where pods do not reach such addresses, it is any that is nobody's.
+resolv.conf is kept aside before it is changed, link or file, and brought back.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..core.digests import canonical
 from ..core.faults import KeyFault
 from ..core.files import read_bytes, read_json, remove_file, temporary_for, write_atomically
 from ..network.netlink import Address, Netlink
+from ..network.network_ipv6 import open_device
 from .pod_files import NODE_RESOLVER, SYSTEMD_RESOLVER
 
 RESOLVER = NODE_RESOLVER
@@ -25,9 +27,9 @@ LOOPBACK = "lo"
 
 def has_address(address: str) -> bool:
     """Return whether the node has the address; asked by binding to it, which costs no netlink."""
-    if ipaddress.IPv4Address(address).is_loopback:
+    if ipaddress.ip_address(address).is_loopback:
         return True
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with socket.socket(_family(address), socket.SOCK_DGRAM) as probe:
         try:
             probe.bind((address, 0))
         except OSError as error:
@@ -37,34 +39,52 @@ def has_address(address: str) -> bool:
     return True
 
 
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _on(index: int, address: str) -> Address:
+    return Address(index, address, 128 if ":" in address else 32)
+
+
 def add_address(address: str) -> None:
     """Give the address to ``lo``."""
     with Netlink() as netlink:
         link = netlink.link(LOOPBACK)
         if link is None:
             raise KeyFault("NetworkNotReady", f"there is no device {LOOPBACK} to give {address} to")
-        netlink.add_address(Address(link.ifindex, address, 32))
+        if ":" in address:
+            open_device(LOOPBACK)
+        netlink.add_address(_on(link.ifindex, address))
 
 
 def remove_address(address: str) -> None:
-    """Take a link-local address from ``lo`` again; one that is not there, or on another device, stays as it is."""
+    """Take an address of ours from ``lo`` again; one that is not there, or on another device, stays as it is."""
     with Netlink() as netlink:
-        link = netlink.link(LOOPBACK)
-        given = [each for each in netlink.addresses() if link and each == Address(link.ifindex, address, 32)]
-        for each in given:
+        for each in _given(netlink, address):
             netlink.delete_address(each)
+
+
+def _given(netlink: Netlink, address: str) -> list[Address]:
+    """Return the address as ``lo`` has it, nothing where it has not."""
+    link = netlink.link(LOOPBACK)
+    return [each for each in netlink.addresses(ipv6=":" in address) if link and each == _on(link.ifindex, address)]
 
 
 def is_ours(address: str) -> bool:
     """Return whether an address is one that only this section can have given to ``lo``."""
+    if ":" in address:  # nothing but this section gives lo one, beside ::1
+        with Netlink() as netlink:
+            return not ipaddress.IPv6Address(address).is_loopback and bool(_given(netlink, address))
     return bool(address) and ipaddress.IPv4Address(address).is_link_local and has_address(address)
 
 
 def is_served(address: str, port: int) -> bool:
     """Return whether somebody has the UDP port on that address, or on all (``/proc/net/udp``: nobody is asked)."""
-    (number,) = struct.unpack("=I", socket.inet_aton(address))
-    places = (f"{number:08X}:{port:04X}", f"00000000:{port:04X}")
-    data = read_bytes("/proc/net/udp") or b""
+    packed, every = socket.inet_pton(_family(address), address), "udp6" if ":" in address else "udp"
+    words = struct.unpack(f"={len(packed) // 4}I", packed)
+    places = tuple("".join(f"{word:08X}" for word in each) + f":{port:04X}" for each in (words, [0] * len(words)))
+    data = read_bytes(f"/proc/net/{every}") or b""
     return any(line.split()[1] in places for line in data.decode("ascii", "replace").splitlines()[1:])
 
 

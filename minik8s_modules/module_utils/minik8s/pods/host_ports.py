@@ -69,7 +69,7 @@ def declared(entry: Mapping[str, Any]) -> frozenset[Row]:
     for one in entry["host_ports"]:
         protocol, ports = one["protocol"].lower(), (one["host_port"], one["port"])
         address = "" if one["ip"] in {EVERY_IPV4, EVERY_IPV6} else one["ip"]
-        if ":" not in one["ip"]:
+        if ":" not in one["ip"] and entry["ip"]:
             rows.add(Row(protocol, address, ports[0], entry["ip"], ports[1]))
         if (not one["ip"] or ":" in one["ip"]) and entry.get("ipv6"):
             rows.add(Row(protocol, address, ports[0], entry["ipv6"]["ip"], ports[1]))
@@ -227,7 +227,9 @@ def _changed(family: str, table: str, uid: str, gone: set[Row], kept: set[Row], 
 
 
 def network_of(entry: Mapping[str, Any]) -> str:
-    """Return the network of the node's pods."""
+    """Return the network of the node's pods, "" where they have none of IPv4."""
+    if not entry["ip"]:
+        return ""
     return str(ipaddress.IPv4Interface(f"{entry['ip']}/{entry['prefix_length']}").network)
 
 

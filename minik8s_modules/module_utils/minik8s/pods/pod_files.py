@@ -44,7 +44,7 @@ def hosts_text(entry: Mapping[str, Any], node_hosts: str) -> str:
         text = MARK.decode() + " (host network).\n" + node_hosts.rstrip("\n") + "\n"
     else:
         names = [entry["fqdn"], entry["fqdn"].partition(".")[0]] if entry["fqdn"] else [entry["hostname"]]
-        own = [entry["ip"], *([entry["ipv6"]["ip"]] if entry.get("ipv6") else [])]
+        own = [*([entry["ip"]] if entry["ip"] else []), *([entry["ipv6"]["ip"]] if entry.get("ipv6") else [])]
         lines = ("\t".join([address, *dict.fromkeys(names)]) + "\n" for address in own)
         text = MARK.decode() + ".\n" + LOCAL_NAMES + "".join(lines)
     if not entry["host_aliases"]:

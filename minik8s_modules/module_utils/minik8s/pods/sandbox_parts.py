@@ -201,7 +201,7 @@ def ports(context: Context, key: str, wanted: frozenset[host_ports.Row], entry: 
         context.checkpoint("nft transaction")
         network = host_ports.network_of(entry) if entry and wanted else ""
         host_ports.change(context.node, seen, key, wanted, network)
-        if entry and wanted and entry["bridge"]:
+        if entry and network and entry["bridge"]:
             set_switch(f"ipv4/conf/{entry['bridge']}/route_localnet", "1")
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..core import labels
 from ..core.section import Context, Facets, Plan, Step
 from ..network import pod_plugins
-from ..network.attachment import Attachment, declared_attachment, link_name
+from ..network.attachment import Attachment, declared_attachment, link_name, own_address
 from ..network.netlink import Link
 from . import sandbox_parts as parts
 
@@ -115,9 +115,9 @@ def _next_steps(
     known = pod_plugins.resolved(entry, observed.parts.records.get(key))
     steps = [Step(action, key, name, (current, known)) for action in parts.missing(key, known, current, observed.parts)]
     if entry.get("plugin") is None and attached != declared_attachment(key, entry):
-        steps.insert(0, Step("attach", key, f"{link_name(key)} {entry['ip']}", (current, entry, attached)))
+        steps.insert(0, Step("attach", key, f"{link_name(key)} {own_address(entry)}", (current, entry, attached)))
     elif key in observed.unguarded:
-        steps.insert(0, Step("guard", key, f"{link_name(key)} sends as {entry['ip']} alone", (current, entry)))
+        steps.insert(0, Step("guard", key, f"{link_name(key)} sends as {own_address(entry)} alone", (current, entry)))
     return steps
 
 

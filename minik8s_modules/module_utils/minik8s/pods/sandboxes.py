@@ -37,6 +37,7 @@ from ..network.attachment import (
     links_of,
     observe_address,
     observe_attachment,
+    own_address,
     pair_of,
     pair_seen,
     strays,
@@ -57,8 +58,9 @@ PAUSE_CPU_SHARES = 2  # kubelet's minimum: the pause container only sleeps
 
 def _check_addresses(key: str, entry: Mapping[str, Any]) -> None:
     try:
-        ipaddress.IPv4Interface(f"{entry['ip']}/{entry['prefix_length']}")
-        ipaddress.IPv4Address(entry["gateway"])
+        if entry["ip"] or not entry.get("ipv6"):
+            ipaddress.IPv4Interface(f"{entry['ip']}/{entry['prefix_length']}")
+            ipaddress.IPv4Address(entry["gateway"])
         if entry.get("ipv6"):
             check_fields(f"{key}.ipv6", entry["ipv6"], IPV6)
             for each in entry["ipv6"].values():
@@ -92,8 +94,8 @@ def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         if entry["plugin"] is not None:
             marks[labels.NETWORK] = entry["plugin"]["driver"]
         else:
-            marks[labels.IP] = entry["ip"]
-            own = [entry["ip"], *([entry["ipv6"]["ip"]] if entry["ipv6"] else [])]
+            marks[labels.IP] = own_address(entry)
+            own = [each for each in (entry["ip"], (entry["ipv6"] or {}).get("ip")) if each]
             host_config["ExtraHosts"] = [f"{entry['hostname']}:{ip}" for ip in own]
     return body
 
@@ -222,7 +224,8 @@ class Sandboxes:
             try:
                 check_isolated(context.state_dir, step.key, entry)
             except KeyFault:
-                attach(context, inspect, step.key, {**entry, "ipv6": None})  # it runs, and keeps its first address
+                if entry["ip"]:
+                    attach(context, inspect, step.key, {**entry, "ipv6": None})  # it runs, and keeps its first address
                 raise
         if gains or loses:
             parts.names(context, inspect, entry)  # its own /etc/hosts has both addresses
@@ -282,7 +285,7 @@ def _unguarded(entries: Entries) -> frozenset[str]:
     own = {
         key: entry
         for key, entry in entries.items()
-        if not entry["host_network"] and entry.get("plugin") is None and entry["ip"]
+        if not entry["host_network"] and entry.get("plugin") is None and (entry["ip"] or entry.get("ipv6"))
     }
     guards = {bridge: sources.found(bridge) for bridge in {str(entry["bridge"]) for entry in own.values()}}
     return frozenset(

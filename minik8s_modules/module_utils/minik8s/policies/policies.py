@@ -268,7 +268,8 @@ class Pass:
             with contextlib.suppress(KeyFault):
                 check_entry(key, entry)
                 rules[key] = [rule for rule in rules_of(key, entry, family=family) if is_element(rule)]
-        addresses = {str(entry["address"]) for entry in previous.values() if entry.get("address")}
+        known = (entry.get("address") or entry.get("address_ipv6") for entry in previous.values())
+        addresses = {str(address) for address in known if address}
         shared = {
             (rule.table, rule.key)
             for key, entry in self._ledger.at_addresses(addresses).items()

@@ -107,7 +107,8 @@ def _is_port(value: Any) -> bool:
 
 def _check_pod(key: str, entry: Mapping[str, Any]) -> None:
     check_fields(key, entry, _POD)
-    check_address(f"{key}.address", entry["address"])
+    if entry["address"] or not entry.get("address_ipv6"):
+        check_address(f"{key}.address", entry["address"])
     if entry.get("address_ipv6"):
         try:
             ipaddress.IPv6Address(entry["address_ipv6"])

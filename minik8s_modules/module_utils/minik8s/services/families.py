@@ -95,13 +95,14 @@ def family_of_table(table: str) -> Family:
 
 
 def parts_of(config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the configuration of each family that a dataplane has, that of IPv4 first."""
+    """Return the configuration of each family that a dataplane has, that of IPv4 first, which may be missing."""
     own = {name: value for name, value in config.items() if name != "ipv6"}
+    found = [own] if config["service_cidr"] else []
     if not config.get("ipv6"):
-        return [own]
+        return found
     # node ports of IPv6 are at each address of the node, told by "local"; load balancers at the one in the document
     second = {"node_ip": "", "own_ip": config["ipv6"].get("node_ip", ""), "uplink_ip": config.get("node_ip", "")}
-    return [own, {**own, **config["ipv6"], **second}]
+    return [*found, {**own, **config["ipv6"], **second}]
 
 
 def network_of(cidr: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

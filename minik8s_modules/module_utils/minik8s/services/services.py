@@ -290,8 +290,8 @@ class Pass:
         for key, entry in previous.items():
             with contextlib.suppress(NodeFault):
                 check_entry(key, entry)
-                if ":" not in entry["address"] or isinstance(backend, BothFamilies):
-                    rules[key] = backend.rules_of(entry)
+                check_ranges(key, entry, self._declared.config or {})
+                rules[key] = backend.rules_of(entry)
         addresses = {str(entry.get("address")) for entry in previous.values()}
         shared = {
             (rule.table, rule.key)

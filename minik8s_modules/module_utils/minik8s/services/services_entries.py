@@ -17,6 +17,7 @@ ENTRY = schema_of(ServiceEntry)
 IPV6_CONFIG = schema_of(DataplaneIpv6)
 LAST_PORT, DAY_S = 65535, 86400
 MODES = ("nftables", "ipvs")
+RANGES = ("service_cidr", "cluster_cidr", "pod_cidr")
 
 
 def check_entry(key: str, entry: Mapping[str, Any]) -> None:
@@ -40,6 +41,8 @@ def check_entry(key: str, entry: Mapping[str, Any]) -> None:
 
 def check_ranges(key: str, entry: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Raise KeyFault (InvalidEntry) for an entry of a family that the dataplane has no ranges of."""
+    if family_of(entry["address"]) is IPV4 and not config["service_cidr"]:
+        raise KeyFault("InvalidEntry", f"{key}.address is of IPv4, of which {DATAPLANE} has no ranges")
     if family_of(entry["address"]) is IPV6 and not config.get("ipv6"):
         raise KeyFault("InvalidEntry", f"{key}.address is of IPv6, of which {DATAPLANE} has no ranges")
 
@@ -62,12 +65,8 @@ def _check_config(entry: Mapping[str, Any]) -> None:
     check_fields(DATAPLANE, entry, CONFIG)
     if entry["mode"] not in MODES:
         raise KeyFault("InvalidEntry", f"{DATAPLANE}.mode is {entry['mode']!r}; known are {list(MODES)}")
-    for name in ("service_cidr", "cluster_cidr", "pod_cidr"):
-        try:
-            ipaddress.IPv4Network(entry[name])
-        except ValueError as error:
-            raise KeyFault("InvalidEntry", f"{DATAPLANE}.{name}: {error}") from None
-    check_address(f"{DATAPLANE}.gateway", entry["gateway"])
+    if any(entry[name] for name in (*RANGES, "gateway")) or "ipv6" not in entry:
+        _check_ipv4(entry)
     if "ipv6" in entry:
         _check_ipv6(f"{DATAPLANE}.ipv6", entry)
     for name in ("table", "bridge", *(["overlay"] if "overlay" in entry else [])):
@@ -75,11 +74,20 @@ def _check_config(entry: Mapping[str, Any]) -> None:
             raise KeyFault("InvalidEntry", f"{DATAPLANE}.{name} {entry[name]!r} may have letters, digits, - and _ only")
 
 
+def _check_ipv4(entry: Mapping[str, Any]) -> None:
+    for name in RANGES:
+        try:
+            ipaddress.IPv4Network(entry[name])
+        except ValueError as error:
+            raise KeyFault("InvalidEntry", f"{DATAPLANE}.{name}: {error}") from None
+    check_address(f"{DATAPLANE}.gateway", entry["gateway"])
+
+
 def _check_ipv6(where: str, entry: Mapping[str, Any]) -> None:
     given = entry["ipv6"]
     require_object(where, given)
     check_fields(where, given, IPV6_CONFIG)
-    for name in ("service_cidr", "cluster_cidr", "pod_cidr"):
+    for name in RANGES:
         try:
             ipaddress.IPv6Network(given[name])
         except ValueError as error:

@@ -88,7 +88,9 @@ def test_the_pod_cidr_of_a_node_is_set_once():
     assert updated(NODE, {}, change) == []
     other = {"spec": {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]}}
     assert updated(NODE, change, other) == ["spec.podCIDR", "spec.podCIDRs"]
-    assert fields(NODE, {"spec": {"podCIDR": "fd00::/64"}}) == ["spec.podCIDR"]
+    assert fields(NODE, {"spec": {"podCIDR": "fd00::/64"}}) == []  # where pods have IPv6 alone
+    both = {"podCIDR": "fd00::/64", "podCIDRs": ["fd00::/64", "10.244.0.0/24"]}
+    assert fields(NODE, {"spec": both}) == ["spec.podCIDR", "spec.podCIDRs[1]"]
 
 
 def test_the_status_of_a_node_is_looked_at_when_it_is_written():

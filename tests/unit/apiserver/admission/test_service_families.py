@@ -219,3 +219,35 @@ def test_a_service_of_a_range_that_is_gone_gets_no_other_families(
         change(backend, options, clusterIPs=["100.0.0.2", "fd00:96::9"])
     assert change(backend, options, ipFamilyPolicy="SingleStack")["clusterIPs"] == ["100.0.0.2"]
     assert claimed(backend) == ["100.0.0.2"]
+
+
+@pytest.fixture
+def alone(backend: Backend) -> Backend:
+    return replace(backend, service_cidr=SECOND)
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, PREFER, {"ipFamilies": ["IPv6"]}, {"clusterIP": "fd00:96::2"}, {"type": "NodePort"}]
+)
+def test_where_services_have_ipv6_alone_that_is_what_they_get(
+    alone: Backend, options: Options, spec: JsonObject
+) -> None:
+    found = create(alone, options, **spec)
+    assert (found["ipFamilies"], found["clusterIPs"]) == (["IPv6"], ["fd00:96::2"])
+    assert create(alone, options, "db", clusterIP="None", **PREFER)["ipFamilies"] == ["IPv6"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (REQUIRE, NO_DUAL),
+        ({"ipFamilies": ["IPv4"]}, "not configured on this cluster"),
+        ({"clusterIP": "100.0.0.9"}, "IPv4 is not configured on this cluster"),
+        ({"externalIPs": ["192.0.2.7"]}, "of which the Service has no address"),
+    ],
+)
+def test_where_services_have_ipv6_alone_nobody_gets_ipv4(
+    alone: Backend, options: Options, spec: JsonObject, words: str
+) -> None:
+    with pytest.raises(Invalid, match=words):
+        create(alone, options, **spec)

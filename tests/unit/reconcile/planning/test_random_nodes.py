@@ -125,9 +125,17 @@ OVERLAYS = (
     SETTINGS,
     SETTINGS._replace(overlay=OverlaySettings("mk8s-vx0"), mtu=1450),
     SETTINGS._replace(overlay=OverlaySettings("mk8s-vx0", ipv6=True), mtu=1430),
+    SETTINGS._replace(
+        cluster_cidr="fd00:10:244::/48",
+        service_cidr="fd00:10:96::/112",
+        dual_stack=DualStack("", "fd00:10:244::/48"),
+        overlay=OverlaySettings("mk8s-vx0", ipv6=True),
+        dns=DnsSettings(listen="fd00:169:254:20::10"),
+        ingress=IngressSettings(80, 443, str(ROOT / "templates"), ipv6=True),
+        mtu=1430,
+    ),
 )
-"""How nodes reach each other's pods: not at all, by tunnels, and by tunnels over IPv6."""
-OTHER = {"metadata": {"name": "other"}, "spec": {"podCIDR": "10.244.9.0/24"}}
+"""How nodes reach each other's pods: not at all, by tunnels, by tunnels over IPv6, and so of pods of IPv6 alone."""
 
 
 def test_every_kind_that_a_node_is_told_of_is_generated():
@@ -140,7 +148,8 @@ def test_every_kind_that_a_node_is_told_of_is_generated():
 class Dice:
     """Random objects of one seed, each complete as the API stores it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, alone: bool = False) -> None:
+        self._alone = alone
         self._dice = random.Random(seed)
         self._of_policies = random.Random(seed)
         """A row of numbers of its own: what else a seed makes is as it was before there were policies."""
@@ -213,9 +222,9 @@ class Dice:
         spec |= pick([{}, {"sessionAffinity": "ClientIP"}])
         if "clusterIP" in spec and spec["clusterIP"] != "None":
             spec |= self._balanced() | self._of_families(spec["clusterIP"])
-            known = [EXTERNAL[family] for family in spec.get("ipFamilies", ["IPv4"])]
+            known = [EXTERNAL["IPv6"]] if self._alone else [EXTERNAL[one] for one in spec.get("ipFamilies", ["IPv4"])]
             spec |= self._of_external.choice([{}, {"externalIPs": known}, {"externalIPs": known[-1:]}])
-        return {"spec": spec}
+        return {"spec": spec | (_of_ipv6(str(spec.get("clusterIP", ""))) if self._alone else {})}
 
     def _of_families(self, address: str) -> JsonObject:
         second = f"fd00:10:96::{address.rpartition('.')[2]}"
@@ -300,7 +309,8 @@ class Applied:
         self.cluster.node.images.append(SIDECAR_IMAGE)
         self.cluster.node.facts["huge_pages"] = {"2097152": 64 << 20}
         self.cluster.settings = settings
-        self.cluster.api.create(NODE, OTHER)
+        cidr = "fd00:10:244:9::/64" if settings.dual_stack.alone else "10.244.9.0/24"
+        self.cluster.api.create(NODE, {"metadata": {"name": "other"}, "spec": {"podCIDR": cidr}})
         addresses = [{"type": "InternalIP", "address": one} for one in ("192.0.2.19", "2001:db8::19")]
         self.cluster.api.patch(NODE, "other", "", {"status": {"addresses": addresses}}, subresource="status")
         self.cluster.start()
@@ -532,7 +542,8 @@ def comparable(found: Document, standing: Iterable[str]) -> Document:
     be known, and change nothing. A Service port that nobody is behind has no rules, whether it has an entry or not.
     Which of several new pods asks first for an address is not promised: addresses are called by their pods.
     """
-    addresses = {one["ip"]: f"address of {key}" for key, one in found.get("sandboxes", {}).items() if one.get("ip")}
+    known = {key: one.get("ip") or (one.get("ipv6") or {}).get("ip") for key, one in found.get("sandboxes", {}).items()}
+    addresses = {ip: f"address of {key}" for key, ip in known.items() if ip}
     text = ADDRESS.sub(lambda match: _whose(match[0], addresses), json.dumps(found))
     found = json.loads(text)
     own = ("pod", "name", "type", "attempt", "image")
@@ -547,8 +558,16 @@ def _whose(text: str, addresses: Mapping[str, str]) -> str:
     """Return whose an address is; of a Pod's two addresses, the one follows from the other."""
     if not text.startswith("fd00"):
         return addresses.get(text.replace("-", "."), text)
+    if text in addresses:
+        return addresses[text]
     first = f"10.244.0.{int(re.split('[:-]', text)[-1], 16)}"
     return f"second {addresses[first]}" if first in addresses else text
+
+
+def _of_ipv6(address: str) -> JsonObject:
+    """Return what a Service has in a cluster of IPv6 alone, in the place of an address."""
+    own = address if address in {"", "None"} else f"fd00:10:96::{address.rpartition('.')[2].rpartition(':')[2]}"
+    return {"ipFamilies": ["IPv6"], **({"clusterIP": own, "clusterIPs": [own]} if own else {})}
 
 
 def in_order(value: Any) -> Any:
@@ -585,7 +604,13 @@ def test_what_comes_next_waits_for_the_volume_of_a_claim(provisioner: str):
 
 @pytest.mark.parametrize(
     ("settings", "ends"),
-    list(zip(OVERLAYS, [None, ("192.0.2.10", "192.0.2.19"), ("2001:db8::10", "2001:db8::19")], strict=True)),
+    list(
+        zip(
+            OVERLAYS,
+            [None, ("192.0.2.10", "192.0.2.19"), *[("2001:db8::10", "2001:db8::19")] * 2],
+            strict=True,
+        )
+    ),
 )
 def test_a_node_is_told_of_the_other_one_by_the_family_of_tunnels(
     settings: Settings, ends: tuple[str, str] | None
@@ -601,7 +626,8 @@ def test_a_node_is_told_of_the_other_one_by_the_family_of_tunnels(
 
 @pytest.mark.parametrize("seed", range(SCENARIOS))
 def test_a_node_is_told_what_a_plan_foretells(seed: int):
-    dice, applied = Dice(seed), Applied(OVERLAYS[seed % len(OVERLAYS)])
+    settings = OVERLAYS[seed % len(OVERLAYS)]
+    dice, applied = Dice(seed, alone=settings.dual_stack.alone), Applied(settings)
     try:
         applied.apply({kind: dice.some(kind) for kind in GENERATED})
         applied.calm()
