@@ -69,12 +69,12 @@ def test_policies_see_what_ipvs_forwards(family: Any) -> None:
     assert "hook output" in hooks["ipvs_egress"]
 
 
-def test_what_a_pod_answers_itself_may_go_back_to_it_within_the_bridge() -> None:
+def test_what_a_pod_answers_a_masqueraded_client_may_go_to_it_within_the_bridge() -> None:
     """By IPv6 nothing else passes from port to port (network/sources.py), and by IPv4 nothing is held back."""
     config = {"service_cidr": "fd00:100::/112", "cluster_cidr": "fd00:32::/48", "pod_cidr": "fd00:32::/64"}
     found = skeleton({**config, "bridge": "mk8s-br0", "node_ip": ""})
     (_, marks), (_, clears) = found["redirected"], found["leaving"]
-    assert marks.startswith('iifname "mk8s-br0" ip6 saddr . ip6 daddr @loops meta mark set')
+    assert marks.startswith('iifname "mk8s-br0" ct direction reply ct status snat meta mark set')
     assert f"{REDIRECTED_BIT:#x}" in marks
     assert f"{REDIRECTED_BIT:#x}" in clears
     ipv4 = {"service_cidr": "100.0.0.0/24", "cluster_cidr": "10.32.0.0/16", "pod_cidr": "10.32.0.0/24"}

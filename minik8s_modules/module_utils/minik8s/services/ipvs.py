@@ -119,8 +119,8 @@ def skeleton(config: Mapping[str, Any]) -> dict[str, list[str]]:
     if node_ip:
         marking.append(f"ip daddr {node_ip} th dport {ports} meta l4proto . th dport != @{KEPT} {sets_mark}")
     looping = [f"{ip} saddr . {ip} daddr @loops masquerade fully-random"] if loops(config["pod_cidr"]) else []
-    # of IPv6, what a pod answers itself goes back to it within the bridge
-    own = redirected(config["bridge"], "ip6 saddr . ip6 daddr @loops") if family is not IPV4 and looping else {}
+    # of IPv6, what a pod answers a masqueraded client on this node, itself too, goes there within the bridge
+    own = redirected(config["bridge"], "ct direction reply ct status snat") if family is not IPV4 else {}
     return {
         **own,
         "marking": marking,
