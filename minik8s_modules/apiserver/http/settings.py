@@ -8,9 +8,10 @@ import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from minik8s_modules.api.network.service_ranges import Network
 from minik8s_modules.base.config import LONGEST_OF_SERVICES, Configuration, read_services_ipv6
 from minik8s_modules.base.errors import ConfigurationError
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # a request has a thread only when all of it is there, so threads wait for etcd, nodes and seats, never for clients;
 # they start only when they are needed
