@@ -189,17 +189,16 @@ def non_special_ipv4(value: str) -> list[str]:
 
 def non_special_ipv6(value: str) -> list[str]:
     """Return what keeps ``value`` from being an IPv6 address of one other machine or pod (``ValidateNonSpecialIP``)."""
-    try:
-        address = ipaddress.IPv6Address(value)
-    except ValueError:
-        return ["must be a valid IPv6 address"]
+    if found := ipv6(value):
+        return found
+    address = ipaddress.IPv6Address(value)
     special = {
         f"may not be unspecified ({value})": address.is_unspecified,
         "may not be in the loopback range (127.0.0.0/8, ::1/128)": address.is_loopback,
         "may not be in the link-local range (169.254.0.0/16, fe80::/10)": address.is_link_local,
         "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)": address.is_multicast,
     }
-    return [text for text, found in special.items() if found]
+    return [text for text, is_so in special.items() if is_so]
 
 
 def non_special_ip(value: str) -> list[str]:

@@ -293,7 +293,8 @@ def _wrong_with_address(obj: JsonObject) -> Callable[[str], list[str]]:
     """
     own = (namespace(obj), name(obj)) == ("default", "kubernetes")
     if not own:
-        return syntax.non_special_ipv6 if obj.get("addressType") == "IPv6" else syntax.non_special_ipv4
+        rules = {"IPv4": syntax.non_special_ipv4, "IPv6": syntax.non_special_ipv6}
+        return rules.get(str(obj.get("addressType")), syntax.non_special_ip)  # Endpoints have those of either family
     return {"IPv4": syntax.ipv4, "IPv6": syntax.ipv6}.get(str(obj.get("addressType")), syntax.ip)
 
 

@@ -4,7 +4,7 @@ An endpoint that is in a slice stays in it, so that a pod's change rewrites one 
 that has room. Pods whose named ports have different numbers are in different slices. Without any endpoint there is one
 empty slice. A Service of both families has slices of each. Source: kubernetes
 ``staging/src/k8s.io/endpointslice/reconciler.go``. The second half makes slices of what a user wrote into Endpoints of
-a Service without selector (``pkg/controller/endpointslicemirroring``).
+a Service without selector, for each family that it has addresses of (``pkg/controller/endpointslicemirroring``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, ENDPOINTS, NODE, POD, SERVICE
+from minik8s_modules.api.network.load_balancers import family_of
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.selectors import from_map
 from minik8s_modules.client.informer import Informer
@@ -60,14 +61,19 @@ def decide_families(
 
     ``zone_of`` returns the zone of a node.
     """
-    families, of_family = families_of(service), dict[str, list[JsonObject]]()
-    for one in slices:
-        of_family.setdefault(str(one.get("addressType") or "IPv4"), []).append(one)
+    families, of_family = families_of(service), _by_family(slices)
     gone = [one for family in of_family.keys() - families for one in of_family[family]]
     steps = [SliceStep("delete", one) for one in gone if not objects.is_deleting(one)]
     for family in families:
         steps += decide_slices(service, offers(service, pods, zone_of, family), of_family.get(family, []), family)
     return steps
+
+
+def _by_family(slices: Sequence[JsonObject]) -> dict[str, list[JsonObject]]:
+    found: dict[str, list[JsonObject]] = {}
+    for one in slices:
+        found.setdefault(str(one.get("addressType") or "IPv4"), []).append(one)
+    return found
 
 
 def decide_slices(
@@ -231,6 +237,16 @@ def decide_mirrors(endpoints: JsonObject | None, slices: Sequence[JsonObject]) -
     """Return the writes that make ``slices`` (mirrored ones of one name) tell what ``endpoints`` says, if any."""
     if endpoints is None:
         return [SliceStep("delete", one) for one in slices if not objects.is_deleting(one)]
+    there, labels = _by_family(slices), _labels(endpoints, MIRRORED)
+    return [
+        _of_family(step, family)
+        for family in ("IPv4", "IPv6")
+        for step in _reconciled(endpoints, _written_there(endpoints, family), there.get(family, []), MIRRORED, labels)
+    ]
+
+
+def _written_there(endpoints: JsonObject, family: str) -> dict[Ports, dict[str, JsonObject]]:
+    """Return the endpoints of a family by the ports they offer, each by what it is known again by."""
     groups: dict[Ports, dict[str, JsonObject]] = {}
     for subset in endpoints.get("subsets") or []:
         ports = tuple(
@@ -239,9 +255,10 @@ def decide_mirrors(endpoints: JsonObject | None, slices: Sequence[JsonObject]) -
         )
         for field, ready in (("addresses", True), ("notReadyAddresses", False)):
             for address in subset.get(field) or []:
-                endpoint = _mirrored(address, ready=ready)
-                groups.setdefault(ports, {})[key_of(endpoint)] = endpoint
-    return _reconciled(endpoints, groups, slices, MIRRORED, _labels(endpoints, MIRRORED))
+                if family_of(str(address["ip"])) == family:
+                    endpoint = _mirrored(address, ready=ready)
+                    groups.setdefault(ports, {})[key_of(endpoint)] = endpoint
+    return groups
 
 
 def _mirrored(address: JsonObject, *, ready: bool) -> JsonObject:
@@ -295,7 +312,7 @@ class EndpointSliceController(Looping):
         else:
             pods = list(selected(self._pods, key.namespace, from_map(objects.spec(service)["selector"])))
             steps += decide_families(service, pods, self._zone_of, ours)
-            self._tell(key, service, unknown_targets(service, offers(service, pods)))
+            self._tell(key, service, unknown_targets(service, offers(service, pods, family=families_of(service)[0])))
         for step in steps:
             self._take(key, step)
 

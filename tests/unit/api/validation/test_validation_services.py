@@ -9,6 +9,11 @@ from minik8s_modules.api.lifecycle.strategy import prepare_update
 from minik8s_modules.api.validation import validate_create, validate_update, warnings
 from tests.unit.api import samples
 
+SPECIAL_IPV6 = (
+    "::1", "0:0::1", "::", "fe80::1", "fe80::1%eth0", "fd00::1%eth0", "ff02::1",
+    "::ffff:127.0.0.1", "::FFFF:7f00:1", "0:0:0:0:0:ffff:169.254.169.254", "::ffff:192.0.2.7",
+)  # fmt: skip
+
 
 def service(change):
     return samples.created(samples.merged(samples.sample(SERVICE), change))
@@ -34,7 +39,14 @@ def test_the_cluster_ip_stays():
         (SERVICE, {"spec": {"ipFamilyPolicy": "BothStacks"}}, "spec.ipFamilyPolicy"),
         (ENDPOINT_SLICE, {"addressType": "FQDN"}, "addressType"),
         (ENDPOINT_SLICE, {"endpoints": [{"addresses": ["fd00::1"]}]}, "endpoints[0].addresses[0]"),
-        (ENDPOINTS, {"subsets": [{"addresses": [{"ip": "fd00::1"}]}]}, "subsets[0].addresses[0].ip"),
+        *(
+            (ENDPOINTS, {"subsets": [{"addresses": [{"ip": one}]}]}, "subsets[0].addresses[0].ip")
+            for one in (*SPECIAL_IPV6, "127.0.0.1", "169.254.0.1", "web", "fd00::/64", "")
+        ),
+        *(
+            (ENDPOINT_SLICE, {"addressType": "IPv6", "endpoints": [{"addresses": [one]}]}, "endpoints[0].addresses[0]")
+            for one in (*SPECIAL_IPV6, "192.0.2.7")
+        ),
     ],
 )
 def test_addresses_that_cannot_be_served_are_refused(kind, change, field):
@@ -74,6 +86,14 @@ def test_addresses_that_cannot_be_served_are_refused(kind, change, field):
 )
 def test_what_is_not_served_is_refused(change, field):
     assert [cause.field for cause in validate_create(SERVICE, service(change))] == [field]
+
+
+def test_endpoints_have_addresses_of_either_family():
+    addresses = [{"ip": "192.0.2.7"}, {"ip": "2001:db8::7"}, {"ip": "FD00::0:7"}]
+    both = samples.created(samples.merged(samples.sample(ENDPOINTS), {"subsets": [{"addresses": addresses}]}))
+    assert validate_create(ENDPOINTS, both) == []
+    own = {"metadata": {"name": "kubernetes", "namespace": "default"}, "subsets": [{"addresses": [{"ip": "::1"}]}]}
+    assert validate_create(ENDPOINTS, samples.created(samples.merged(samples.sample(ENDPOINTS), own))) == []
 
 
 def test_what_load_balancers_act_on_is_taken():

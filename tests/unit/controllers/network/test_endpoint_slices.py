@@ -178,6 +178,24 @@ def test_endpoints_tell_ready_and_unready_ones_apart() -> None:
     assert decide_endpoints(declared, offers(declared, pods), made) is None
 
 
+def test_what_a_user_wrote_is_mirrored_by_family() -> None:
+    ports = [{"port": 80, "protocol": "TCP"}]
+    endpoints = {
+        "metadata": {"name": "web", "namespace": "default", "uid": "e"},
+        "subsets": [{"addresses": [{"ip": "192.0.2.7"}, {"ip": "2001:db8::7"}], "ports": ports}],
+    }
+    slices = after([], decide_mirrors(endpoints, []))
+    assert [(one["addressType"], short(one)) for one in slices] == [
+        ("IPv4", "=80/TCP 192.0.2.7"),
+        ("IPv6", "=80/TCP 2001:db8::7"),
+    ]
+    assert decide_mirrors(endpoints, slices) == []
+    left = {**endpoints, "subsets": [{"addresses": [{"ip": "2001:db8::8"}], "ports": ports}]}
+    slices = after(slices, decide_mirrors(left, slices))
+    assert [(one["addressType"], short(one)) for one in slices] == [("IPv6", "=80/TCP 2001:db8::8")]
+    assert decide_mirrors(left, slices) == []
+
+
 def test_what_a_user_wrote_is_mirrored() -> None:
     external = service({})
     endpoints = {
