@@ -7,7 +7,7 @@ from collections.abc import Callable
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.reconcile.events.pod_events import Recorder
 from minik8s_modules.reconcile.events.section_errors import SectionErrors
-from minik8s_modules.reconcile.network.services import DATAPLANE
+from minik8s_modules.reconcile.network.dataplane import DATAPLANE
 from minik8s_modules.reconcile.values.items import Outcome
 
 REASON = "FailedToUpdateServiceRules"

@@ -29,7 +29,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.pod_claims import claim_of
 from minik8s_modules.module_utils.minik8s.names import dns_entries, ingress_entries
 from minik8s_modules.reconcile.feeds.references import Reference, of_container, of_volume, references
-from minik8s_modules.reconcile.network.services import DATAPLANE
+from minik8s_modules.reconcile.network.dataplane import DATAPLANE
 from minik8s_modules.reconcile.values.values import Entry
 
 

@@ -18,12 +18,12 @@ from minik8s_modules.api.network.load_balancers import is_outside, machines_of
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Source
+from minik8s_modules.reconcile.network.dataplane import dataplane_entry
 from minik8s_modules.reconcile.network.health_checks import HealthCheck, checks_on, health_check
 from minik8s_modules.reconcile.network.services import (
     SERVICE_NAME,
     Balancers,
     ServiceBook,
-    dataplane_entry,
     pods_of_slice,
     service_ports,
     world_of,

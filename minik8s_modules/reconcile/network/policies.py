@@ -19,7 +19,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import LabelSelector
 from minik8s_modules.module_utils.minik8s.entries.policies import FilterEntry, PolicyEntry, PolicyPodEntry
 from minik8s_modules.module_utils.minik8s.policies.policy_entries import FILTER, POD, POLICY
-from minik8s_modules.reconcile.network.services import DEFAULT_BRIDGE
+from minik8s_modules.reconcile.network.dataplane import DEFAULT_BRIDGE
 from minik8s_modules.reconcile.values.values import Entries, Entry, Settings
 
 DEFAULT_TABLE = "minik8s_policies"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Container, Iterable, Mapping
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.balancing import Balancing
@@ -28,27 +28,17 @@ from minik8s_modules.api.network.service_ranges import addresses_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.places import place
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry, ServiceEntry
-from minik8s_modules.reconcile.values.resources import host_ips
-from minik8s_modules.reconcile.values.values import Entries, Settings
+from minik8s_modules.reconcile.network.dataplane import DATAPLANE
+from minik8s_modules.reconcile.values.values import Entries
 
 SERVICE_NAME = "kubernetes.io/service-name"
 ZONE = "topology.kubernetes.io/zone"
-DATAPLANE = "dataplane"
 OF_IPV6 = "/IPv6"
 """What the keys of ports at addresses of IPv6 end with; those of IPv4 are the same with and without them."""
 API_PORT = "default/kubernetes:https"
 """The key of API servers, who also answer for the nodes' kubelets (apiserver/nodes/kubelet_hosts.py)."""
-PROXY_MODES = ("auto", "nftables", "ipvs")
-DEFAULT_BRIDGE, DEFAULT_TABLE = "mk8s-br0", "minik8s"
 _DEFAULT_AFFINITY_S = 10800
 _Place = tuple[str, int]
-
-
-class _Ranges(TypedDict):
-    service_cidr: str
-    cluster_cidr: str
-    pod_cidr: str
-    gateway: str
 
 
 class _Endpoint(NamedTuple):
@@ -275,56 +265,6 @@ def _by_node(endpoints: Iterable[_Endpoint]) -> dict[str, list[_Place]]:
 
 def _listed(places: Iterable[_Place]) -> list[list[Any]]:
     return [list(place) for place in places]
-
-
-def dataplane_entry(node: JsonObject, settings: Settings) -> DataplaneEntry | None:
-    """Return the entry that says how a node realizes services, None before it has a podCIDR."""
-    cidr = objects.spec(node).get("podCIDR")
-    if not cidr:
-        return None
-    addresses = objects.status(node).get("addresses") or []
-    internal = next((each["address"] for each in addresses if each.get("type") == "InternalIP"), "")
-    given = bool(settings.plugin.driver)  # the plugin knows which pods are this node's, and how it reaches them
-    if given and not internal:
-        return None
-    ranges = _ranges(str(cidr), internal, settings)
-    entry: DataplaneEntry = {
-        "mode": "ipvs" if settings.proxy_mode == "ipvs" else "nftables",
-        "table": DEFAULT_TABLE if settings.bridge == DEFAULT_BRIDGE else f"{DEFAULT_TABLE}_{settings.bridge}",
-        "service_cidr": ranges["service_cidr"],
-        "cluster_cidr": ranges["cluster_cidr"],
-        "pod_cidr": ranges["pod_cidr"],
-        "bridge": settings.bridge,
-        "gateway": ranges["gateway"],
-        "node_ip": internal,
-    }
-    if settings.overlay.device and entry["mode"] == "nftables":
-        entry["overlay"] = settings.overlay.device
-    if settings.service_cidr_ipv6 and (second := settings.dual_stack.range_of(str(cidr))):
-        entry["ipv6"] = {
-            "service_cidr": settings.service_cidr_ipv6,
-            "cluster_cidr": settings.dual_stack.cluster_cidr,
-            "pod_cidr": second,
-            "gateway": settings.dual_stack.gateway_of(str(cidr)),
-        }
-        if own := next((each for each in host_ips(node) if family_of(each) == "IPv6"), ""):
-            entry["ipv6"]["node_ip"] = own
-    return entry
-
-
-def _ranges(cidr: str, internal: str, settings: Settings) -> _Ranges:
-    """Return what a dataplane is told of IPv4: nothing where the cluster has IPv6 alone."""
-    if settings.dual_stack.alone:
-        return {"service_cidr": "", "cluster_cidr": "", "pod_cidr": "", "gateway": ""}
-    given = bool(settings.plugin.driver)
-    network, _, length = cidr.partition("/")
-    head, _, last = network.rpartition(".")
-    return {
-        "service_cidr": settings.service_cidr,
-        "cluster_cidr": settings.cluster_cidr,
-        "pod_cidr": settings.cluster_cidr if given else f"{network}/{length}",
-        "gateway": internal if given else f"{head}.{int(last) + 1}",
-    }
 
 
 def without_ipv6(entries: Entries) -> Entries:

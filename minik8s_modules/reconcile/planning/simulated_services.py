@@ -32,10 +32,10 @@ from minik8s_modules.controllers.network.endpointslices import (
     is_mirrored,
 )
 from minik8s_modules.reconcile.feeds.ingress_feed import Overlay, SecretOf, Slices
+from minik8s_modules.reconcile.network.dataplane import DATAPLANE
 from minik8s_modules.reconcile.network.health_checks import imagined_checks
 from minik8s_modules.reconcile.network.services import (
     API_PORT,
-    DATAPLANE,
     NO_BALANCERS,
     OF_IPV6,
     SERVICE_NAME,

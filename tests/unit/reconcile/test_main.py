@@ -9,7 +9,8 @@ import pytest
 
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.reconcile.main import OBSERVE_EVERY_S, jittered, main, read_options
+from minik8s_modules.reconcile.main import jittered, main
+from minik8s_modules.reconcile.options import OBSERVE_EVERY_S, read_options
 
 
 def configuration(folder: Path, **changes: Any) -> Configuration:

@@ -21,12 +21,12 @@ from minik8s_modules.module_utils.minik8s.network.network import Network
 from minik8s_modules.module_utils.minik8s.pods.sandboxes import Sandboxes, body_of
 from minik8s_modules.module_utils.minik8s.policies import policy_entries
 from minik8s_modules.module_utils.minik8s.services import services_entries
+from minik8s_modules.reconcile.network.dataplane import dataplane_entry
 from minik8s_modules.reconcile.network.network_settings import network_settings
 from minik8s_modules.reconcile.network.networks import machines, network_entries
 from minik8s_modules.reconcile.network.services import (
     API_PORT,
     OF_IPV6,
-    dataplane_entry,
     kubernetes_address,
     service_ports,
 )

@@ -11,9 +11,9 @@ from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.module_utils.minik8s.network.network import Network
-from minik8s_modules.reconcile.main import read_options
+from minik8s_modules.reconcile.network.dataplane import dataplane_entry
 from minik8s_modules.reconcile.network.networks import machines, missing, network_entries
-from minik8s_modules.reconcile.network.services import dataplane_entry
+from minik8s_modules.reconcile.options import read_options
 from minik8s_modules.reconcile.pods.desired import decide_pod
 from minik8s_modules.reconcile.values.values import OverlaySettings, PluginSettings, Settings, tells_ipv6
 from tests.unit.reconcile.worlds import inputs, observations, pod

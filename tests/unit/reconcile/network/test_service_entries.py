@@ -14,10 +14,10 @@ from minik8s_modules.api.network.dual_stack import DualStack
 from minik8s_modules.api.network.load_balancers import Machine, World
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry
+from minik8s_modules.reconcile.network.dataplane import dataplane_entry
 from minik8s_modules.reconcile.network.services import (
     Balancers,
     ServiceBook,
-    dataplane_entry,
     kubernetes_address,
     service_ports,
 )
