@@ -124,20 +124,18 @@ class Cluster:
         self.plan_ca, self.asks = asks.ca, asks
         caller = asks.issue("caller", "system:minik8s:apiserver")
         client = {"cert": str(caller.cert), "key": str(caller.key), "ca": str(asks.ca)}
-        return ApiServerProcess(
-            self.folder / "api",
-            self.etcd.endpoint,
-            addresses=(f"{self.node.range}.1", kubernetes_address(self.node.services).rpartition(":")[0]),
-            reconciler_client=client,
-            listen_address="0.0.0.0",  # pods reach it through their bridge
-            advertise_address=f"{self.node.range}.1",
-            service_cidr=self.node.services,
-            mesh=True,
-            **self.offers(),
-        )
+        usual: dict[str, Any] = {
+            "addresses": (f"{self.node.range}.1", kubernetes_address(self.node.services).rpartition(":")[0]),
+            "reconciler_client": client,
+            "listen_address": "0.0.0.0",  # pods reach it through their bridge
+            "advertise_address": f"{self.node.range}.1",
+            "service_cidr": self.node.services,
+            "mesh": True,
+        }
+        return ApiServerProcess(self.folder / "api", self.etcd.endpoint, **usual | self.offers())
 
     def offers(self) -> dict[str, Any]:
-        """Return what else the API server is configured with; a test's own cluster says more."""
+        """Return what else the API server is configured with, or otherwise; a test's own cluster says more."""
         return {}
 
     def _configs(self) -> dict[str, JsonObject]:
