@@ -66,6 +66,22 @@ options:
       or nothing where nobody has said it), and whether neighbours are reached C(direct)ly.
     type: dict
     default: {}
+  mesh:
+    description: Whether the cluster is to have sidecars.
+    type: bool
+    default: false
+  ipvs:
+    description: Whether services are to be realized by IPVS.
+    type: bool
+    default: false
+  dns_address:
+    description: The address of cluster DNS, where the inventory says it.
+    type: str
+    default: ""
+  configuration:
+    description: The configuration of this machine's API server, if there is one. It tells the family of its services.
+    type: path
+    default: /etc/minik8s/apiserver.yml
   service_cidr_ipv6:
     description: Range of the services' IPv6 addresses, which must not overlap a network of the machine; empty where
       they have none.
@@ -128,7 +144,10 @@ problems:
   sample: ["port 6443 is in use by /usr/bin/k3s server: stop that program, or move it"]
 """
 
+from pathlib import Path
+
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.minik8s.install.ipv6_ranges import standing_services
 from ansible.module_utils.minik8s.install.ranges import (
     Ranges,
     Underlay,
@@ -143,7 +162,7 @@ from ansible.module_utils.minik8s.pods.devices import problems as device_problem
 
 PYTHON = (3, 11)
 SYSTEMS = [{"ids": ["debian"], "version": 12, "tried": True}]
-PLACE = ("address", "tunnels", "several")
+PLACE = ("address", "tunnels", "several", "mesh", "ipvs", "dns_address")
 RANGES = (
     "cluster_cidr",
     "service_cidr",
@@ -170,6 +189,10 @@ def main() -> None:
             "address": {"type": "str", "default": ""},
             "tunnels": {"type": "bool", "default": False},
             "several": {"type": "bool", "default": False},
+            "mesh": {"type": "bool", "default": False},
+            "ipvs": {"type": "bool", "default": False},
+            "dns_address": {"type": "str", "default": ""},
+            "configuration": {"type": "path", "default": "/etc/minik8s/apiserver.yml"},
             "network": {"type": "dict", "default": {}},
             "service_cidr_ipv6": {"type": "str", "default": ""},
             "nodes": {"type": "int", "default": 0},
@@ -186,6 +209,7 @@ def main() -> None:
     systems = tuple(System(name, one["version"], one["tried"]) for one in asked["systems"] for name in one["ids"])
     needed = Needed(tuple(asked["ports"]), asked["memory_mb"], PYTHON, systems, *given)
     place = {**{name: asked[name] for name in PLACE}, "has_ipv6": has_ipv6(), "has_route": has_default_route()}
+    place["standing"] = standing_services(Path(asked["configuration"]))
     underlay = Underlay(**asked["network"], has_address=has_machine_address())
     ranges = Ranges(*(asked[name] for name in RANGES), **place, underlay=underlay)
     found = problems(observe_machine(needed.ports), needed) + range_problems(ranges, connected_networks())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.module_utils.minik8s.install.ipv6_ranges import standing_services
 from minik8s_modules.module_utils.minik8s.install.ranges import (
     Ranges,
     Underlay,
@@ -95,7 +96,11 @@ def test_ranges_and_names_that_will_do(name: str) -> None:
         ({"node_name": "n\n"}, "is not a valid node name"),
         ({"cluster_cidr": "10.244.0.1/16"}, "minik8s_cluster_cidr: 10.244.0.1/16 is not an IPv4 network"),
         ({"cluster_cidr": "10.244.0.0"}, "is not an IPv4 network"),
-        ({"cluster_cidr": "fd00::/48"}, "is not an IPv4 network"),
+        ({"cluster_cidr": "fd00::/48"}, "are of two families"),
+        (
+            {"standing": "fd00:96::/112"},
+            "is of another family than fd00:96::/112, which the cluster on this machine has",
+        ),
         ({"service_cidr": "nonsense/8"}, "minik8s_service_cidr: nonsense/8"),
         ({"service_cidr": "172.0.0.0/8"}, "overlaps 172.17.0.0/16 of device docker0"),
         ({"service_cidr": "10.244.7.0/24"}, "overlaps minik8s_service_cidr 10.244.7.0/24"),
@@ -319,3 +324,43 @@ def test_a_range_of_ipv6_that_cannot_be_is_told_before_anything_is_changed(chang
     found = range_problems(wanted._replace(**change), [])
     assert len(found) == bool(words)
     assert words in "".join(found)
+
+
+ALONE = Ranges("fd00:10:244::/48", "fd00:10:96::/112", 3, "n1", standing="fd00:10:96::/112")
+
+
+def test_ranges_of_ipv6_alone_will_do() -> None:
+    assert range_problems(ALONE, CONNECTED) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cluster_cidr": "fd00::/63"}, "each of 3 nodes gets a /64 of it"),
+        ({"cluster_cidr": "fd00:10:244::1/48"}, "is not an IPv6 network"),
+        ({"cluster_cidr": "fe80::/48"}, "is not for Pods or Services"),
+        ({"cluster_cidr": "fd00:10:96::/48"}, "overlaps minik8s_service_cidr fd00:10:96::/112"),
+        ({"cluster_cidr": "fd00::/16"}, "overlaps fd00:7::/64 of device eth0"),
+        ({"service_cidr": "fd00:10:96::/127"}, "give at least a /126"),
+        ({"service_cidr": "100.0.0.0/24", "standing": ""}, "are of two families"),
+        ({"standing": "100.0.0.0/24"}, "is of another family than 100.0.0.0/24"),
+        ({"cluster_cidr_ipv6": "fd01::/48"}, "minik8s_cluster_cidr_ipv6 is not for a cluster with IPv6 alone"),
+        ({"service_cidr_ipv6": "fd01::/112"}, "minik8s_service_cidr_ipv6 is not for a cluster with IPv6 alone"),
+        ({"foreign_pods": True}, "minik8s_network_driver cni or weave is not for a cluster with IPv6 alone"),
+        ({"ipvs": True}, "minik8s_proxy_mode ipvs is not for a cluster with IPv6 alone"),
+        ({"mesh": True}, "minik8s_mesh is not for a cluster with IPv6 alone"),
+        ({"has_ipv6": False}, "IPv6 is off on this machine"),
+        ({"dns_address": "169.254.20.10"}, "minik8s_dns_address: 169.254.20.10 is not IPv6"),
+    ],
+)
+def test_what_a_cluster_of_ipv6_alone_cannot_be_is_told(changes: dict[str, Any], words: str) -> None:
+    found = range_problems(ALONE._replace(**changes), [*CONNECTED, ("eth0", "fd00:7::/64")])
+    assert words in "; ".join(found)
+
+
+@pytest.mark.parametrize("quote", ["", "'", '"'])
+def test_the_family_of_a_cluster_that_stands_is_read_from_its_configuration(tmp_path: Path, quote: str) -> None:
+    file = tmp_path / "apiserver.yml"
+    assert standing_services(file) == ""
+    file.write_text(f"port: 6443\nservice_cidr: {quote}fd00:10:96::/112{quote}\nservice_cidr_ipv6: ''\n")
+    assert standing_services(file) == "fd00:10:96::/112"

@@ -13,10 +13,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from .ipv6_ranges import (
+    LONGEST_SERVICES_IPV6,
+    NODE_PREFIX_LENGTH_IPV6,
+    alone_problems,
+    family_problems,
+    is_special,
+    network_ipv6,
+    overlaps,
+    taken,
+)
+
 OURS = "mk8"
 NODE_PREFIX_LENGTH = 24  # a node's share of the cluster's range (reconcile gives each node a /24)
-NODE_PREFIX_LENGTH_IPV6 = 64
-LONGEST_SERVICES_IPV6 = 126
+NO_IPV6 = "IPv6 is off on this machine: see its kernel's ipv6.disable and net.ipv6.conf.all.disable_ipv6"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 _NAME_LENGTH = 63  # the label kubernetes.io/hostname holds it
 _ROUTE_FIELDS = 8
@@ -45,7 +55,7 @@ class Ranges(NamedTuple):
     ``foreign_pods``: the first range is of a program (drivers cni and weave), which may have devices in it.
     ``has_ipv6``: the kernel of this machine does IPv6. ``address`` is what other machines are told to reach it at, and
     ``tunnels`` whether some end here, at the address of its default route: ``has_route`` says that it has one of IPv4.
-    ``several``: there are other machines.
+    ``several``: there are other machines. ``standing`` is the range of Services of the cluster that is here already.
     """
 
     cluster_cidr: str
@@ -61,6 +71,10 @@ class Ranges(NamedTuple):
     has_route: bool = True
     underlay: Underlay = Underlay()
     several: bool = False
+    mesh: bool = False
+    ipvs: bool = False
+    standing: str = ""
+    dns_address: str = ""
 
 
 def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list[str]:
@@ -72,6 +86,9 @@ def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list
             f"at most {_NAME_LENGTH}, in the inventory"
         )
     given = {"minik8s_cluster_cidr": wanted.cluster_cidr, "minik8s_service_cidr": wanted.service_cidr}
+    found += family_problems(wanted.cluster_cidr, wanted.service_cidr, wanted.standing)
+    if any(":" in text for text in given.values()):
+        return found + _alone_problems(wanted, given, connected)
     networks = {name: _network(text) for name, text in given.items() if text}
     found.extend(
         f"{name}: {given[name]} is not an IPv4 network: write its address and prefix length, such as 10.244.0.0/16"
@@ -82,7 +99,7 @@ def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list
     pods = usable.get("minik8s_cluster_cidr")
     if wanted.foreign_pods and pods is not None:
         connected = [each for each in connected if ":" in each[1] or not ipaddress.IPv4Network(each[1]).subnet_of(pods)]
-    found.extend(_overlaps(usable, connected))
+    found.extend(overlaps(usable, connected))
     if pods is not None and pods.num_addresses < wanted.nodes * 2 ** (32 - NODE_PREFIX_LENGTH):
         found.append(
             f"minik8s_cluster_cidr: {pods} is too small: "
@@ -91,6 +108,23 @@ def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list
     found += _address_problems(wanted) + _taken_ipv6(wanted, connected)
     found += _ipv6_problems(wanted, pods) if wanted.cluster_cidr_ipv6 else []
     return [*found, *_services_ipv6_problems(wanted)] if wanted.service_cidr_ipv6 else found
+
+
+def _alone_problems(wanted: Ranges, given: Mapping[str, str], connected: Sequence[tuple[str, str]]) -> list[str]:
+    """Return what keeps the cluster from having IPv6 alone."""
+    without = {
+        "minik8s_cluster_cidr_ipv6": wanted.cluster_cidr_ipv6,
+        "minik8s_service_cidr_ipv6": wanted.service_cidr_ipv6,
+        "minik8s_network_driver cni or weave": wanted.foreign_pods,
+        "minik8s_proxy_mode ipvs": wanted.ipvs,
+        "minik8s_mesh": wanted.mesh,
+    }
+    found = [f"{name} is not for a cluster with IPv6 alone: leave it out" for name, asked in without.items() if asked]
+    found += alone_problems(given, connected, wanted.nodes)
+    if wanted.dns_address and not is_ipv6(wanted.dns_address):
+        found.append(f"minik8s_dns_address: {wanted.dns_address} is not IPv6, as all that Pods reach: leave it out")
+    found += [NO_IPV6] if wanted.node_name and not wanted.has_ipv6 else []
+    return found + _address_problems(wanted)
 
 
 def _address_problems(wanted: Ranges) -> list[str]:
@@ -137,7 +171,7 @@ def _ipv6_address_problems(wanted: Ranges) -> list[str]:
 
 def _passes_away(address: str) -> bool:
     found = ipaddress.IPv6Address(address)
-    return bool(found.ipv4_mapped or found.scope_id) or found.is_loopback or _is_special(ipaddress.IPv6Network(found))
+    return bool(found.ipv4_mapped or found.scope_id) or found.is_loopback or is_special(ipaddress.IPv6Network(found))
 
 
 def _underlay_problems(wanted: Ranges) -> list[str]:
@@ -192,17 +226,15 @@ def has_machine_address(
 def _ipv6_problems(wanted: Ranges, pods: ipaddress.IPv4Network | None) -> list[str]:
     name, text = "minik8s_cluster_cidr_ipv6", wanted.cluster_cidr_ipv6
     found = []
-    network = _network_ipv6(text)
+    network = network_ipv6(text)
     if network is None:
         return [f"{name}: {text} is not an IPv6 network: write its address and prefix length, such as fd00:10:244::/48"]
-    if _is_special(network):
+    if is_special(network):
         found.append(f"{name}: {text} is not for Pods: take one of your own, or of fd00::/8")
     if wanted.foreign_pods:
         found.append(f"{name}: with the network drivers cni and weave, their own program gives Pods their addresses")
     if wanted.node_name and not wanted.has_ipv6:
-        found.append(
-            f"{name}: IPv6 is off on this machine: see its kernel's ipv6.disable and net.ipv6.conf.all.disable_ipv6"
-        )
+        found.append(f"{name}: {NO_IPV6}")
     longest = NODE_PREFIX_LENGTH_IPV6 - max(0, NODE_PREFIX_LENGTH - pods.prefixlen) if pods is not None else 0
     if pods is not None and network.prefixlen > longest:
         found.append(f"{name}: {text} is too small: a /{longest} has a /64 for each /{NODE_PREFIX_LENGTH} of {pods}")
@@ -211,30 +243,19 @@ def _ipv6_problems(wanted: Ranges, pods: ipaddress.IPv4Network | None) -> list[s
 
 def _services_ipv6_problems(wanted: Ranges) -> list[str]:
     name, text = "minik8s_service_cidr_ipv6", wanted.service_cidr_ipv6
-    network = _network_ipv6(text)
+    network = network_ipv6(text)
     if network is None:
         return [f"{name}: {text} is not an IPv6 network: write its address and prefix length, such as fd00:10:96::/112"]
     found = []
-    if _is_special(network):
+    if is_special(network):
         found.append(f"{name}: {text} is not for Services: take one of your own, or of fd00::/8")
     if network.prefixlen > LONGEST_SERVICES_IPV6:
         found.append(f"{name}: {text} is too small: give at least a /{LONGEST_SERVICES_IPV6}")
     if not wanted.cluster_cidr_ipv6:
         found.append(f"{name}: Services lead to Pods, which have no IPv6 addresses: set minik8s_cluster_cidr_ipv6, too")
-    elif (pods := _network_ipv6(wanted.cluster_cidr_ipv6)) is not None and pods.overlaps(network):
+    elif (pods := network_ipv6(wanted.cluster_cidr_ipv6)) is not None and pods.overlaps(network):
         found.append(f"minik8s_cluster_cidr_ipv6 {pods} overlaps {name} {network}: separate them")
     return found
-
-
-def _network_ipv6(text: str) -> ipaddress.IPv6Network | None:
-    try:
-        return ipaddress.IPv6Network(text) if "/" in text else None
-    except ValueError:
-        return None
-
-
-def _is_special(network: ipaddress.IPv6Network) -> bool:
-    return network.is_link_local or network.is_multicast or network.is_loopback or network.is_unspecified
 
 
 def has_ipv6(switches: Path = Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")) -> bool:
@@ -252,32 +273,12 @@ def _network(text: str) -> ipaddress.IPv4Network | None:
         return None
 
 
-def _overlaps(usable: dict[str, ipaddress.IPv4Network], connected: Sequence[tuple[str, str]]) -> list[str]:
-    found = _taken(usable, connected)
-    networks = list(usable.values())
-    if len(networks) > 1 and networks[0].overlaps(networks[1]):
-        found.append(f"minik8s_cluster_cidr {networks[0]} overlaps minik8s_service_cidr {networks[1]}: separate them")
-    return found
-
-
 def _taken_ipv6(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list[str]:
     given = {
-        "minik8s_cluster_cidr_ipv6": _network_ipv6(wanted.cluster_cidr_ipv6),
-        "minik8s_service_cidr_ipv6": _network_ipv6(wanted.service_cidr_ipv6),
+        "minik8s_cluster_cidr_ipv6": network_ipv6(wanted.cluster_cidr_ipv6),
+        "minik8s_service_cidr_ipv6": network_ipv6(wanted.service_cidr_ipv6),
     }
-    return _taken({name: network for name, network in given.items() if network is not None}, connected)
-
-
-def _taken(
-    usable: Mapping[str, ipaddress.IPv4Network | ipaddress.IPv6Network], connected: Sequence[tuple[str, str]]
-) -> list[str]:
-    """Return which ranges hide a network of the machine; one of the other family is never hidden."""
-    return [
-        f"{name}: {network} overlaps {address} of device {device}: choose another range"
-        for name, network in usable.items()
-        for device, address in connected
-        if network.overlaps(ipaddress.ip_network(address))
-    ]
+    return taken({name: network for name, network in given.items() if network is not None}, connected)
 
 
 def connected_networks(
