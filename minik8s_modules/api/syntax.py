@@ -58,7 +58,6 @@ _CONFIG_KEY_MESSAGE = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
     "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
-IPV4_MESSAGE = "must be a valid IPv4 address (IPv6 is not supported by minik8s)"
 
 
 def _syntax(pattern: re.Pattern[str], message: str, limit: int, value: str) -> list[str]:
@@ -160,7 +159,7 @@ def port_number(value: Any) -> list[str]:
 
 def ipv4(value: str) -> list[str]:
     """Return what keeps ``value`` from being a dotted IPv4 address without leading zeros."""
-    return [] if _IPV4.fullmatch(value) else [IPV4_MESSAGE]
+    return [] if _IPV4.fullmatch(value) else ["must be a valid IPv4 address"]
 
 
 def ip(value: str) -> list[str]:

@@ -199,10 +199,13 @@ def test_a_path_leads_to_the_pod_and_trace_says_how(cluster: AloneCluster) -> No
 def test_a_plan_for_a_pod_is_what_comes_and_then_nothing_drifts(cluster: AloneCluster) -> None:
     container = {"name": "app", "image": IMAGE, "command": ["sleep", "3600"]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "third", "namespace": "default"}}
-    spec = {"containers": [container], "nodeName": cluster.node.name, "terminationGracePeriodSeconds": 0}
+    own: dict[str, Any] = {"terminationGracePeriodSeconds": 0, "dnsConfig": {"nameservers": ["2001:db8::53"]}}
+    spec = {"containers": [container], "nodeName": cluster.node.name, **own}
     planned = json.dumps(cluster.plan(objects=[{**pod, "spec": spec}]))
-    cluster.create("third", terminationGracePeriodSeconds=0)
+    cluster.create("third", **own)
     cluster.until(lambda: cluster.ready("third"), 120)
+    told = cluster.inside("third", "cat", "/etc/resolv.conf")
+    assert f"nameserver {cluster.dns}\nnameserver 2001:db8::53\n" in told
     assert cluster.pod("third")["status"]["podIP"] in planned
     cluster.until(lambda: cluster.steps() == [])
     for name in ("third", "client", "web"):

@@ -100,7 +100,7 @@ def _dns(declared: JsonObject) -> list[Cause]:
     if len(servers) > _MAX_NAMESERVERS:
         causes.append(cause.invalid(f"{field}.nameservers", servers, "must not have more than 3 nameservers"))
     for index, server in enumerate(servers):
-        causes += cause.all_invalid(f"{field}.nameservers[{index}]", server, syntax.ipv4(server))
+        causes += cause.all_invalid(f"{field}.nameservers[{index}]", server, syntax.ip(server))
     if len(searches) > _MAX_SEARCHES:
         causes.append(cause.invalid(f"{field}.searches", searches, "must not have more than 32 search paths"))
     if len(" ".join(searches)) > _MAX_SEARCH_CHARACTERS:
