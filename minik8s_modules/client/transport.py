@@ -207,12 +207,12 @@ def tls_context(access: Access) -> ssl.SSLContext:
     context.hostname_checks_common_name = False  # it names a user; a server's names are alternative names
     try:
         if access.ca_pem:
-            context.load_verify_locations(cadata=access.ca_pem.decode("ascii"))
+            context.load_verify_locations(cadata=access.ca_pem.decode("ascii", "backslashreplace"))
         else:
             context.load_default_certs()
         if access.cert_pem:
             _load_chain(context, access.cert_pem + b"\n" + access.key_pem)
-    except (ssl.SSLError, UnicodeDecodeError) as error:
+    except ssl.SSLError as error:
         raise ConfigurationError(f"the certificates for {access.server} cannot be used: {error}") from error
     return context
 

@@ -85,7 +85,7 @@ def new_context(authority: str) -> ssl.SSLContext:
         Unreachable: there are none in it.
     """
     try:
-        pem = base64.b64decode(authority, validate=True).decode() if authority else None
+        pem = base64.b64decode(authority, validate=True).decode("ascii", "backslashreplace") if authority else None
         context = ssl.create_default_context(cadata=pem)
     except (binascii.Error, ValueError, ssl.SSLError) as error:
         raise Unreachable("unable to load root certificates: unable to parse bytes as PEM block") from error

@@ -33,7 +33,7 @@ class Signatures:
         try:
             self._authorities = client_ca.read_bytes()
             # the first stream makes the checker: a file that it could not use has to be told now
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=self._authorities.decode())
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=client_ca)
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"streams.client_ca: {client_ca} cannot be used: {error}") from error
         self._clock = clock or SystemClock()

@@ -24,7 +24,7 @@ from minik8s_modules.api.network.authorization import (
 )
 from minik8s_modules.api.network.gateway_api import GATEWAY_NAME
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.pods.mutual_tls import STRICT, can_speak, peer
+from minik8s_modules.api.pods.mutual_tls import STRICT, asked_mode, can_speak
 from minik8s_modules.api.pods.sidecar_images import has_sidecar
 from minik8s_modules.controllers.workloads import history, revisions, stateful_pods
 from minik8s_modules.mesh.authorizations.guards import http_ports_of
@@ -67,6 +67,24 @@ class _Change(NamedTuple):
     is_new: bool
 
 
+class _Guarded(NamedTuple):
+    """What counts of a Pod on one side: the policies that select it, by name; its ports of HTTP and its containers'."""
+
+    policies: tuple[str, ...]
+    http: frozenset[int]
+    declared: frozenset[int]
+
+
+class _Alike(NamedTuple):
+    """What Pods have in common of which the same is told; it is found out once for all of them."""
+
+    space: str
+    is_strict: bool
+    is_new: bool
+    old: _Guarded
+    new: _Guarded
+
+
 def policy_notes(
     before: PolicySide, after: PolicySide, pods: Iterable[JsonObject], changed: Mapping[str, JsonObject | None]
 ) -> Iterator[Note]:
@@ -81,13 +99,17 @@ def policy_notes(
     then = {uid: pod for uid, pod in {**known, **changed}.items() if pod is not None and not objects.is_deleting(pod)}
     callers = sorted({caller for pod in (*known.values(), *then.values()) if (caller := _caller(pod)) is not None})
     twins = _by_kinds(known.values()) if then.keys() - known.keys() else {}
-    found: dict[_Change, list[str]] = {}
-    for uid, pod in sorted(then.items(), key=lambda each: objects.key(each[1])):
+    sides = _Side(before), _Side(after)
+    alike: dict[_Alike, list[str]] = {}
+    for uid, pod in then.items():
         if objects.namespace(pod) in spaces & after.namespaces.keys() and can_speak(objects.spec(pod)):
             now = known.get(uid) or twins.get(_kind_of(pod))
-            for change in _changes(now, pod, before, after, callers):
-                found.setdefault(change._replace(is_new=uid not in known), []).append(objects.name(pod))
-    yield from _notes(found)
+            alike.setdefault(_alike(now, pod, sides, is_new=uid not in known), []).append(objects.name(pod))
+    found: dict[_Change, list[_Alike]] = {}
+    for each in alike:
+        for change in _changes(each, sides, callers):
+            found.setdefault(change, []).append(each)
+    yield from _notes(found, alike)
 
 
 def _by_kinds(pods: Iterable[JsonObject]) -> dict[_Kind, JsonObject]:
@@ -107,61 +129,89 @@ def _caller(pod: JsonObject) -> Caller | None:
     return Caller(objects.namespace(pod), str(spec.get("serviceAccountName") or "default"))
 
 
-def _changes(
-    now: JsonObject | None, then: JsonObject, before: PolicySide, after: PolicySide, callers: Sequence[Caller]
-) -> Iterator[_Change]:
-    space = objects.namespace(then)
-    strict = (found := peer(then, after.namespaces.get(space, {}))) is not None and found.mode == STRICT
-    unguarded = before._replace(policies=())
-    old = _Guarded(now, before) if now is not None else _Guarded(then, unguarded)
-    new = _Guarded(then, after)
-    if (old.policies, old.http) == (new.policies, new.http):
+class _Side:
+    """One side, of which each namespace is read once, and each set of labels compared once."""
+
+    def __init__(self, side: PolicySide) -> None:
+        self.namespaces = side.namespaces
+        self._slices = side.slices
+        self._policies: dict[str, dict[str, JsonObject]] = {}
+        for each in side.policies:
+            self._policies.setdefault(objects.namespace(each), {})[objects.name(each)] = each
+        self._http: dict[str, dict[str, frozenset[int]]] = {}
+        self._chosen: dict[_Kind, tuple[str, ...]] = {}
+
+    def guarded(self, pod: JsonObject) -> _Guarded:
+        """Return what counts of a Pod."""
+        space = objects.namespace(pod)
+        chosen = self._selecting(space, objects.labels(pod))
+        http = self._http_ports(space).get(objects.name(pod), frozenset[int]()) if chosen else frozenset[int]()
+        return _Guarded(chosen, http, _declared(pod))
+
+    def policies(self, space: str, guarded: _Guarded) -> list[JsonObject]:
+        """Return the policies of a Pod: what they say, and nothing that only tells when it was written."""
+        declared = self._policies.get(space, {})
+        return [{"metadata": {"name": name}, "spec": objects.spec(declared[name])} for name in guarded.policies]
+
+    def _selecting(self, space: str, labels: Mapping[str, str]) -> tuple[str, ...]:
+        kind = space, frozenset(labels.items())
+        if kind not in self._chosen:
+            declared = self._policies.get(space, {}).values()
+            self._chosen[kind] = tuple(objects.name(each) for each in selecting(declared, space, labels))
+        return self._chosen[kind]
+
+    def _http_ports(self, space: str) -> Mapping[str, frozenset[int]]:
+        if space not in self._http:
+            self._http[space] = http_ports_of(self._slices(space))
+        return self._http[space]
+
+
+def _declared(pod: JsonObject) -> frozenset[int]:
+    ports = (each for container in objects.containers(pod) for each in container.get("ports") or [])
+    return frozenset(int(each["containerPort"]) for each in ports if (each.get("protocol") or "TCP") == "TCP")
+
+
+def _alike(now: JsonObject | None, then: JsonObject, sides: tuple[_Side, _Side], *, is_new: bool) -> _Alike:
+    before, after = sides
+    space, new = objects.namespace(then), after.guarded(then)
+    unguarded = new._replace(policies=(), http=frozenset())
+    is_strict = asked_mode(objects.labels(then), after.namespaces.get(space, {})) == STRICT
+    return _Alike(space, is_strict, is_new, unguarded if now is None else before.guarded(now), new)
+
+
+def _changes(alike: _Alike, sides: tuple[_Side, _Side], callers: Sequence[Caller]) -> Iterator[_Change]:
+    space, is_strict, is_new, old, new = alike
+    policies = sides[0].policies(space, old), sides[1].policies(space, new)
+    if (policies[0], old.http) == (policies[1], new.http):
         return
-    ports = sorted({*old.ports(), *new.ports()}) or [_ANY_PORT]
-    for caller in [*callers, *([] if strict else [Caller()])]:
+    declared = {*old.declared, *new.declared, *old.http, *new.http}
+    ports = sorted(declared.union(*map(_asked_ports, policies))) or [_ANY_PORT]
+    for caller in [*callers, *([] if is_strict else [Caller()])]:
         changed: dict[str, list[int]] = {}
         for port in ports:
-            passes = old.passes(caller, port), new.passes(caller, port)
+            was = access(policies[0], caller, port, http=port in old.http).passes
+            passes = was, access(policies[1], caller, port, http=port in new.http).passes
             if passes in _WORDS:
                 changed.setdefault(_WORDS[passes], []).append(port)
         for words, of_ports in changed.items():
-            yield _Change(space, caller, words, tuple(of_ports) if of_ports != ports else (), is_new=False)
+            yield _Change(space, caller, words, tuple(of_ports) if of_ports != ports else (), is_new)
 
 
-class _Guarded:
-    """One Pod on one side."""
-
-    def __init__(self, pod: JsonObject, side: PolicySide) -> None:
-        space = objects.namespace(pod)
-        self._pod = pod
-        chosen = selecting(side.policies, space, objects.labels(pod))
-        self.policies = [{"metadata": {"name": objects.name(each)}, "spec": objects.spec(each)} for each in chosen]
-        self.http = http_ports_of(side.slices(space)).get(objects.name(pod), frozenset()) if chosen else frozenset()
-
-    def ports(self) -> Iterator[int]:
-        """Yield the ports of the Pod that anybody declares."""
-        for container in objects.containers(self._pod):
-            for each in container.get("ports") or []:
-                if (each.get("protocol") or "TCP") == "TCP":
-                    yield int(each["containerPort"])
-        yield from self.http
-        for policy in self.policies:
-            for rule in policy["spec"].get("rules") or []:
-                for operation in operations_of(rule):
-                    yield from map(int, [*(operation.get("ports") or ()), *(operation.get("notPorts") or ())])
-
-    def passes(self, caller: Caller, port: int) -> int:
-        """Return how much of what a caller may ask passes."""
-        return access(self.policies, caller, port, http=port in self.http).passes
+def _asked_ports(policies: Iterable[JsonObject]) -> Iterator[int]:
+    for policy in policies:
+        for rule in policy["spec"].get("rules") or []:
+            for operation in operations_of(rule):
+                yield from map(int, [*(operation.get("ports") or ()), *(operation.get("notPorts") or ())])
 
 
-def _notes(found: Mapping[_Change, Sequence[str]]) -> Iterator[Note]:
+def _notes(found: Mapping[_Change, Sequence[_Alike]], alike: Mapping[_Alike, Sequence[str]]) -> Iterator[Note]:
     # a note for the callers of each namespace: who may not see those of one is told of the others
-    told: dict[tuple[str, str, str, tuple[int, ...], bool, tuple[str, ...]], list[str]] = {}
-    for change, names in found.items():
-        key = (change.space, change.caller.namespace, change.words, change.ports, change.is_new, tuple(names))
+    told: dict[tuple[str, str, str, tuple[int, ...], bool, tuple[_Alike, ...]], list[str]] = {}
+    for change, kinds in found.items():
+        key = (change.space, change.caller.namespace, change.words, change.ports, change.is_new, tuple(kinds))
         told.setdefault(key, []).append(str(change.caller))
-    for (space, other, words, ports, is_new, names), callers in sorted(told.items()):
+    named = ((*key[:-1], sorted(name for kind in key[-1] for name in alike[kind]), who) for key, who in told.items())
+    for space, other, words, ports, is_new, names, callers in sorted(named):
         at = f" at port{'s' if len(ports) != 1 else ''} {', '.join(map(str, ports))}" if ports else ""
         number = f"{len(names)} new" if is_new else f"{len(names)}"
         whose = f"{number} Pod{'s' if len(names) != 1 else ''} of namespace {space}"

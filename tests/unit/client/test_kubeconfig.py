@@ -114,3 +114,12 @@ def test_a_key_of_another_certificate_is_refused(authority):
     one, other = authority.issue("one", "one"), authority.issue("other", "other")
     with pytest.raises(ConfigurationError, match="cannot be used"):
         ApiClient("https://127.0.0.1:1", authority.ca, one.cert, other.key)
+
+
+def test_comments_of_an_authority_may_have_any_letters(authority):
+    authority.ca.write_bytes("# Zürich\n".encode() + authority.ca.read_bytes())
+    client = authority.issue("admin", "minik8s-admin")
+    ApiClient("https://127.0.0.1:1", authority.ca, client.cert, client.key).close()
+    authority.ca.write_bytes("# Zürich\n".encode())
+    with pytest.raises(ConfigurationError, match="cannot be used"):
+        ApiClient("https://127.0.0.1:1", authority.ca, client.cert, client.key)

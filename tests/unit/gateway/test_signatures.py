@@ -16,6 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.apiserver.nodes.signing import Signer
 from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.gateway.streams.signatures import CALLER, WINDOW_S, Signatures
 from minik8s_modules.streams.requests import CERTIFICATE, SIGNED
 
@@ -120,6 +121,20 @@ def test_what_was_served_is_forgotten_when_its_time_is_over(cluster: Cluster):
         cluster.check(signer)
         cluster.clock.advance(WINDOW_S)
     assert len(cluster.signatures._seen) <= 3
+
+
+@pytest.mark.parametrize("comment", ["# Zürich\n".encode(), "# Zürich\n".encode("latin-1")])
+def test_comments_of_the_authority_may_have_any_letters(tmp_path: Path, cluster: Cluster, comment: bytes):
+    path = tmp_path / "ca.crt"
+    path.write_bytes(comment + path.read_bytes())
+    Signatures(path, cluster.clock).check(LINE, *headers(cluster.signer()))
+
+
+@pytest.mark.parametrize("written", [b"", "# Zürich\n".encode(), b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
+def test_a_file_without_an_authority_is_refused_at_the_beginning(tmp_path: Path, written: bytes):
+    (tmp_path / "ca.crt").write_bytes(written)
+    with pytest.raises(ConfigurationError, match=r"client_ca: .*/ca\.crt cannot be used"):
+        Signatures(tmp_path / "ca.crt")
 
 
 @pytest.mark.parametrize("garbage", ["", "..", "x.y.z", "1.n.AAAA", "1.n.%%%", "1" * 5000 + ".n.AAAA"])

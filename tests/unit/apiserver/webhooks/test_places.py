@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,8 @@ from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.serving.startup import Startup
 from minik8s_modules.apiserver.verbs import writing
-from minik8s_modules.apiserver.webhooks.places import Client, Unreachable, addresses_of
+from minik8s_modules.apiserver.webhooks.places import Client, Unreachable, addresses_of, new_context
+from tests.support.pki import Authority
 from tests.unit.apiserver.serving.test_startup import SETTINGS
 
 HOOK = Client("hook.default.svc", 443, "/", "", "default", "hook")
@@ -58,3 +61,14 @@ def test_the_host_that_is_asked_for_stands_in_brackets() -> None:
         "[fd00::7]:8443",
         "h",
     ]
+
+
+def test_an_authority_may_have_comments_of_any_letters(tmp_path: Path) -> None:
+    written = "# Zürich\n".encode() + Authority(tmp_path, "hooks").ca.read_bytes()
+    (trusted,) = new_context(base64.b64encode(written).decode()).get_ca_certs()
+    assert trusted["subject"] == ((("commonName", "hooks"),),)
+
+
+def test_an_authority_that_is_only_a_comment_is_not_the_systems() -> None:
+    with pytest.raises(Unreachable, match="unable to load root certificates"):
+        new_context(base64.b64encode("é".encode()).decode())

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.network.authorization import AUTHORIZATION_POLICY
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import MTLS, STRICT
-from minik8s_modules.api.pods.sidecars import INJECT
+from minik8s_modules.api.pods.sidecars import INJECT, with_sidecar
+from minik8s_modules.reconcile.planning import simulated_authorizations
 from minik8s_modules.reconcile.planning.questions import Operation, Question
+from minik8s_modules.reconcile.planning.simulated_authorizations import PolicySide, policy_notes
 from minik8s_modules.reconcile.planning.simulated_mesh import mesh_notes
 from minik8s_modules.reconcile.planning.simulated_services import Cluster, addresses, planned_services
 from minik8s_modules.reconcile.planning.simulation import planned_state
@@ -79,3 +82,40 @@ def test_replicas_that_let_in_the_same_are_passed_over():
     assert asked(("update", deployment(4)), mesh=(own(),), **standing) == []
     told = asked(("update", deployment(4)), ("create", own()), **standing)
     assert [note.partition(" of ")[0] for note in told] == ["2 Pods", "2 new Pods"]
+
+
+def caller(number: int, port: int) -> JsonObject:
+    spec = {
+        "serviceAccountName": f"account{number % 20}",
+        "containers": [{"name": "app", "image": "i", "ports": [{"containerPort": port}]}],
+    }
+    meta = {"name": f"web-{number}", "namespace": SPACE, "uid": f"uid-{number}", "labels": WEB}
+    return {"metadata": meta, "spec": with_sidecar(spec, mutual=True)}
+
+
+def test_what_is_asked_of_policies_grows_with_ports_and_callers_and_not_with_pods(monkeypatch: pytest.MonkeyPatch):
+    calls = dict.fromkeys(("access", "selecting", "http_ports_of"), 0)
+
+    def counted(name: str) -> Any:
+        real = getattr(simulated_authorizations, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            calls[name] += 1
+            return real(*args, **options)
+
+        return call
+
+    for name in calls:
+        monkeypatch.setattr(simulated_authorizations, name, counted(name))
+    read: list[str] = []
+
+    def slices(space: str) -> list[JsonObject]:
+        read.append(space)
+        return []
+
+    side = PolicySide([own(GET)], {SPACE: {}}, slices)
+    pods = {objects.uid(pod): pod for pod in (caller(number, 8080 + number % 2) for number in range(400))}
+    notes = list(policy_notes(side, side, [], pods))
+    assert [note.text.partition(" of ")[0] for note in notes] == ["400 new Pods", "400 new Pods"]
+    assert calls == {"access": 2 * 2 * 21, "selecting": 1, "http_ports_of": 1}
+    assert read == [SPACE]
