@@ -31,7 +31,7 @@ from minik8s_modules.reconcile.pods.node_admission import by_age
 from minik8s_modules.reconcile.pods.observed import ObservedContainer
 from minik8s_modules.reconcile.status.writer import View
 from minik8s_modules.reconcile.storage.pull_secrets import credentials
-from minik8s_modules.reconcile.values.items import FACTS, Outcome, WorkItem
+from minik8s_modules.reconcile.values.items import Outcome, WorkItem
 from minik8s_modules.reconcile.values.loop_metrics import LoopMetrics
 from minik8s_modules.reconcile.values.values import is_meshed
 from minik8s_modules.runtime.queue import WorkQueue
@@ -39,7 +39,6 @@ from minik8s_modules.runtime.workers import Workers
 
 log = logging.getLogger(__name__)
 _SYNCERS = 4
-_FACTS_RETRY_S = 5.0
 _TIMER_FLOOR_S = 0.02
 """No timer is shorter, so that a moment that does not pass cannot become a busy loop."""
 
@@ -220,13 +219,8 @@ class Reconciler:
 
     def _on_facts(self, state: NodeState, outcome: Outcome) -> None:
         state.sent = None
-        facts = outcome.sections.get(FACTS, {}).get("facts")
-        if outcome.status == "ok" and isinstance(facts, dict):
-            state.facts_wanted = False
-            self._shard.registrar.on_facts(state.name, facts)
-        else:
-            state.facts_at_s = self._clock.monotonic() + _FACTS_RETRY_S
-            self._queue.add_after(state.name, _FACTS_RETRY_S)
+        if not requesting.take_facts(self._shard, state, outcome, self._clock.monotonic()):
+            self._queue.add_after(state.name, requesting.FACTS_RETRY_S)
 
     def _touch(self, name: str, uids: Iterable[str]) -> None:
         if name in self._nodes:

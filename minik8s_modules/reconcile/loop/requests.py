@@ -21,10 +21,12 @@ from minik8s_modules.reconcile.status.claim_sizes import finished
 from minik8s_modules.reconcile.status.status import Place
 from minik8s_modules.reconcile.status.writer import View
 from minik8s_modules.reconcile.storage.drivers import used_volumes
-from minik8s_modules.reconcile.values.items import FACTS, SectionRequest, WorkItem
+from minik8s_modules.reconcile.values.items import FACTS, Outcome, SectionRequest, WorkItem
 from minik8s_modules.reconcile.values.node_file import Declared
 from minik8s_modules.reconcile.values.resources import host_ips
 from minik8s_modules.reconcile.values.values import PodDecision, PodInputs, Settings
+
+FACTS_RETRY_S = 5.0
 
 
 def all_decided(shard: Shard, state: NodeState) -> bool:
@@ -66,6 +68,17 @@ def facts_item(item_id: str, node: str, settings: Settings) -> WorkItem:
     devices = [one.as_json() for one in settings.declared.get(node, Declared()).devices]
     options = {"devices": devices} if devices else {}
     return WorkItem(item_id, node, False, (), {FACTS: SectionRequest(options)})  # noqa: FBT003
+
+
+def take_facts(shard: Shard, state: NodeState, outcome: Outcome, now_s: float) -> bool:
+    """Hand on what a node says of itself and return whether it said it; if not, it is asked again after a while."""
+    facts = outcome.sections.get(FACTS, {}).get("facts")
+    if outcome.status != "ok" or not isinstance(facts, dict):
+        state.facts_at_s = now_s + FACTS_RETRY_S
+        return False
+    state.facts_wanted = False
+    shard.registrar.on_facts(state.name, facts)
+    return True
 
 
 def has_devices(settings: Settings, node: str) -> bool:
