@@ -161,13 +161,6 @@ def _name_server(text: str) -> str:
     return str(found)
 
 
-def _ipv4(key: str, text: str) -> str:
-    try:
-        return str(ipaddress.IPv4Address(text)) if text else ""
-    except ValueError as error:
-        raise ConfigurationError(f"{key} must be an IPv4 address: {error}") from error
-
-
 def _upstream(text: str) -> str:
     """Return a name server that nodes ask for other names, of either family."""
     try:

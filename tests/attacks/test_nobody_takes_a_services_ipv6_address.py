@@ -1,7 +1,8 @@
 """An editor of a namespace gets no IPv6 address that is another Service's, a Pod's or outside the range of Services.
 
 The attacks: name it in another spelling, second beside an address of one's own, by each way to write, as one of IPv4
-that is written as IPv6; take it by a type that claims nothing, and go back.
+that is written as IPv6; take it by a type that claims nothing, and go back. Nor does anybody have nodes forward to
+themselves by Endpoints, whatever the spelling.
 """
 
 from __future__ import annotations
@@ -80,3 +81,19 @@ def test_an_address_outside_the_range_is_given_to_nobody(dual: ApiServerProcess,
     mallory = Mallory(dual)
     for spec in ({"clusterIP": address}, both(address)):
         assert mallory.create("outside", **spec).code == 422
+
+
+@pytest.mark.parametrize(
+    "address", ["::1", "0:0::1", "::", "fe80::1", "fe80::1%eth0", "ff02::1", "::ffff:127.0.0.1", "::FFFF:7f00:1"]
+)
+def test_endpoints_lead_to_no_nodes_loopback(dual: ApiServerProcess, address: str) -> None:
+    path, name = "/api/v1/namespaces/default/endpoints", f"t-{uuid.uuid4().hex[:8]}"
+    good, bad = ([{"addresses": [{"ip": each}], "ports": [{"port": 80}]}] for each in ("2001:db8::7", address))
+    body: JsonObject = {"metadata": {"name": name}}
+    assert dual.request("POST", path, {**body, "subsets": bad}).code == 422
+    assert dual.request("POST", path, {**body, "subsets": good}).code == 201
+    assert dual.request("PATCH", f"{path}/{name}", {"subsets": bad}, headers=MERGE).code == 422
+    assert dual.request("PUT", f"{path}/{name}", {**body, "subsets": bad}).code == 422
+    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    told = {**body, "addressType": "IPv6", "endpoints": [{"addresses": [address]}], "ports": [{"port": 80}]}
+    assert dual.request("POST", slices, told).code == 422
