@@ -27,8 +27,7 @@ def acting(user: User, environ: Mapping[str, Any], access: Access) -> User:
         BadRequest: the headers cannot be used.
         Forbidden: ``user`` may not impersonate a part of what they name.
     """
-    # one search for all names first: hardly any request has such a header, and every one has thirty others
-    if _PREFIX not in "\n".join(environ) or not any(key.startswith(_PREFIX) for key in environ):
+    if not impersonates(environ):
         return user
     other = impersonated(environ)
     for asked in _questions(other):
@@ -37,6 +36,12 @@ def acting(user: User, environ: Mapping[str, Any], access: Access) -> User:
     if not groups and other.name.startswith(ACCOUNT):
         groups = account_groups(_account(other.name)[0])
     return other._replace(groups=(*groups, *(() if ALL_AUTHENTICATED in groups else (ALL_AUTHENTICATED,))))
+
+
+def impersonates(environ: Mapping[str, Any]) -> bool:
+    """Return whether a request has a header of impersonation, whatever it says."""
+    # one search for all names first: hardly any request has such a header, and every one has thirty others
+    return _PREFIX in "\n".join(environ) and any(key.startswith(_PREFIX) for key in environ)
 
 
 def impersonated(environ: Mapping[str, Any]) -> User:

@@ -49,6 +49,13 @@ def bytes_of(kind: Kind, item: CachedObject) -> bytes:
     return orjson.dumps(from_storage(kind, item.object)) if kind.storage else item.data
 
 
+def at_hand(kind: Kind, item: CachedObject) -> bytes | None:
+    """Return what ``bytes_of`` would, where nothing is left to be done for it; else None."""
+    if kind.custom is not None:
+        return _known(kind, item)
+    return None if kind.storage else item.data
+
+
 def labels_of(kind: Kind, item: CachedObject) -> Mapping[str, str]:
     """Return the object's labels in the form of ``kind``: a program that converts objects may change them."""
     return (json_of(kind, item)["metadata"].get("labels") or {}) if kind.converted else item.labels

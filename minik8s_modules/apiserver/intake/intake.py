@@ -5,7 +5,7 @@ Threads read from memory and write without waiting: what a client does not take 
 accounts take turns for the threads. Deadlines are checked once a second: a handshake and a head have ``HEAD_S`` each,
 the body and the sending of an answer ``REQUEST_S`` (kube-apiserver's --request-timeout). ``limits.py`` says how much
 who may hold. A handshake costs as much as reading a hundred requests: a turn ends with ``HANDSHAKES`` steps of them.
-What waits for nobody the loop answers itself, ``AT_ONCE`` requests in a turn.
+What waits for nobody and is short the loop answers itself, ``AT_ONCE`` requests in a turn.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from minik8s_modules.apiserver.intake.connections import (
     status_answer,
 )
 from minik8s_modules.apiserver.intake.framing import Whole
-from minik8s_modules.apiserver.intake.limits import STRANGER, Admission, account_of
+from minik8s_modules.apiserver.intake.limits import Admission, account_of
 from minik8s_modules.apiserver.intake.turns import Turns
 
 HEAD_S = 10.0
@@ -65,7 +65,7 @@ class Intake:
         admission: the limits, and what is held.
         threads: how many requests are answered at once.
         answer: answers a request of a connection, in a thread.
-        at_once: does so in the loop itself, if nobody has to be waited for; else it returns None.
+        at_once: does so in the loop itself, if that is short and nobody has to be waited for; else it returns None.
     """
 
     def __init__(
@@ -275,9 +275,9 @@ class Intake:
         """Answer a request here, if that takes no waiting and it is its account's turn; return whether it did.
 
         A thread would have to wait for the interpreter behind all others; this one has it. Few in a turn: meanwhile
-        nobody's requests are read. No stranger's, whose token has to be verified first.
+        nobody's requests are read. Who comes without a certificate has a thread: each token may have to be verified.
         """
-        if not self._at_once_left or connection.account.rank == STRANGER or not self._turns.is_free(connection.account):
+        if not self._at_once_left or connection.user is None or not self._turns.is_free(connection.account):
             return False
         answer = connection.answered(whole, self._at_once)
         if answer is None:

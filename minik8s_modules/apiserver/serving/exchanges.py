@@ -47,6 +47,7 @@ class Exchanges:
             environ = environ_of(whole, connection.peer, connection.server)
         except StatusError:
             return None
+        environ[CERTIFIED] = connection.user
         if not self._application.is_quick(environ):
             return None
         environ[AT_ONCE] = True

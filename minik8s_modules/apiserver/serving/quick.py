@@ -1,8 +1,11 @@
 """Which requests are answered from this process's memory alone: GETs of one object, which the intake answers itself.
 
 Whatever might wait is left to a thread: what names a revision, goes on to somebody else (an extension, a node, a
-webhook that converts), or must be as new as another worker's latest write. This says how a request is answered, never
-whether it may be: every answer goes through the same steps.
+webhook that converts), or must be as new as another worker's latest write. So is whatever might take long to compute,
+as the loop serves nobody meanwhile: tokens, impersonation, rights that roles do not give (those of nodes and carriers
+follow from all Pods), a policy that has changed and is to be compiled again, tables and metadata, objects that are long
+or look otherwise than they are stored. This says how a request is answered, never whether it may be: every answer goes
+through the same steps.
 """
 
 from __future__ import annotations
@@ -10,18 +13,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.apiserver.access.impersonation import impersonates
+from minik8s_modules.apiserver.access.node_access import node_of
 from minik8s_modules.apiserver.aggregation.directory import Directory
+from minik8s_modules.apiserver.authorization.authorization import Access
+from minik8s_modules.apiserver.authorization.identity import certificate_user
+from minik8s_modules.apiserver.http import presenting
 from minik8s_modules.apiserver.http.backend import Backend
-from minik8s_modules.apiserver.http.target import parse
+from minik8s_modules.apiserver.http.negotiation import OBJECT, form
+from minik8s_modules.apiserver.http.target import Target, parse
 
+LONGEST_BYTES = 16 * 1024
 _RESOURCES = ("/api/", "/apis/")
 
 
 class Quick:
     """See the module's docstring; ``kubelet_port`` is one at which the header Host chooses a node."""
 
-    def __init__(self, backend: Backend, directory: Directory, kubelet_port: int) -> None:
-        self._backend, self._directory = backend, directory
+    def __init__(self, backend: Backend, directory: Directory, access: Access, kubelet_port: int) -> None:
+        self._backend, self._directory, self._access = backend, directory, access
         self._kubelet_port = str(kubelet_port or "")
 
     def __call__(self, environ: Mapping[str, Any]) -> bool:
@@ -34,8 +45,10 @@ class Quick:
             and path.startswith(_RESOURCES)
             and path.isascii()
             and not self._is_for_kubelet(environ)
+            and not impersonates(environ)
+            and _wants_object(environ)
             and self._is_up_to_date()
-            and self._is_known_here(path)
+            and self._is_short(environ, path)
         )
 
     def _is_for_kubelet(self, environ: Mapping[str, Any]) -> bool:
@@ -46,14 +59,30 @@ class Quick:
         cache, place = self._backend.cache, self._backend.place
         return cache.ready() and (place is None or place.told() <= cache.revision)
 
-    def _is_known_here(self, path: str) -> bool:
+    def _is_short(self, environ: Mapping[str, Any], path: str) -> bool:
         if self._directory.of(path) is not None:
             return False
         target = parse(path, self._backend.kinds.registry)
-        return (
-            target is not None
-            and bool(target.name)
-            and not target.subresource
-            and target.kind.stored
-            and not target.kind.converted
-        )
+        if target is None or not target.name or target.subresource or not target.kind.stored or target.kind.converted:
+            return False
+        return self._is_at_hand(target) and self._is_allowed(environ, target)
+
+    def _is_at_hand(self, target: Target) -> bool:
+        """Return whether the answer's bytes need not be made, and are few."""
+        found = self._backend.cache.get(target.kind.key(target.namespace, target.name))
+        data = presenting.at_hand(target.kind, found) if found is not None else b""
+        return data is not None and len(data) <= LONGEST_BYTES
+
+    def _is_allowed(self, environ: Mapping[str, Any], target: Target) -> bool:
+        """Return whether it is known without much work that the user may; a refusal is a thread's."""
+        user = certificate_user(environ)
+        if user is None or node_of(user):
+            return False
+        return self._access.allows_at_once(user, target.attributes("get"))
+
+
+def _wants_object(environ: Mapping[str, Any]) -> bool:
+    try:
+        return form(environ.get("HTTP_ACCEPT", "")) == OBJECT
+    except StatusError:
+        return False

@@ -14,7 +14,7 @@ from minik8s_modules.apiserver.http.settings import Limits, TlsFiles
 from minik8s_modules.apiserver.intake.connections import Answer, Connection
 from minik8s_modules.apiserver.intake.framing import Whole
 from minik8s_modules.apiserver.intake.intake import AT_ONCE, Intake
-from minik8s_modules.apiserver.intake.limits import USER, Admission
+from minik8s_modules.apiserver.intake.limits import USER, Account, Admission
 from minik8s_modules.apiserver.intake.turns import OF_ONE
 from minik8s_modules.apiserver.serving.server import make_context
 from minik8s_modules.base.metrics import Registry
@@ -52,10 +52,10 @@ class Served:
             self._intake.turn()
         self._intake.stop(0)
 
-    def _answer(self, _connection: Connection, _whole: Whole) -> Answer:
+    def _answer(self, _connection: Connection, whole: Whole) -> Answer:
         self.begun.append(None)
         self.free.wait(60)
-        return Answer([IN_A_THREAD], keep=True)
+        return Answer([IN_A_THREAD], keep=True, account=Account("jane", USER) if b"Bearer good" in whole.head else None)
 
     def _quick(self, _connection: Connection, whole: Whole) -> Answer | None:
         if whole.head.startswith(b"GET /slow"):
@@ -136,6 +136,15 @@ def test_a_stranger_has_a_thread(served: Served):
     client = served.connect("")
     client.sendall(GET % b"quick")
     assert answered(client) == IN_A_THREAD
+    assert not served.at_once
+
+
+def test_each_request_with_a_token_has_a_thread_whosever_the_connection_has_been(served: Served):
+    served.free.set()
+    client = served.connect("")
+    for token in ("good", "good", "unknown", "good"):
+        client.sendall(b"GET /quick HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n" % token.encode())
+        assert answered(client) == IN_A_THREAD
     assert not served.at_once
 
 

@@ -2,45 +2,93 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from minik8s_modules.api.kinds import API_SERVICE
+from minik8s_modules.api.custom.kinds import kinds_of
+from minik8s_modules.api.kind import Kinds
+from minik8s_modules.api.kinds import (
+    API_SERVICE,
+    CONFIG_MAP,
+    HORIZONTAL_POD_AUTOSCALER,
+    KINDS,
+    NODE,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    Kind,
+)
+from minik8s_modules.apiserver.access.carriers import CarrierAuthorizer
+from minik8s_modules.apiserver.access.node_access import NodeAuthorizer
 from minik8s_modules.apiserver.aggregation.directory import Directory
+from minik8s_modules.apiserver.authorization.authorization import Access
+from minik8s_modules.apiserver.authorization.identity import ALL_AUTHENTICATED, CERTIFIED, MASTERS, User
+from minik8s_modules.apiserver.authorization.policy import Rbac
+from minik8s_modules.apiserver.http import presenting
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.board import Board, Place
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.intake.framing import Whole
 from minik8s_modules.apiserver.intake.heads import environ_of
-from minik8s_modules.apiserver.serving.quick import Quick
+from minik8s_modules.apiserver.serving.quick import LONGEST_BYTES, Quick
 from minik8s_modules.apiserver.verbs import writing
 from minik8s_modules.store.cache import WatchCache
 
-POD = "/api/v1/namespaces/default/pods/web"
+WEB = "/api/v1/namespaces/default/pods/web"
 KUBELET_PORT = 10250
+ADMIN = User("admin", (MASTERS, ALL_AUTHENTICATED))
+JANE = User("jane", (ALL_AUTHENTICATED,))
+SETTINGS = "/api/v1/namespaces/default/configmaps/settings"
+
+
+def quick_of(backend: Backend) -> Quick:
+    rbac = Rbac(backend.cache)
+    access = Access(rbac, [NodeAuthorizer(backend.cache)], [CarrierAuthorizer(backend.cache, rbac)])
+    return Quick(backend, Directory(backend.cache), access, KUBELET_PORT)
 
 
 @pytest.fixture
 def quick(backend: Backend) -> Quick:
-    return Quick(backend, Directory(backend.cache), KUBELET_PORT)
+    return quick_of(backend)
 
 
-def environ(path: str, *headers: str, method: str = "GET", host: str = "localhost:6443") -> dict[str, Any]:
+def environ(
+    path: str, *headers: str, method: str = "GET", host: str = "localhost:6443", user: User | None = ADMIN
+) -> dict[str, Any]:
     head = "\r\n".join((f"{method} {path} HTTP/1.1", f"Host: {host}", *headers, "", ""))
-    return environ_of(Whole(head.encode("latin-1"), b""), ("192.0.2.1", 40_000), ("192.0.2.2", 6443))
+    made = environ_of(Whole(head.encode("latin-1"), b""), ("192.0.2.1", 40_000), ("192.0.2.2", 6443))
+    return {**made, CERTIFIED: user}
+
+
+def make(backend: Backend, kind: Kind, name: str, **fields: object) -> None:
+    options = Options(dry_run=False, validation="Strict", warnings=[])
+    target = Target(kind, "default" if kind.namespaced else "")
+    writing.create(backend, target, {"metadata": {"name": name}, **fields}, options)
+
+
+def let(backend: Backend, user: User, resources: str, verb: str = "get") -> None:
+    """Make a role for ``user``."""
+    name = f"{user.name}-{verb}".replace(":", "-")
+    make(backend, ROLE, name, rules=[{"verbs": [verb], "apiGroups": [""], "resources": resources.split()}])
+    subjects = [{"kind": "User", "name": user.name, "apiGroup": "rbac.authorization.k8s.io"}]
+    make(backend, ROLE_BINDING, name, roleRef={"kind": "Role", "name": name}, subjects=subjects)
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        POD,
+        WEB,
         "/api/v1/nodes/n1",
         "/api/v1/namespaces/default",
         "/apis/apps/v1/namespaces/default/deployments/web",
-        f"{POD}/",
+        f"{WEB}/",
     ],
 )
 def test_one_object_is_read_at_once(quick: Quick, path: str):
@@ -52,13 +100,13 @@ def test_one_object_is_read_at_once(quick: Quick, path: str):
     [
         ("/api/v1/pods", {}),
         ("/api/v1/namespaces/default/pods", {}),
-        (f"{POD}?resourceVersion=99999999", {}),  # waits until that is known
-        (f"{POD}?watch=true", {}),
-        (f"{POD}/log", {}),  # asks the node
-        (f"{POD}/proxy", {}),
-        (f"{POD}/proxy/api/v1/namespaces/default/pods/web", {}),
+        (f"{WEB}?resourceVersion=99999999", {}),  # waits until that is known
+        (f"{WEB}?watch=true", {}),
+        (f"{WEB}/log", {}),  # asks the node
+        (f"{WEB}/proxy", {}),
+        (f"{WEB}/proxy/api/v1/namespaces/default/pods/web", {}),
         ("/api/v1/nodes/n1/proxy/metrics", {}),
-        (f"{POD}/status", {}),
+        (f"{WEB}/status", {}),
         ("/apis/metrics.k8s.io/v1beta1/nodes/n1", {}),  # asks gateways
         ("/apis/wardle.example.com/v1/flunders/x", {}),
         ("/api/v1/namespaces/default/pods/%C3%A4", {}),
@@ -66,45 +114,184 @@ def test_one_object_is_read_at_once(quick: Quick, path: str):
         ("/readyz", {}),  # asks etcd
         ("/metrics", {}),
         ("//api/v1/nodes/n1", {}),
-        (POD, {"method": "DELETE"}),
-        (POD, {"method": "PUT"}),
-        (POD, {"host": f"192.0.2.9:{KUBELET_PORT}"}),  # a node's address: its gateway is asked
+        (WEB, {"method": "DELETE"}),
+        (WEB, {"method": "PUT"}),
+        (WEB, {"host": f"192.0.2.9:{KUBELET_PORT}"}),  # a node's address: its gateway is asked
     ],
 )
-def test_what_may_wait_for_somebody_is_left_to_a_thread(quick: Quick, path: str, fields: dict[str, str]):
+def test_what_may_wait_for_somebody_is_left_to_a_thread(quick: Quick, path: str, fields: dict[str, Any]):
     assert not quick(environ(path, **fields))
 
 
 def test_an_upgrade_is_left_to_a_thread(quick: Quick):
-    assert not quick(environ(POD, "Connection: Upgrade", "Upgrade: websocket"))
+    assert not quick(environ(WEB, "Connection: Upgrade", "Upgrade: websocket"))
+
+
+def custom_kinds(*versions: str) -> Sequence[Kind]:
+    """Return the kind Foo of e.io in some versions."""
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string", "default": "x"}}}},
+    }
+    declared = [
+        {"name": each, "served": True, "storage": each == versions[0], "schema": {"openAPIV3Schema": schema}}
+        for each in versions
+    ]
+    names = {"plural": "foos", "kind": "Foo"}
+    served = [{"type": each, "status": "True"} for each in ("NamesAccepted", "Established")]
+    return kinds_of(
+        {
+            "metadata": {"name": "foos.e.io", "uid": "u"},
+            "spec": {"group": "e.io", "scope": "Namespaced", "names": names, "versions": declared},
+            "status": {"acceptedNames": names, "conditions": served},
+        }
+    )
+
+
+def with_custom(backend: Backend, kinds: Sequence[Kind]) -> Backend:
+    return replace(backend, kinds=Kinds(KINDS.with_custom(kinds)))
 
 
 def test_what_an_extension_answers_is_left_to_a_thread_also_where_the_kind_is_known_here(backend: Backend):
-    path = "/apis/apps/v1/namespaces/default/deployments/web"
-    directory = Directory(backend.cache)
-    quick = Quick(backend, directory, KUBELET_PORT)
-    assert quick(environ(path))
+    path = "/apis/e.io/v1/namespaces/default/foos/a"
+    quick = quick_of(with_custom(backend, custom_kinds("v1")))
+    assert quick(environ(path))  # there is none
     spec = {
-        "group": "apps", "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 10,
+        "group": "e.io", "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 10,
         "service": {"namespace": "other", "name": "api"},
     }  # fmt: skip
-    options = Options(dry_run=False, validation="Strict", warnings=[])
-    made = {"metadata": {"name": "v1.apps"}, "spec": spec}
-    writing.create(backend, Target(API_SERVICE), made, options)
-    assert quick(environ(path)) is (directory.of(path) is None)
+    make(backend, API_SERVICE, "v1.e.io", spec=spec)
+    assert not quick(environ(path))
+    assert quick(environ("/api/v1/nodes/n1"))
+
+
+def test_a_custom_object_is_read_at_once_only_in_the_version_in_which_it_is_known(backend: Backend):
+    kinds = custom_kinds("v1", "v2")
+    backend = with_custom(backend, kinds)
+    quick = quick_of(backend)
+    make(backend, kinds[0], "a", spec={"a": "y"})
+    paths = [f"/apis/{kind.api_version}/namespaces/default/foos/a" for kind in kinds]
+    item = backend.get(Target(kinds[0], "default", "a"))
+    for kind, path in zip(kinds, paths, strict=True):
+        presenting.bytes_of(kind, item)
+        assert [quick(environ(each)) for each in paths] == [each == path for each in paths]
+
+
+def test_what_looks_otherwise_than_it_is_stored_is_left_to_a_thread(backend: Backend, quick: Quick):
+    other = next(kind for kind in KINDS.all() if kind.id == HORIZONTAL_POD_AUTOSCALER.id and kind.storage)
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    make(backend, HORIZONTAL_POD_AUTOSCALER, "a", spec={"maxReplicas": 2, "scaleTargetRef": target})
+    stored, shown = (
+        f"/apis/{kind.api_version}/namespaces/default/{kind.plural}/a" for kind in (HORIZONTAL_POD_AUTOSCALER, other)
+    )
+    assert quick(environ(stored))
+    assert not quick(environ(shown))
+
+
+def test_a_long_object_is_left_to_a_thread(backend: Backend, quick: Quick):
+    make(backend, CONFIG_MAP, "settings", data={"a": "x" * 10_000})
+    make(backend, CONFIG_MAP, "long", data={"a": "x" * LONGEST_BYTES})
+    assert quick(environ(SETTINGS))
+    assert not quick(environ("/api/v1/namespaces/default/configmaps/long"))
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/json;as=Table;v=v1;g=meta.k8s.io, application/json",
+        "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+        "application/yaml",
+    ],
+)
+def test_other_forms_than_the_object_are_left_to_a_thread(quick: Quick, accept: str):
+    assert not quick(environ(WEB, f"Accept: {accept}"))
+
+
+def test_the_object_may_be_asked_for_in_several_ways(quick: Quick):
+    for accept in ("application/json", "*/*", "application/json, */*"):
+        assert quick(environ(WEB, f"Accept: {accept}", "Accept-Encoding: gzip"))
+
+
+@pytest.mark.parametrize("header", ["Impersonate-User: jane", "Impersonate-Group: people", "Impersonate-Extra-A: b"])
+def test_who_acts_as_another_has_a_thread(quick: Quick, header: str):
+    assert not quick(environ(WEB, header))
+
+
+def test_who_has_no_certificate_has_a_thread(quick: Quick):
+    assert not quick(environ(WEB, "Authorization: Bearer abc", user=None))
+
+
+def test_who_has_a_role_is_answered_at_once_unless_the_policy_has_changed(backend: Backend, quick: Quick):
+    access = quick._access
+    assert not quick(environ(WEB, user=JANE))
+    let(backend, JANE, "pods")
+    assert not quick(environ(WEB, user=JANE))  # would have to be compiled
+    access.rbac.policy()
+    assert quick(environ(WEB, user=JANE))
+    assert not quick(environ(SETTINGS, user=JANE))  # a refusal: others would be asked
+    let(backend, User("joe", ()), "pods")
+    assert not quick(environ(WEB, user=JANE))
+    assert quick(environ(WEB))  # an administrator may without any policy
+    access.rbac.policy()
+    assert quick(environ(WEB, user=JANE))
+
+
+def test_who_has_bound_very_many_roles_to_himself_has_a_thread(backend: Backend, quick: Quick):
+    many = [{"verbs": ["get"], "apiGroups": [""], "resources": [f"kind-{n}"]} for n in range(513)]
+    let(backend, JANE, "pods")
+    make(backend, ROLE, "many", rules=many)
+    quick._access.rbac.policy()
+    assert quick(environ(WEB, user=JANE))
+    subjects = [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]
+    make(backend, ROLE_BINDING, "many", roleRef={"kind": "Role", "name": "many"}, subjects=subjects)
+    quick._access.rbac.policy()
+    assert not quick(environ(WEB, user=JANE))
+
+
+def names_called(function: Callable[[], object]) -> set[str]:
+    """Return the names of all Python functions that ``function`` calls."""
+    found = set()
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call":
+            found.add(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+@pytest.mark.parametrize("kind", [CONFIG_MAP, SECRET, POD, NODE])
+def test_rights_that_follow_from_all_pods_are_not_worked_out(backend: Backend, quick: Quick, kind: Kind):
+    """Those of nodes and of carriers; who carries nodes is answered at once what his role gives him."""
+    node, carrier = User("system:node:n1", ("system:nodes", ALL_AUTHENTICATED)), User("carrier", (ALL_AUTHENTICATED,))
+    let(backend, node, "pods nodes configmaps secrets")
+    let(backend, carrier, "pods")
+    quick._access.rbac.policy()
+    where = "namespaces/default/" if kind.namespaced else ""
+    path = f"/api/v1/{where}{kind.plural}/n1"
+
+    def ask() -> None:
+        assert not quick(environ(path, user=node))
+        assert quick(environ(path, user=carrier)) is (kind is POD)
+
+    assert not [each for each in names_called(ask) if each.startswith(("Following.", "NodeAuthorizer.", "Carrier"))]
 
 
 def test_a_worker_that_does_not_know_yet_what_another_has_written_leaves_it_to_a_thread(backend: Backend):
     board = Board(2)
-    quick = Quick(replace(backend, place=Place(board, 0)), Directory(backend.cache), KUBELET_PORT)
+    quick = quick_of(replace(backend, place=Place(board, 0)))
     other = Place(board, 1)
     other.tell(backend.cache.revision)
-    assert quick(environ(POD))
+    assert quick(environ(WEB))
     other.tell(backend.cache.revision + 1)
-    assert not quick(environ(POD))
+    assert not quick(environ(WEB))
     board.close()
 
 
 def test_a_server_that_has_not_loaded_its_objects_leaves_it_to_a_thread(backend: Backend):
     cache = WatchCache(backend.store)
-    assert not Quick(replace(backend, cache=cache), Directory(cache), KUBELET_PORT)(environ(POD))
+    assert not quick_of(replace(backend, cache=cache))(environ(WEB))
