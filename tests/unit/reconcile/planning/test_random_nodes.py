@@ -241,7 +241,8 @@ class Dice:
         return {**pick([{}, balanced]), **pick([{}, {"trafficDistribution": "PreferClose"}])}
 
     def _endpoints(self, _name: str) -> JsonObject:
-        addresses = [{"ip": f"203.0.113.{number}"} for number in range(1, self._dice.randint(2, 4))]
+        numbers = range(1, self._dice.randint(2, 4))
+        addresses = [{"ip": f"{family}{number}"} for family in ("203.0.113.", "2001:db8::") for number in numbers]
         ports = [{"name": "p", "port": 9000, "protocol": "TCP"}]
         return {"subsets": [{"addresses": addresses, "ports": ports}]}
 
