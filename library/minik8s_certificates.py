@@ -108,7 +108,6 @@ steps:
 import base64
 import datetime
 import grp
-import ipaddress
 import os
 import pwd
 import time
@@ -123,6 +122,7 @@ from ansible.module_utils.minik8s.install.certificates import (
     CertificateStep,
     DeclaredCertificate,
     Identity,
+    address_of,
     diff,
     kubeconfig,
     plan_certificates,
@@ -302,13 +302,9 @@ def extensions(identity: Identity, key: Any, signer: Signer | None) -> list[tupl
 
 
 def general_name(name: str) -> Any:
-    """Return ``name`` as an IP address where it is one or a range that has a first one, else as a DNS name."""
-    try:
-        if "/" in name:
-            return x509.IPAddress(ipaddress.IPv6Network(name).network_address + 1)
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
+    """Return ``name`` as an IP address where it stands for one, else as a DNS name."""
+    address = address_of(name)
+    return x509.IPAddress(address) if address else x509.DNSName(name)
 
 
 def load_signer(entry: Declared) -> Signer:

@@ -11,6 +11,7 @@ from minik8s_modules.module_utils.minik8s.install.certificates import (
     CertificateStep,
     DeclaredCertificate,
     Identity,
+    address_of,
     plan_certificates,
 )
 
@@ -86,3 +87,15 @@ def test_after_a_crash_the_remaining_steps_are_planned(done: int) -> None:
     order = [CA, ADMIN, SERVER]
     steps = plan(*((wanted, present(wanted)) for wanted in order[:done]))
     assert [step.place for step in steps] == [wanted.place for wanted in order[done:]]
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("10.96.0.1", "10.96.0.1"), ("fd00::1", "fd00::1"), ("fd00:10:96::/112", "fd00:10:96::1"),
+        ("10.96.0.0/16", None), ("kubernetes.default.svc", None), ("*.example.com", None), ("", None),
+    ],
+)  # fmt: skip
+def test_an_alternative_name_is_an_address_or_that_of_dns(name: str, address: str | None):
+    found = address_of(name)
+    assert (str(found) if found else None) == address

@@ -8,6 +8,7 @@ An authority that is issued again takes all its certificates along, in the same 
 from __future__ import annotations
 
 import base64
+import ipaddress
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
@@ -55,6 +56,14 @@ class CertificateStep(NamedTuple):
     action: str
     place: str
     reason: str
+
+
+def address_of(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the IP address that an alternative name is, or, of an IPv6 range, the first; None for a DNS name."""
+    try:
+        return ipaddress.IPv6Network(name).network_address + 1 if "/" in name else ipaddress.ip_address(name)
+    except ValueError:
+        return None
 
 
 def plan_certificates(
