@@ -324,16 +324,15 @@ class Lab:
             self._slow_near_end(self._change(node, rate_kbit=rate_kbit, discipline=found))
 
     def _slow_near_end(self, machine: Machine) -> None:
-        node = machine.node
-        if not node.rate_kbit:
-            return
-        if node.kind == "native":
-            inside = self._names.node_network(node.name)
-            shaping.limit(self._tc(inside), "eth0", node.rate_kbit, "the host's kernel")
-        else:
-            shaping.limit(
-                lambda line: self.run(node.name, ["tc", *line]), "vec0", node.rate_kbit, f"{node.name}'s kernel"
-            )
+        if machine.node.rate_kbit:
+            tc, device, whose = self._near_end(machine)
+            shaping.limit(tc, device, machine.node.rate_kbit, whose)
+
+    def _near_end(self, machine: Machine) -> tuple[shaping.Tc, str, str]:
+        name = machine.name
+        if machine.node.kind == "native":
+            return self._tc(self._names.node_network(name)), "eth0", "the host's kernel"
+        return lambda line: self.run(name, ["tc", *line]), "vec0", f"{name}'s kernel"
 
     def fast_link(self, node: str) -> None:
         """End ``slow_link``."""
@@ -342,10 +341,8 @@ class Lab:
             if not machine.node.rate_kbit:
                 return
             self._tc(self._names.network)(shaping.clear(Names.port(machine.node.number)))
-            if machine.node.kind == "native":
-                self._tc(self._names.node_network(node))(shaping.clear("eth0"))
-            else:
-                self.run(node, ["tc", *shaping.clear("vec0")])
+            tc, device, _whose = self._near_end(machine)
+            tc(shaping.clear(device))
             self._change(node, rate_kbit=0, discipline="")
 
     def _tc(self, space: str) -> shaping.Tc:
