@@ -209,6 +209,7 @@ def main() -> None:
     systems = tuple(System(name, one["version"], one["tried"]) for one in asked["systems"] for name in one["ids"])
     needed = Needed(tuple(asked["ports"]), asked["memory_mb"], PYTHON, systems, *given)
     place = {**{name: asked[name] for name in PLACE}, "has_ipv6": has_ipv6(), "has_route": has_default_route()}
+    place["has_loopback"] = has_ipv6(Path("/proc/sys/net/ipv6/conf/lo/disable_ipv6"))
     place["standing"] = standing_services(Path(asked["configuration"]))
     underlay = Underlay(**asked["network"], has_address=has_machine_address())
     ranges = Ranges(*(asked[name] for name in RANGES), **place, underlay=underlay)

@@ -350,6 +350,7 @@ def test_ranges_of_ipv6_alone_will_do() -> None:
         ({"ipvs": True}, "minik8s_proxy_mode ipvs is not for a cluster with IPv6 alone"),
         ({"mesh": True}, "minik8s_mesh is not for a cluster with IPv6 alone"),
         ({"has_ipv6": False}, "IPv6 is off on this machine"),
+        ({"has_loopback": False}, "IPv6 is off on the device lo"),
         ({"dns_address": "169.254.20.10"}, "minik8s_dns_address: 169.254.20.10 is not IPv6"),
     ],
 )

@@ -75,6 +75,7 @@ class Ranges(NamedTuple):
     ipvs: bool = False
     standing: str = ""
     dns_address: str = ""
+    has_loopback: bool = True
 
 
 def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list[str]:
@@ -123,6 +124,8 @@ def _alone_problems(wanted: Ranges, given: Mapping[str, str], connected: Sequenc
     found += alone_problems(given, connected, wanted.nodes)
     if wanted.dns_address and not is_ipv6(wanted.dns_address):
         found.append(f"minik8s_dns_address: {wanted.dns_address} is not IPv6, as all that Pods reach: leave it out")
+    if wanted.has_ipv6 and not wanted.has_loopback:
+        found.append("IPv6 is off on the device lo, whose ::1 daemons use: see net.ipv6.conf.lo.disable_ipv6")
     found += [NO_IPV6] if wanted.node_name and not wanted.has_ipv6 else []
     return found + _address_problems(wanted)
 
