@@ -188,5 +188,11 @@ def test_a_policy_that_nobody_honours_is_refused(policy: str, image: str):
 
 @pytest.mark.parametrize("wrong", [Fetching(pull=PULL), Fetching(("test",)), Fetching(("{image}", "x"))])
 def test_commands_that_cannot_be_used_are_refused(wrong: Fetching):
-    assert "image_" in fetching_faults(wrong)
-    assert not fetching_faults(Fetching(TEST, PULL))
+    assert "image_" in fetching_faults(wrong, APPTAINER)
+    assert not fetching_faults(Fetching(TEST, PULL), APPTAINER)
+
+
+@pytest.mark.parametrize("given", [Fetching(TEST), Fetching(TEST, PULL)])
+def test_commands_for_images_that_no_job_runs_in_are_refused(given: Fetching):
+    assert "need an image_command" in fetching_faults(given, ())
+    assert not fetching_faults(NOTHING, ())

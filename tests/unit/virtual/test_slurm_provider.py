@@ -132,6 +132,40 @@ def test_a_label_is_taken_over_whatever_variables_resolve_to_by_now(tmp_path: Pa
     provider.close()
 
 
+class Found(Answers):
+    """A login on whose machine the jobs of ``states`` are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: dict[str, Any] = {}
+        self.may_answer.set()
+
+    def call(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of a pass."""
+        return {**super().call(options), "status": dict(self.states)}
+
+
+@pytest.mark.parametrize("field", [{"automountServiceAccountToken": True}, {"volumes": [{"name": "a", "nfs": {}}]}])
+def test_a_job_that_began_before_an_upgrade_is_followed_to_its_end_whatever_is_refused_since(
+    tmp_path: Path, field: dict[str, Any]
+):
+    container = {"name": "app", "image": IMAGE, "command": ["true"]}
+    pod = new_pod("one", restartPolicy="Never", containers=[container], **field)
+    login, told = Found(), list[dict[str, Any]]()
+    running = {"id": 7, "name": "default/one", "state": "RUNNING"}
+    login.states = {objects.uid(pod): running}
+    provider = made(login, tmp_path)
+    provider.notify_pods(told.append)
+    assert [objects.containers(one) for one in provider.get_pods()] == [[]]
+    provider.update_pod(pod)
+    assert objects.status(told[-1])["phase"] == "Running"
+    with pytest.raises(InvalidInput):  # from now on the Pod is known, and its changes are judged
+        provider.update_pod(pod)
+    login.states = {objects.uid(pod): {**running, "state": "COMPLETED", "code": "0:0"}}
+    until(lambda: objects.status(told[-1])["phase"] == "Succeeded")
+    provider.close()
+
+
 class Ended(Answers):
     """A login on whose machine every job has ended, with one file."""
 

@@ -7,10 +7,13 @@ what is there. A job that Slurm refuses is taken back, and declared again after 
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import orjson
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import Backoff
@@ -46,6 +49,10 @@ class Order(NamedTuple):
     upsert: dict[str, JsonObject]
     delete: list[str]
     values: dict[str, JsonObject]
+
+    def blob(self) -> str:
+        """Return the values as they travel, beside the entries."""
+        return base64.b64encode(orjson.dumps(self.values)).decode()
 
 
 @dataclass

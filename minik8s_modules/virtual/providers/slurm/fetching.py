@@ -33,8 +33,10 @@ class Fetching(NamedTuple):
 NOTHING = Fetching()
 
 
-def faults(fetching: Fetching) -> str:
-    """Return why the settings cannot be used, "" where they can."""
+def faults(fetching: Fetching, image_command: Sequence[str]) -> str:
+    """Return why the settings cannot be used beside ``image_command``, "" where they can."""
+    if any(fetching) and not image_command:
+        return "image_test_command and image_pull_command need an image_command: without it, a job runs in no image"
     for name, words in (("image_test_command", fetching.test), ("image_pull_command", fetching.pull)):
         if words and (IMAGE_WORD in words[0] or not any(IMAGE_WORD in word for word in words[1:])):
             return f"{name} must name a program, and {IMAGE_WORD} in a word behind it"

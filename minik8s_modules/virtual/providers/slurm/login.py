@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.errors import ConfigurationError, TemporaryError
+from minik8s_modules.virtual.errors import NotFound, Unsupported
+from minik8s_modules.virtual.provider import ContainerLogOptions
 from minik8s_modules.virtual.providers.reaching import Passes, Play
 from minik8s_modules.virtual.providers.slurm.settings import GROUP, PLAYBOOK, Settings
 
@@ -28,6 +30,14 @@ class LoginFault(TemporaryError):
 
 # of a pass at most: its commands' own limits are a tenth of that together; a connection that hangs has none
 PLAY = Play(PLAYBOOK, "slurm_jobs", forks=1, pass_s=600.0, cancelled_s=60.0, fault=LoginFault)
+
+
+def refuse_options(options: ContainerLogOptions, where: str) -> None:
+    """Refuse what no file of a job can tell. Raises NotFound, Unsupported."""
+    if options.previous:
+        raise NotFound(f"{where}: a job has no previous container")
+    if options.timestamps or options.since_seconds or options.since_time is not None:
+        raise Unsupported("Slurm notes no time of what a job prints: leave out --timestamps, --since, --since-time")
 
 
 class Login(Protocol):

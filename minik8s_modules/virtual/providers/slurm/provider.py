@@ -6,25 +6,23 @@ machine: nothing is kept here, so a restarted provider is told by its first pass
 
 from __future__ import annotations
 
-import base64
 import copy
 import logging
 import threading
 from collections.abc import Callable, Iterator
 
-import orjson
-
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
-from minik8s_modules.virtual.errors import InvalidInput, NotFound, ProviderError, Unsupported
+from minik8s_modules.virtual.errors import InvalidInput, NotFound, ProviderError
 from minik8s_modules.virtual.provider import ContainerLogOptions, InitConfig, NodeCallback, PodCallback, Provider
 from minik8s_modules.virtual.providers.reaching import limited
 from minik8s_modules.virtual.providers.slurm import entries, settings, statuses
+from minik8s_modules.virtual.providers.slurm.asking import Asking
 from minik8s_modules.virtual.providers.slurm.desk import Desk, Order
 from minik8s_modules.virtual.providers.slurm.figures import figures_of
-from minik8s_modules.virtual.providers.slurm.login import AnsibleLogin, Login, LoginFault
+from minik8s_modules.virtual.providers.slurm.login import AnsibleLogin, Login, LoginFault, refuse_options
 from minik8s_modules.virtual.providers.slurm.partition_node import PartitionNode
 from minik8s_modules.virtual.providers.slurm.results import Copies, has_same_wish
 
@@ -48,7 +46,7 @@ class SlurmProvider(Provider):
         clock: Clock | None = None,
     ) -> None:  # fmt: skip
         self._config, self._settings = config, settings.read(config)
-        self._clock = clock or SystemClock()
+        self._asking, self._clock = Asking(self._settings, config.resources), clock or SystemClock()
         self._login = login(self._settings, config.state_dir)
         self._lock = threading.RLock()
         self._desk, self._copies = Desk(), Copies(config.resources)
@@ -69,7 +67,7 @@ class SlurmProvider(Provider):
     def create_pod(self, pod: JsonObject) -> None:
         """Have a job submitted; the next pass does it."""
         uid = objects.uid(pod)
-        asked, missing = self._asked(pod)
+        asked, missing = self._asking.job_of(pod)
         with self._lock:
             if uid in self._pods:
                 return
@@ -84,24 +82,22 @@ class SlurmProvider(Provider):
 
     remarks = staticmethod(entries.remarks)
 
-    def _asked(self, pod: JsonObject) -> tuple[entries.JobRequest | None, str]:
-        """Return what the job is, or which ConfigMap or Secret it still lacks. Raises InvalidInput."""
-        try:
-            setting, resources = self._settings, self._config.resources
-            return entries.asked(pod, setting.partition, resources, setting.image_command, setting.fetching), ""
-        except LookupError as error:
-            return None, str(error.args[0])
-
     def _look_for_the_lacking(self) -> None:
         """Submit what has got its ConfigMaps and Secrets meanwhile."""
         with self._lock:
             pods = [copy.deepcopy(self._pods[uid]) for uid in self._lacking]
         for pod in pods:
-            asked, _ = self._asked(pod)
+            (asked, why), uid = self._asking.job_among_many(pod), objects.uid(pod)
             with self._lock:
-                uid = objects.uid(pod)
-                if asked is not None and self._lacking.pop(uid, None) is not None:
+                if self._lacking.pop(uid, None) is None:
+                    continue
+                if asked is not None:
                     self._desk.want(uid, asked.entry, asked.values)
+                else:
+                    self._lacking[uid] = why
+                differs = self._renew(uid)
+            if differs:
+                self._tell(uid)
 
     def update_pod(self, pod: JsonObject) -> None:
         """Take over labels and annotations; what a job has been submitted with stays as it is.
@@ -109,14 +105,21 @@ class SlurmProvider(Provider):
         Raises:
             InvalidInput: the job would be another one.
         """
-        asked, _ = self._asked(pod)
+        uid = objects.uid(pod)
+        try:
+            asked, _ = self._asking.job_of(pod)
+        except InvalidInput as error:
+            with self._lock:
+                if uid not in self._pods or objects.containers(self._pods[uid]):
+                    raise
+            log.warning("slurm: the job of %s goes on; it would be refused by now: %s", objects.key(pod), error)
+            asked = None  # it was submitted before an upgrade
         with self._lock:
-            uid = objects.uid(pod)
             known, wanted = self._pods.get(uid), self._desk.wanted.get(uid)
             if known is None:
                 raise NotFound(f"no job of the Pod {objects.key(pod)} is known")
             if asked is None:
-                pass  # what it was made of has gone; the job has it
+                pass  # what it was made of has gone, or is refused by now; the job has it
             elif wanted is None or wanted.entry is None:  # found after a restart: now it is known what it was made of
                 self._lacking.pop(uid, None)
                 self._desk.want(uid, asked.entry, asked.values)
@@ -197,10 +200,7 @@ class SlurmProvider(Provider):
             if names and container not in names:
                 raise NotFound(f"pod {namespace}/{pod} has no container {container!r}")
             uid = objects.uid(found)
-        if options.previous:
-            raise NotFound(f"pod {namespace}/{pod}: a job has no previous container")
-        if options.timestamps or options.since_seconds or options.since_time is not None:
-            raise Unsupported("Slurm notes no time of what a job prints: leave out --timestamps, --since, --since-time")
+        refuse_options(options, f"pod {namespace}/{pod}")
         path = f"{self._folder}/jobs/{uid}/output"
         told = self._login.read(path, options.tail, (lambda: self._is_live(uid)) if options.follow else None)
         return limited(told, options.limit_bytes)
@@ -330,7 +330,7 @@ class SlurmProvider(Provider):
         if wanted := self._copies.due(self._ended(), self._clock.monotonic()):
             given["results"] = wanted
         if order.values:
-            given["blob"] = base64.b64encode(orjson.dumps(order.values)).decode()
+            given["blob"] = order.blob()
         return {**given, "state_dir": setting.state_dir} if setting.state_dir else given
 
     def _ended(self) -> list[JsonObject]:

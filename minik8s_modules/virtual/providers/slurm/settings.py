@@ -74,7 +74,7 @@ def read(config: InitConfig) -> Settings:
     for name in ("period_s", "pods", "oversubscription"):
         if getattr(found, name) < 1:
             raise ConfigurationError(f"{said.file}: {name} must be at least 1")
-    if why := images.faults(found.image_command) or faults(found.fetching):
+    if why := images.faults(found.image_command) or faults(found.fetching, found.image_command):
         raise ConfigurationError(f"{said.file}: {why}")
     if not found.inventory.exists():
         raise ConfigurationError(f"{said.file}: inventory {found.inventory} does not exist")
