@@ -210,13 +210,7 @@ class PodController:
     # ------------------------------------------------------------------ to the provider
 
     def sync(self, key: PodKey) -> None:
-        """Have the provider do what the API says of one Pod.
-
-        Raises:
-            StatusError: the API refused.
-            TemporaryError: it did not answer, or something has to happen first.
-            Exception: the provider's.
-        """
+        """Have the provider do what the API says of one Pod; raises as the API does, and as the provider does."""
         pod = self._pod(key)
         known = self._known_of(key)
         match decide_pod(pod, known):
@@ -237,7 +231,11 @@ class PodController:
         if step is Run.REPLACE and present is not None:
             self._delete_at_provider(key, present)
             raise Again(f"{key}: its predecessor {objects.uid(present)} is being deleted at the provider")
-        refused = step is not Run.NOTHING and not self._sent_to(provider, step, pod, ready)
+        sent = step is Run.NOTHING or self._sent_to(provider, step, pod, ready)
+        refused = step is Run.CREATE and not sent  # where an update is, what runs goes on, and is asked about
+        if not refused and objects.uid(self._known_of(key).used or {}) != objects.uid(pod):
+            for text in provider.remarks(pod):  # once by each process: one that was killed may not have told it
+                self._recorder.event(pod, "Warning", "NotAsDeclared", text)
         self._remember(key, ProviderRecord(used=pod, refused=refused))
 
     def _sent_to(self, provider: Provider, step: Run, pod: JsonObject, ready: JsonObject) -> bool:
@@ -255,8 +253,6 @@ class PodController:
                 return False
             raise
         self._tell_success(provider, pod, called)
-        for text in provider.remarks(pod) if step is Run.CREATE else ():
-            self._recorder.event(pod, "Warning", "NotAsDeclared", text)
         return True
 
     def _delete(self, key: PodKey, pod: JsonObject) -> None:

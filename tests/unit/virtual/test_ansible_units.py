@@ -12,7 +12,7 @@ import pytest
 
 from minik8s_modules.api.pods.scripts import INDEX
 from minik8s_modules.api.pods.slurm import IMAGE
-from minik8s_modules.api.pods.units import CHECK, HOSTS, USER, USERS
+from minik8s_modules.api.pods.units import CHECK, HOSTS, USER, USERS, declared_unit
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.module_utils.minik8s.units.systemd import Shown
 from minik8s_modules.module_utils.minik8s.units.texts import unit_name
@@ -256,6 +256,25 @@ def test_a_label_is_taken_over_whatever_its_variables_resolve_to_by_now(machines
         provider.update_pod({**one, "spec": {**one["spec"], "containers": [{**container, "args": ["1"]}]}})
     until(lambda: machines.passes[-1]["mode"] == "delta")
     assert sum(len(machines.on(host).starts) for host in ("web1", "web2")) == 1
+    provider.close()
+
+
+def test_a_unit_that_began_before_an_upgrade_goes_on_whatever_is_refused_since(
+    machines: Machines, tmp_path: Path
+) -> None:
+    one, kept = pod(automountServiceAccountToken=True), Records(tmp_path / "state" / "units")
+    kept.keep(Record(one, "web1", declared_unit(pod(), (systemd_stand_in.USER,)).entry, {}))
+    provider = made(machines, tmp_path)
+    until(lambda: _is_running(provider))
+    provider.update_pod({**one, "metadata": {**one["metadata"], "labels": {"a": "b"}}})
+    assert provider.get_pod("default", "one")["metadata"]["labels"] == {"a": "b"}
+    changes: list[dict[str, Any]] = [
+        {"metadata": {**one["metadata"], "annotations": {HOSTS: "web2"}}},
+        {"spec": {**one["spec"], "hostPID": True}},
+    ]
+    for change in changes:
+        with pytest.raises(InvalidInput, match="automountServiceAccountToken"):
+            provider.update_pod({**one, **change})
     provider.close()
 
 

@@ -140,6 +140,20 @@ def test_what_a_provider_does_otherwise_than_a_pod_says_is_told(world: World, mo
     assert told["message"] == "one: half of it"
 
 
+def test_what_was_not_told_before_a_kill_is_told_by_the_next_process(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.start()
+    world.create()
+    until(lambda: world.phase() == "Running")
+    world.stop()
+    monkeypatch.setattr(Provider, "remarks", lambda _self, pod: [f"{objects.name(pod)}: half of it"])
+    world.controller = world.fresh()
+    world.start()
+    until(lambda: ("Warning", "NotAsDeclared") in world.events())
+    assert world.backend.seen("create_pod") == ["one"]
+
+
 @pytest.mark.parametrize("error", [InvalidInput("a unit is not changed"), ProviderError("the back end is away")])
 def test_a_running_pod_whose_update_fails_runs_on(world: World, error: Exception) -> None:
     """With restartPolicy Never it was Failed, and its program ran on unseen."""
@@ -202,6 +216,19 @@ def test_a_restart_neither_loses_nor_doubles_a_pod(world: World) -> None:
     until(lambda: world.phase("meanwhile") == "Running")
     until(lambda: [objects.name(pod) for pod in world.backend.get_pods()] == ["meanwhile"])
     assert world.backend.seen("create_pod") == ["one", "meanwhile"]
+
+
+def test_a_provider_that_refuses_an_update_is_still_asked_how_the_pod_is() -> None:
+    world = World(told=False)
+    world.start()
+    world.api.create(POD, new_pod("one", restartPolicy="Never"))
+    until(lambda: world.phase() == "Running")
+    world.backend.raises["update_pod"] = InvalidInput("a run that has begun is not changed")
+    world.api.patch(POD, "one", "default", {"metadata": {"annotations": {"a": "b"}}})
+    until(lambda: ("Warning", "ProviderUpdateFailed") in world.events())
+    world.backend._pods.clear()
+    until(lambda: world.phase() == "Failed")
+    world.stop()
 
 
 def test_a_pod_that_the_provider_lost_has_failed() -> None:

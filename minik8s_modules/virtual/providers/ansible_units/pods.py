@@ -11,7 +11,17 @@ from pathlib import Path
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.api.pods.units import DeclaredUnit, NoUnit, declared_unit, without_variables
+from minik8s_modules.api.pods.units import (
+    CHECK,
+    HOSTS,
+    PLAYBOOK,
+    ROLE,
+    USER,
+    DeclaredUnit,
+    NoUnit,
+    declared_unit,
+    without_variables,
+)
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339
 from minik8s_modules.virtual.errors import InvalidInput, NotFound, ProviderError, Unsupported
 from minik8s_modules.virtual.provider import ContainerLogOptions, InitConfig
@@ -74,13 +84,15 @@ class UnitPods:
         Raises:
             InvalidInput: it would be another one.
         """
-        asked = self._asked(without_variables(pod))
         with self._lock:
             record = self._found(objects.key(pod))
-            before = self._asked(without_variables(record.pod))
-            if {**before.entry, **_LEAVING} != {**asked.entry, **_LEAVING} or asked.host not in {"", record.host}:
+            if _wish(pod) != _wish(record.pod) and self._is_another(pod, record):
                 raise InvalidInput("a unit is not changed: delete the Pod and create it again")
             self._records.keep(record._replace(pod=copy.deepcopy(pod)))
+
+    def _is_another(self, pod: JsonObject, record: Record) -> bool:
+        asked, before = (self._asked(without_variables(one)) for one in (pod, record.pod))
+        return {**before.entry, **_LEAVING} != {**asked.entry, **_LEAVING} or asked.host not in {"", record.host}
 
     def delete(self, pod: JsonObject) -> None:
         """Have the unit stopped. Raises NotFound."""
@@ -227,6 +239,12 @@ class UnitPods:
 
     def _silent(self) -> Mapping[str, bool]:
         return {host: follower.is_away() for host, follower in self._followers.items()}
+
+
+def _wish(pod: JsonObject) -> object:
+    """Return what of a Pod may make another unit; one that says the same goes on, also if it is refused by now."""
+    said = objects.annotations(pod)
+    return objects.spec(without_variables(pod)), [said.get(name) for name in (ROLE, PLAYBOOK, HOSTS, CHECK, USER)]
 
 
 def _word(state: Mapping[str, object] | None) -> str:
