@@ -43,7 +43,7 @@ class Login:
 
 
 def pod_of(name: str, annotations: dict[str, str], **volumes: Any) -> dict[str, Any]:
-    container = {"name": "app", "image": IMAGE, "command": ["true"]}
+    container: dict[str, Any] = {"name": "app", "image": IMAGE, "command": ["true"]}
     if volumes:
         container["volumeMounts"] = [{"name": "files", "mountPath": "src"}]
     pod = new_pod(name, restartPolicy="Never", containers=[container], **volumes)
