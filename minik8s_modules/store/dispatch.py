@@ -32,7 +32,7 @@ class Subscription:
         self.prefix = prefix
         self.active = True
         self._dispatcher = dispatcher
-        self._after = after
+        self._after = self._told = after
         self._callback = callback
         self._on_end = on_end
         self._joined = False
@@ -43,8 +43,10 @@ class Subscription:
         self._dispatcher.leave(self)
 
     def progress(self) -> int:
-        """Return a revision up to which every event has been handed to the callback."""
-        return max(self._after, self._dispatcher.progress) if self._joined else self._after
+        """Return a revision up to which every event has been handed to the callback; it never goes back."""
+        if self._joined:
+            self._told = max(self._told, self._dispatcher.progress)
+        return self._told
 
     def join(self, backlog: Iterable[CacheEvent]) -> None:
         """Hand over the missed events; the dispatcher calls this."""
@@ -96,6 +98,7 @@ class Dispatcher:
         self._root = root
         self._published = self._delivered = 0  # the latest revisions told of, and handed over
         self._batches_queued = self._batches_done = 0
+        self._counting = threading.Lock()  # of these four: between two of them, progress would go back
         self._wanted: Counter[str] = Counter()  # how many subscribe to a resource, those in the queue included
         self._wanting = threading.Lock()
         self._subscriptions: dict[str, list[Subscription]] = {}
@@ -105,8 +108,8 @@ class Dispatcher:
     @property
     def progress(self) -> int:
         """A revision up to which every joined subscriber has been given all events."""
-        published = self._published  # read first: what is queued later is later than this
-        return published if self._batches_done == self._batches_queued else self._delivered
+        with self._counting:
+            return self._published if self._batches_done == self._batches_queued else self._delivered
 
     def start(self) -> None:
         """Start the thread."""
@@ -123,12 +126,14 @@ class Dispatcher:
         As ``join``, for one thread at a time.
         """
         wanted = self._wanted
-        if any(resource_of(self._root, event.key) in wanted for event in events):
-            if self._batches_done == self._batches_queued:  # nothing is on its way that would change it, too
+        wakes = any(resource_of(self._root, event.key) in wanted for event in events)
+        with self._counting:
+            if wakes and self._batches_done == self._batches_queued:  # nothing is on its way that would change it, too
                 self._delivered = self._published
-            self._batches_queued += 1
+            self._batches_queued += wakes
+            self._published = revision
+        if wakes:
             self._queue.put(_Batch(events, revision))
-        self._published = revision
 
     def join(self, subscription: Subscription, resource: str, backlog: list[CacheEvent]) -> None:
         """Queue a new subscriber with the events it missed."""
@@ -141,7 +146,9 @@ class Dispatcher:
         self._queue.put(_Leave(subscription))
 
     def end_all(self) -> None:
-        """Cut all present subscribers off."""
+        """Cut all present subscribers off; revisions may start again."""
+        with self._counting:
+            self._published = self._delivered = 0
         self._queue.put(_EndAll())
 
     def _run(self) -> None:
@@ -161,8 +168,9 @@ class Dispatcher:
         for event in batch.events:
             for subscription in self._subscriptions.get(resource_of(self._root, event.key), ()):
                 subscription.offer(event)
-        self._delivered = batch.revision
-        self._batches_done += 1
+        with self._counting:
+            self._delivered = batch.revision
+            self._batches_done += 1
 
     def _drop(self, subscription: Subscription) -> None:
         for resource, subscriptions in self._subscriptions.items():
@@ -174,6 +182,8 @@ class Dispatcher:
                         del self._wanted[resource]
 
     def _end_all(self) -> None:
+        with self._counting:
+            self._delivered = 0  # what was queued before has set it since
         for subscriptions in self._subscriptions.values():
             for subscription in subscriptions:
                 subscription.end()

@@ -22,7 +22,7 @@ import orjson
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.apiserver.authorization.identity import User
 from minik8s_modules.apiserver.intake.framing import Reader, Whole
-from minik8s_modules.apiserver.intake.limits import STRANGER, Account
+from minik8s_modules.apiserver.intake.limits import Account, stranger
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Connection:
         self.server: tuple[str, int] = sock.getsockname()
         self.state = State.SILENT
         self.deadline = deadline
-        self.account = Account(peer[0], STRANGER)
+        self.account = stranger(peer[0])
         self.user: User | None = None
         self.reader = Reader()
         self.number = 0

@@ -33,7 +33,7 @@ from minik8s_modules.apiserver.intake.connections import (
     status_answer,
 )
 from minik8s_modules.apiserver.intake.framing import Whole
-from minik8s_modules.apiserver.intake.limits import Admission, account_of
+from minik8s_modules.apiserver.intake.limits import Account, Admission, account_of
 from minik8s_modules.apiserver.intake.turns import Turns
 
 HEAD_S = 10.0
@@ -85,7 +85,7 @@ class Intake:
         self._threads: list[threading.Thread] = []
         self._charging = Charging(admission, self._close, self._refuse)
         self._by_descriptor: dict[int, Connection] = {}
-        self._shaking: OrderedDict[str, deque[Connection]] = OrderedDict()
+        self._shaking: OrderedDict[Account, deque[Connection]] = OrderedDict()
         self._returned: deque[tuple[Connection, Whole, Answer]] = deque()
         self._woken = False
         self._stopping = False
@@ -182,7 +182,7 @@ class Intake:
         if connection.state is State.READING:
             self._read(connection)
         elif connection.state is State.SILENT or connection.state is State.SHAKING:
-            self._shaking.setdefault(connection.peer[0], deque()).append(connection)
+            self._shaking.setdefault(connection.account, deque()).append(connection)
         elif connection.state is State.SENDING:
             self._send(connection)
         elif connection.state is State.LINGERING:
@@ -191,15 +191,15 @@ class Intake:
     # handshakes
 
     def _shake_hands(self) -> None:
-        """Make some steps of handshakes, of one address after another."""
+        """Make some steps of handshakes, of one stranger after another."""
         for _ in range(HANDSHAKES):
             if not self._shaking:
                 return
-            address, line = next(iter(self._shaking.items()))
+            whose, line = next(iter(self._shaking.items()))
             connection = line.popleft()
-            self._shaking.move_to_end(address)
+            self._shaking.move_to_end(whose)
             if not line:
-                del self._shaking[address]
+                del self._shaking[whose]
             if connection.descriptor >= 0:
                 self._guarded(self._shake, connection)
 

@@ -1,9 +1,11 @@
 """Who holds how much of the server: accounts, what each may hold, and who gives way when there is no more room.
 
-What is held is charged to an account: a user's, or, as long as a connection's user is not known, its address's.
+What is held is charged to an account: a user's, or, as long as a connection's user is not known, its address's. Of
+IPv6 that is the address's /64: a host has all addresses of its network, and may come from another one each time.
 Daemons and administrators have accounts without limits: shutting them out would shut everybody out, and who has their
 keys needs no flood. The service accounts of a namespace share one, because whoever may make one may make a thousand.
-Connections and bytes are charged to an address only for strangers: behind one there may be many users.
+Connections and bytes are charged to an address only for strangers: behind one there may be many users. Nodes' watches
+and streams are not: those of a whole network are in one /64.
 
 Limits of connections never keep a newcomer out: the connection that was unused longest gives way, first of the account
 that is over its limit, then, when the server is full, of the one that holds most. So strangers who hold connections
@@ -12,6 +14,7 @@ open only displace each other. Limits of watches, streams and bytes are answered
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from typing import NamedTuple
@@ -23,10 +26,14 @@ from minik8s_modules.base.metrics import Registry
 
 SYSTEM, USER, STRANGER = "system", "user", "address"
 RETRY_AFTER_S = 1
+_NODE = "system:node:"
+_MAPPED = bytes(10) + b"\xff\xff"
+"""What an IPv4 address begins with at a socket of both families (RFC 4291, 2.5.5.2)."""
+_NETWORK_BYTES = 8
 
 
 class Account(NamedTuple):
-    """To whom something is charged; ``rank`` is SYSTEM, USER or STRANGER, whose name is an address."""
+    """To whom something is charged; ``rank`` is SYSTEM, USER or STRANGER, whose name ``stranger`` makes."""
 
     name: str
     rank: str
@@ -41,7 +48,20 @@ class Holder(NamedTuple):
     @property
     def charged(self) -> tuple[Account, ...]:
         """Return the accounts that are charged."""
-        return (self.account,) if self.account.rank == SYSTEM else (self.account, Account(self.address, STRANGER))
+        alone = self.account.rank == SYSTEM or self.account.name.startswith(_NODE)
+        return (self.account,) if alone else (self.account, stranger(self.address))
+
+
+def stranger(address: str) -> Account:
+    """Return the account of whoever comes from ``address``: its own, of IPv6 that of its /64."""
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
+    except OSError:
+        return Account(address, STRANGER)
+    if packed.startswith(_MAPPED):
+        return Account(socket.inet_ntop(socket.AF_INET, packed[len(_MAPPED) :]), STRANGER)
+    network = packed[:_NETWORK_BYTES] + bytes(_NETWORK_BYTES)
+    return Account(f"{socket.inet_ntop(socket.AF_INET6, network)}/64", STRANGER)
 
 
 def account_of(user: User) -> Account:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import tracemalloc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import orjson
 import pytest
 
 from minik8s_modules.store.cache import CacheEvent, WatchCache
 from minik8s_modules.store.cached import PARSED_EVENTS, RING_LEAST, CachedObject, Resource, difference
-from minik8s_modules.store.dispatch import Dispatcher, Subscription
+from minik8s_modules.store.dispatch import Dispatcher, Subscription, _Batch
 from minik8s_modules.store.encoding import with_revision, without_revision
 from minik8s_modules.store.errors import Expired, StoreUnavailable
 from minik8s_modules.store.interface import Change, Entry
@@ -428,6 +428,78 @@ def test_what_nobody_subscribes_to_wakes_nobody_and_counts_as_seen():
     dispatcher.publish([event("pods", 5)], 5)
     assert dispatcher.progress == 5
     assert [each.revision for each in events.seen] == [3]
+
+
+class _Interrupted(Dispatcher):
+    """A dispatcher whose ``publish`` is interrupted where it has compared its counts and goes on to change them."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        self._counted, self._meanwhile = 0, meanwhile
+        super().__init__("/registry/")
+
+    @property
+    def _batches_queued(self) -> int:
+        return self._counted
+
+    @_batches_queued.setter
+    def _batches_queued(self, count: int) -> None:
+        if count > 1:
+            self._meanwhile()
+        self._counted = count
+
+
+def test_progress_does_not_go_back_whatever_happens_while_a_batch_is_published():
+    seen: list[int] = []
+    threads: list[threading.Thread] = []
+
+    def deliver() -> None:
+        batch = dispatcher._queue.get_nowait()
+        assert isinstance(batch, _Batch)
+        dispatcher._deliver(batch)
+        seen.append(dispatcher.progress)
+
+    def meanwhile() -> None:
+        threads.append(threading.Thread(target=deliver))
+        threads[0].start()
+        threads[0].join(0.2)  # it may have to wait until the batch is published
+
+    def event(revision: int) -> list[CacheEvent]:
+        return [CacheEvent("ADDED", KEY, revision, CachedObject(KEY, b"{}", revision, {}), None)]
+
+    dispatcher = _Interrupted(meanwhile)
+    dispatcher.join(Subscription(dispatcher, PODS, 1, lambda _event: None, None), PODS, [])
+    dispatcher._queue.get_nowait()
+    dispatcher.publish(event(5), 5)
+    dispatcher.publish([], 7)
+    dispatcher.publish(event(8), 8)
+    threads[0].join(60)
+    assert dispatcher.progress >= seen[0] >= 5
+
+
+def test_progress_of_a_store_that_went_back_is_not_that_of_what_was_still_on_its_way():
+    dispatcher = Dispatcher("/registry/")
+    first, second = (Subscription(dispatcher, PODS, after, lambda _event: None, None) for after in (1, 50))
+
+    def event(revision: int) -> list[CacheEvent]:
+        return [CacheEvent("ADDED", KEY, revision, CachedObject(KEY, b"{}", revision, {}), None)]
+
+    dispatcher.join(first, PODS, [])
+    first.join([])
+    dispatcher.publish([], 99)
+    assert first.progress() == 99
+    dispatcher.publish(event(100), 100)
+    dispatcher.end_all()
+    assert first.progress() == 99
+    dispatcher.publish([], 50)
+    dispatcher.join(second, PODS, [])
+    shown: list[int] = []
+    dispatcher.publish(event(51), 51)
+    second._callback = lambda _event: shown.append(second.progress())
+    dispatcher.start()
+    dispatcher.stop()
+    assert not first.active
+    assert shown == [50]
+    assert second.progress() == 51
 
 
 def test_after_compaction_the_cache_emits_the_difference(store, cache):
