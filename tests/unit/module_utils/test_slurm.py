@@ -110,6 +110,7 @@ DONE, FAILED = {"state": "COMPLETED", "code": "0:0"}, {"state": "FAILED", "code"
         ("afternotok", depending.Known(ended=DONE), "DependencyNeverSatisfied"),
         ("afterok", depending.Known(ended=FAILED), "DependencyNeverSatisfied"),
         ("afterok", depending.Known(ended={"state": "COMPLETED", "code": "3:0"}), "DependencyNeverSatisfied"),
+        ("afterok", depending.Known(ended={"state": "FAILED"}), "DependencyNeverSatisfied"),
         ("afterok", depending.Known(), "AwaitsDependency"),
     ],
 )
@@ -177,11 +178,14 @@ def test_values_that_cannot_be_used_are_a_fault_of_their_own_job(values: Any) ->
         (json.dumps(NOTED), NOTED),
         ('{"id": "7; id", "owner": ["gpu"], "ended": "COMPLETED", "more": 1}', {}),
         ('{"id": true, "ended": {"code": "0:0"}}', {}),
+        ('{"ended": {"state": "COMPLETED", "message": "\\ud800"}}', {}),
+        ('{"ended": {"state": "COMPLETED", "id": 9223372036854775808}}', {}),
+        ('{"ended": {"state": "COMPLETED", "tail": {"a": "b"}}}', {}),
         ("[1]", None),
         ("[" * 60_000, None),
         (json.dumps({"owner": "x" * folders.RECORD_BYTES}), None),
     ],
-    ids=["ours", "other-types", "no-state", "a-list", "nested", "too-large"],
+    ids=["ours", "other-types", "no-state", "no-text", "too-long", "nested-end", "a-list", "nested", "too-large"],
 )  # fmt: skip
 def test_a_record_says_what_a_record_may_say(tmp_path: Path, content: str, known: dict[str, Any] | None) -> None:
     folder = Path(folders.job_dir(str(tmp_path), UID))

@@ -5,6 +5,7 @@ tests/machines/long/test_units.py has a real systemd.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,29 @@ def test_a_label_is_taken_over_whatever_its_variables_resolve_to_by_now(machines
         provider.update_pod({**one, "spec": {**one["spec"], "containers": [{**container, "args": ["1"]}]}})
     until(lambda: machines.passes[-1]["mode"] == "delta")
     assert sum(len(machines.on(host).starts) for host in ("web1", "web2")) == 1
+    provider.close()
+
+
+def test_a_disk_that_lets_no_record_go_ends_no_look_at_its_host(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = made(machines, tmp_path)
+    one = pod(annotations={HOSTS: "web1"})
+    provider.create_pod(one)
+    until(lambda: "running" in state(provider))
+    failed = threading.Event()
+    drop = Records.drop
+
+    def dropped(self: Records, uid: str) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise OSError("read-only file system")
+        drop(self, uid)
+
+    monkeypatch.setattr(Records, "drop", dropped)
+    provider.delete_pod(one)
+    until(failed.is_set)
+    until(lambda: not _names(provider))
     provider.close()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from minik8s_modules.api import objects
@@ -163,6 +164,36 @@ def test_a_job_that_began_before_an_upgrade_is_followed_to_its_end_whatever_is_r
         provider.update_pod(pod)
     login.states = {objects.uid(pod): {**running, "state": "COMPLETED", "code": "0:0"}}
     until(lambda: objects.status(told[-1])["phase"] == "Succeeded")
+    provider.close()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"state": "FAILED", "code": "9" * 5000, "message": {"a": 1 << 70}, "tail": 1 << 70},
+        {"state": "\ud800", "code": "1:0", "message": "\ud800", "id": 1 << 70, "started": ["never"]},
+        {"state": ["COMPLETED"], "code": "0:0"},
+    ],
+)
+def test_what_one_job_s_program_wrote_of_its_end_is_told_of_it_alone(tmp_path: Path, end: dict[str, Any]):
+    """Its record lies in its folder; a pass tells of all jobs, and its Pods are written as JSON."""
+    container = {"name": "app", "image": IMAGE, "command": ["true"]}
+    bad, good = (new_pod(name, restartPolicy="Never", containers=[container]) for name in ("a-bad", "good"))
+    login, told = Found(), dict[str, str]()
+    provider = made(login, tmp_path)
+
+    def notified(pod: dict[str, Any]) -> None:
+        orjson.dumps(pod)
+        told[objects.name(pod)] = objects.status(pod)["phase"]
+
+    provider.notify_pods(notified)
+    provider.create_pod(bad)
+    provider.create_pod(good)
+    running = {"id": 7, "name": "default/good", "state": "RUNNING"}
+    login.states = {objects.uid(bad): {**end, "name": "default/a-bad"}, objects.uid(good): running}
+    until(lambda: told.get("good") == "Running")
+    assert told["a-bad"] == ("Failed" if isinstance(end["state"], str) else "Pending")
+    provider.ping()
     provider.close()
 
 

@@ -45,7 +45,9 @@ def option(after: Mapping[str, str] | None, known: Mapping[str, Known]) -> str:
         elif job.ended is None:
             raise KeyFault("AwaitsDependency", f"the job of {uid}, which it waits for, is not submitted yet")
         elif not _holds(kind, job.ended):
-            raise KeyFault(NEVER, f"it waits for {kind} of a job that was {job.ended['state']} ({job.ended['code']})")
+            raise KeyFault(
+                NEVER, f"it waits for {kind} of a job that was {job.ended['state']} ({job.ended.get('code')})"
+            )
     return "--dependency=" + ",".join(parts)
 
 

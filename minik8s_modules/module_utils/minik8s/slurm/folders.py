@@ -88,8 +88,15 @@ def _is_of_a_record(name: str, value: Any) -> bool:
     if name == "id":
         return isinstance(value, int) and not isinstance(value, bool)
     if name == "ended":
-        return isinstance(value, dict) and isinstance(value.get("state"), str)
+        return isinstance(value, dict) and isinstance(value.get("state"), str) and all(map(_travels, value.values()))
     return name == "owner" and isinstance(value, str)
+
+
+def _travels(value: Any) -> bool:
+    """Return whether a value can be told to the provider, with those of all other jobs."""
+    if isinstance(value, str):
+        return not any("\ud800" <= one <= "\udfff" for one in value)
+    return value is None or (isinstance(value, int) and abs(value) < 1 << 63)
 
 
 def note(state_dir: str, uid: str, **changes: Any) -> None:

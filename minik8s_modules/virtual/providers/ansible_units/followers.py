@@ -133,7 +133,10 @@ class Follower:
                 pause_s = self._away_s(failures, f"{type(error).__name__}: {error}")
             else:
                 failures, pause_s = 0, SOON_S if soon else self._period_s
-            self._on_pass(not failures)
+            try:
+                self._on_pass(not failures)
+            except Exception:  # a disk that takes no change of a record: the host is followed all the same
+                log.exception("units of %s", self._host)
 
     def _away_s(self, failures: int, why: str) -> float:
         """Note why nothing is known; return how long to wait."""

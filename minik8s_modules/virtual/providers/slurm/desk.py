@@ -25,6 +25,7 @@ FOLLOWED_A_SECOND = 200
 module ends with squeue's answer where that is the same (quiet.py); every third pass looks at folders as well."""
 REFUSED = Backoff(initial_s=10.0, maximum_s=300.0)
 SUBMIT_FAILED = "SubmitFailed"
+_LARGEST = (1 << 63) - 1
 INVALID = frozenset({SUBMIT_FAILED, "InvalidEntry", "InvalidName"})
 
 
@@ -142,7 +143,7 @@ class Desk:
         if recovers:
             for uid in status:
                 self.wanted.setdefault(uid, DeclaredJob(None, {}))
-        self.reported = {uid: reported for uid, reported in status.items() if uid in self.wanted}
+        self.reported = {uid: _scalars(reported) for uid, reported in status.items() if uid in self.wanted}
         for uid, reported in self.reported.items():
             if reported is not None:
                 self._refused.pop(uid, None)
@@ -172,3 +173,14 @@ class Desk:
     def next_try_s(self, now_s: float) -> float | None:
         """Return in how many seconds a refused job is tried again."""
         return min((max(0.0, one.until_s - now_s) for one in self._refused.values()), default=None)
+
+
+def _scalars(reported: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return what can stand in a status: a program may have written into its folder what is told of its end."""
+    if reported is None or not isinstance(reported.get("state"), str):
+        return None
+    return {
+        name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+        for name, value in reported.items()
+        if isinstance(value, str) or (isinstance(value, int) and abs(value) <= _LARGEST)
+    }

@@ -18,6 +18,8 @@ _WAITING = frozenset({
     "PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD",
 })  # fmt: skip
 _KILLED = 128 + 15
+_DIGITS = 3
+"""Of an exit code, or the number of a signal."""
 
 
 class Ended(NamedTuple):
@@ -136,7 +138,7 @@ def exit_code(job: Mapping[str, Any]) -> tuple[int, int]:
     if job.get("state") == "OUT_OF_MEMORY":
         return 0, 0
     code, _, signal = str(job.get("code") or "").partition(":")
-    numbers = (int(code) if code.isdecimal() else 0, int(signal) if signal.isdecimal() else 0)
+    numbers = tuple(int(word) if word.isdecimal() and len(word) <= _DIGITS else 0 for word in (code, signal))
     return (128 + numbers[1] if numbers[1] else numbers[0]), numbers[1]
 
 
