@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 
 from minik8s_modules.module_utils.minik8s.network.sources import REDIRECTED_BIT
 from minik8s_modules.module_utils.minik8s.policies.policy_rules import IPV4, IPV6, base_chains
-from minik8s_modules.module_utils.minik8s.services import ipvs_rules, ipvs_wire
+from minik8s_modules.module_utils.minik8s.services import announcing, ipvs_rules, ipvs_wire, services_wire
 from minik8s_modules.module_utils.minik8s.services.ipvs import skeleton
-from minik8s_modules.module_utils.minik8s.services.ipvs_wire import SERVERS
+from minik8s_modules.module_utils.minik8s.services.ipvs_wire import DESTINATIONS, SERVERS
 from minik8s_modules.module_utils.minik8s.services.services_plan import SHARED, Rule
 from minik8s_modules.module_utils.minik8s.services.services_wire import attribute, nested
 
@@ -36,6 +37,54 @@ def test_a_node_port_is_at_each_address_of_the_nodes_own() -> None:
     kept = ipvs_rules.rules_of({**ENTRY, "keep_source": True}, "", "n1", OWN)
     assert not [rule for rule in kept if rule.table == ipvs_rules.MASKED_PLACES]
     assert servers(ipvs_rules.rules_of(ENTRY, "", "n2", [])) == [("fd00:100::2", 80)], "another node announces it"
+
+
+def test_an_address_is_the_kernels_however_it_is_spelled() -> None:
+    """The kernel answers the short form, and what is spelled otherwise would be deleted and made by each pass."""
+    outside = "2001:DB8:0::50"
+    long = {
+        **ENTRY, "address": "fd00:100:0::2", "outside": [outside], "announced": {outside: "n1"},
+        "endpoints": [["FD00:32::0:2", 8080], ["fd00:32::2", 8080]],
+    }  # fmt: skip
+    assert ipvs_rules.rules_of(long, "", "n1", OWN) == ipvs_rules.rules_of(ENTRY, "", "n1", OWN)
+    elsewhere = ipvs_rules.rules_of({**long, "announced": {}}, "", "n1", OWN)
+    assert elsewhere == ipvs_rules.rules_of({**ENTRY, "announced": {}}, "", "n1", OWN)
+
+    class Uplink(announcing.Uplink):
+        """A device."""
+
+        def device(self) -> str:
+            return "eth0"
+
+    with services_wire.Wire(0) as wire:
+        here = [announcing.rules_here(each, "n1", Uplink(wire, "2001:DB8::1")) for each in (long, ENTRY)]
+    assert here[0] == here[1]
+
+
+def test_a_destination_that_was_about_to_go_has_its_weight_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with connections open stays with weight 0, and the kernel answers that it exists."""
+    rules = [Rule(DESTINATIONS, (6, "fd00:100::2", 80, f"fd00:32::{number}", 8080), 1) for number in (2, 3)]
+    going, asked = ipvs_wire.body_of(rules[0]), list[tuple[int, bytes]]()
+
+    def answered(_wire: object, messages: list[bytes], sequences: list[int]) -> dict[int, services_wire.Message]:
+        answers = {}
+        for each, sequence in zip(messages, sequences, strict=True):
+            body = each[16:]
+            asked.append((body[0], body[4:]))
+            there = body[0] == ipvs_wire.NEW_DEST and body[4:] == going
+            code = struct.pack("=i", -errno.EEXIST if there else 0)
+            answers[sequence] = services_wire.Message(services_wire.ERROR, 0, sequence, code)
+        return answers
+
+    monkeypatch.setattr(services_wire.Wire, "ask_each", answered)
+    monkeypatch.setattr(ipvs_wire.IpvsWire, "_family", lambda _: 30)
+    wire = ipvs_wire.IpvsWire()
+    try:
+        wire.make_destinations(rules)
+    finally:
+        wire.close()
+    assert asked[2:] == [(ipvs_wire.SET_DEST, going)]
+    assert [command for command, _ in asked[:2]] == [ipvs_wire.NEW_DEST] * 2
 
 
 def test_places_are_told_as_people_write_them() -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..core.faults import KeyFault
-from .families import IPV4, IPV6, Family, family_of
+from .families import IPV4, IPV6, Family, as_the_kernel_says, family_of
 from .services_host import ADDRESS, DELETE_ADDRESS, GET_ADDRESS, NEW_ADDRESS
 from .services_plan import Rule
 from .services_wire import ACK, CREATE, EXCLUSIVE, Wire, attribute, attributes, error_of, message, next_sequence, text
@@ -62,7 +62,7 @@ class Uplink:
     """The device with the node's own address, as one family sees it; one pass, one thread."""
 
     def __init__(self, wire: Wire, node_ip: str, family: Family = IPV4) -> None:
-        self._wire, self._node_ip, self._family = wire, node_ip, family
+        self._wire, self._node_ip, self._family = wire, as_the_kernel_says(node_ip), family
         self._devices: dict[int, str] = {}
         self._own: str | None = None
 
@@ -219,7 +219,10 @@ def rules_here(entry: Mapping[str, Any], node: str, uplink: Uplink) -> list[Rule
     return [
         rule
         for address in here(entry, node)
-        for rule in (Rule(ANNOUNCED, family_of(address).packed(address), b""), Rule(UPLINK, address, uplink.device()))
+        for rule in (
+            Rule(ANNOUNCED, family_of(address).packed(address), b""),
+            Rule(UPLINK, as_the_kernel_says(address), uplink.device()),
+        )
     ]
 
 

@@ -84,6 +84,12 @@ def family_of(address: str) -> Family:
     return IPV6 if ":" in address else IPV4
 
 
+def as_the_kernel_says(address: str) -> str:
+    """Return an address as the kernel's answers have it here: one of IPv6 can be written in many ways."""
+    family = family_of(address)
+    return family.text(family.packed(address)) if family is IPV6 else address
+
+
 def family_of_key(key: bytes) -> Family:
     """Return the family of a key that begins with an address, whatever number follows."""
     return IPV6 if len(key) >= IPV6.key.size else IPV4

@@ -43,7 +43,6 @@ from .ipvs_wire import (
     DELETE_DEST,
     DELETE_SERVER,
     DESTINATIONS,
-    NEW_DEST,
     NEW_SERVER,
     SERVERS,
     SET_DEST,
@@ -293,7 +292,7 @@ class Ipvs:
         fresh = [rule for which, rule in new.items() if which not in gone]
         self._set_addresses([rule.key for rule in fresh if rule.table == ADDRESSES], NEW_ADDRESS, errno.EEXIST)
         self._ipvs.each(NEW_SERVER, [rule for rule in fresh if rule.table == SERVERS])
-        self._ipvs.each(NEW_DEST, [rule for rule in fresh if rule.table == DESTINATIONS])
+        self._ipvs.make_destinations([rule for rule in fresh if rule.table == DESTINATIONS])
         self._ipvs.each(SET_SERVER, [rule for rule in changed if rule.table == SERVERS])
         self._ipvs.each(SET_DEST, [rule for rule in changed if rule.table == DESTINATIONS])
         self._set_elements([rule for which, rule in gone.items() if which not in new], [])

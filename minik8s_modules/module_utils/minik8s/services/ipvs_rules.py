@@ -11,7 +11,7 @@ from . import announcing
 from . import nftables_wire as wire_words
 from .announcing import ANNOUNCED, UPLINK
 from .conntrack import Lost
-from .families import family_of, family_of_key
+from .families import as_the_kernel_says, family_of, family_of_key
 from .guards import guard_chain, jump_to
 from .ipvs_wire import DESTINATIONS, SCHEDULER, SERVERS, Place
 from .nftables_elements import GUARDED, PROTOCOLS, places_of
@@ -42,7 +42,7 @@ def rules_of(
         own_ip: that of them at which load balancers lead to services.
     """
     protocol, sticky = PROTOCOLS[entry["protocol"]], entry.get("affinity_s", 0)
-    rules = [Rule(ADDRESSES, entry["address"], "")]
+    rules = [Rule(ADDRESSES, as_the_kernel_says(entry["address"]), "")]
     rules += _server((protocol, entry["address"], entry["port"]), entry["endpoints"], sticky)
     if entry.get("node_port") and node_ip:
         place = (protocol, node_ip, entry["node_port"])
@@ -61,7 +61,7 @@ def rules_of(
 
 def _from_outside(entry: Mapping[str, Any], address: str, *, own: bool) -> list[Rule]:
     """Return the rules of one address from outside; ``own``: a device of the node has it already."""
-    rules = [] if own else [Rule(ADDRESSES, address, "")]
+    rules = [] if own else [Rule(ADDRESSES, as_the_kernel_says(address), "")]
     rules += _at_place(entry, address, entry["port"])
     if (sources := entry.get("sources")) is not None:  # none of this family: nobody may come
         key = key_of(address, PROTOCOLS[entry["protocol"]], entry["port"])
@@ -91,8 +91,10 @@ def read_key(key: bytes) -> Place:
 
 
 def _server(place: tuple[int, str, int], endpoints: Iterable[Any], sticky_s: int) -> list[Rule]:
-    ends = [Rule(DESTINATIONS, (*place, each[0], each[1]), 1) for each in endpoints]
-    return [Rule(SERVERS, place, (SCHEDULER, sticky_s)), *ends]
+    protocol, address, port = place
+    place = (protocol, as_the_kernel_says(address), port)
+    ends = dict.fromkeys((as_the_kernel_says(each[0]), each[1]) for each in endpoints)
+    return [Rule(SERVERS, place, (SCHEDULER, sticky_s)), *(Rule(DESTINATIONS, (*place, *end), 1) for end in ends)]
 
 
 def place_of(rule: Rule) -> str:

@@ -68,21 +68,37 @@ class IpvsWire:
             self._family_id = struct.unpack("=H", parts[1])[0]
         return self._family_id
 
-    def each(self, command: int, rules: list[Rule], missing: int = 0) -> None:
+    def each(self, command: int, rules: list[Rule], missing: int = 0) -> list[Rule]:
         """Carry out one command for each rule; of a deletion, what is ``missing`` already is fine.
+
+        Returns what was to be made and is there already, whatever its value.
 
         Raises:
             OSError: the kernel refused one; the others of its batch are done.
         """
+        there = list[Rule]()
         for start in range(0, len(rules), AT_ONCE):
-            asked, sequences = list[bytes](), list[int]()
+            asked, known = list[bytes](), dict[int, Rule]()
             for rule in rules[start : start + AT_ONCE]:
-                sequences.append(next_sequence())
-                asked.append(message(self._family(), ACK, _HEAD.pack(command, 1, 0) + body_of(rule), sequences[-1]))
-            for answer in self._wire.ask_each(asked, sequences).values():
-                code = error_of(answer) if answer.type == ERROR else 0
-                if code and code not in (missing, errno.EEXIST):
+                sequence = next_sequence()
+                known[sequence] = rule
+                asked.append(message(self._family(), ACK, _HEAD.pack(command, 1, 0) + body_of(rule), sequence))
+            answers = self._wire.ask_each(asked, [*known])
+            for sequence, rule in known.items():
+                code = error_of(answers[sequence]) if answers[sequence].type == ERROR else 0
+                if code == errno.EEXIST:
+                    there.append(rule)
+                elif code and code != missing:
                     raise OSError(code, f"ipvs command {command}: {os.strerror(code)}")
+        return there
+
+    def make_destinations(self, rules: list[Rule]) -> None:
+        """Make destinations with their weights; one that is there already may have 0, as it was about to go.
+
+        Raises:
+            OSError: as ``each`` does.
+        """
+        self.each(SET_DEST, self.each(NEW_DEST, rules))
 
     def servers(self) -> dict[Place, Value]:
         """Return all virtual servers, of both families."""
