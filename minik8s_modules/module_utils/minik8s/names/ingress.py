@@ -192,12 +192,12 @@ def _taken_ports(entries: Entries, pid: int) -> dict[str, str]:
     return {
         key: f"port {entry['port']} is in use on this node"
         for key, entry in checks.items()
-        if not _can_listen(entry) and not nginx.listens(pid, entry["port"])
+        if any(_is_taken(entry["port"], pid, ipv6=ipv6) for ipv6 in ([False, True] if entry.get("ipv6") else [False]))
     }
 
 
-def _can_listen(entry: Mapping[str, Any]) -> bool:
-    return nginx.can_listen(entry["port"]) and (not entry.get("ipv6") or nginx.can_listen(entry["port"], ipv6=True))
+def _is_taken(port: int, pid: int, *, ipv6: bool) -> bool:
+    return not nginx.can_listen(port, ipv6=ipv6) and not nginx.listens(pid, port, ipv6=ipv6)
 
 
 def _facets(name: str, text: str | None) -> Facets | None:

@@ -197,12 +197,11 @@ def can_listen(port: int, *, ipv6: bool = False) -> bool:
     return True
 
 
-def listens(pid: int, port: int) -> bool:
-    """Return whether a process has a socket that listens at a port, whatever files it was told to load."""
-    sockets = set()
-    for table in ("tcp", "tcp6"):
-        rows = (row.split() for row in (read_bytes(f"/proc/{pid}/net/{table}") or b"").splitlines()[1:])
-        sockets |= {row[9] for row in rows if row[3] == b"0A" and int(row[1].rpartition(b":")[2], 16) == port}
+def listens(pid: int, port: int, *, ipv6: bool = False) -> bool:
+    """Return whether a process has a socket of a family that listens at a port, whatever files it was told to load."""
+    table = read_bytes(f"/proc/{pid}/net/{'tcp6' if ipv6 else 'tcp'}") or b""
+    rows = (row.split() for row in table.splitlines()[1:])
+    sockets = {row[9] for row in rows if row[3] == b"0A" and int(row[1].rpartition(b":")[2], 16) == port}
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):  # it is closed meanwhile
