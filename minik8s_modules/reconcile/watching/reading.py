@@ -5,9 +5,10 @@ those of findmnt with what became of a mount; all others are nft's. Only what be
 ours counts: a node has links and rules of others, who change them as they like. What a deleted rule said nft does not
 repeat, so every deletion in the chain FORWARD, where two of ours are, counts.
 
-Of neighbours (and forwarding entries, which ip calls so too) those count that are ours to declare: all of a tunnel, and
-the permanent ones of IPv6 on the bridge. One that somebody deletes is said to have failed and, at once, to be deleted;
-one that just does not answer, as of an address that a pod tries, is deleted much later, and is nothing to look at.
+Of neighbours (and forwarding entries, which ip calls so too) those count that are ours to declare: the permanent ones
+of a tunnel, and those of IPv6 on the bridge. One that somebody deletes is said to have failed and, at once, to be
+deleted; one that just does not answer, as of an address that a pod tries, is deleted much later, and is nothing to look
+at. A tunnel's neighbours never answer, so one with a hardware address that is not permanent was put there.
 """
 
 from __future__ import annotations
@@ -92,12 +93,13 @@ def _of_neighbour(line: bytes, places: Places, before: bytes) -> frozenset[str]:
     said = line.removeprefix(_DELETED).removeprefix(_NEIGHBOUR)
     address, _, rest = said.partition(b" dev ")
     device, state = rest.split(b" ", 1)[0], rest.split()[-1:]
-    if device == places.tunnel:
-        return _NOTHING if b" NOARP \n" in said else frozenset({"network"})
-    if device != places.bridge or b":" not in address:
+    in_tunnel = device == places.tunnel
+    if not in_tunnel and (device != places.bridge or b":" not in address):
         return _NOTHING
     forced = state == [b"FAILED"] and line.startswith(_DELETED) and before == _NEIGHBOUR + said
-    return frozenset({"sandboxes"}) if forced or state == [b"PERMANENT"] else _NOTHING
+    put = in_tunnel and b" lladdr " in rest and state != [b"NOARP"]
+    ours = forced or put or state == [b"PERMANENT"]
+    return frozenset({"network" if in_tunnel else "sandboxes"}) if ours else _NOTHING
 
 
 def _of_rule(line: bytes, bridge: bytes) -> frozenset[str]:

@@ -30,7 +30,10 @@ _PROGRAMS = f"""
 limited() {{ exec timeout --foreground {LIFE_S} "$@"; }}
 state=$1 run=$2 bridge=$3 tunnel=$4
 limited ip -o monitor label link address route neigh |
-  grep --line-buffered -E -e '^.(LINK|ADDR|ROUTE)' -e " dev ($tunnel |$bridge .*(FAILED|PERMANENT))" &
+  grep --line-buffered -E -e '^.(LINK|ADDR|ROUTE)' -e " dev ($tunnel|$bridge) .*(FAILED|PERMANENT)" \\
+    -e " dev $tunnel .*(REACHABLE|STALE|DELAY|PROBE)" |
+  sed -u -n -E -e '/^.NEIGH.*FAILED *$/!{{h;p;d;}}' -e '/^.NEIGH.Deleted /!{{h;d;}}' \\
+    -e 'H;x;/^(.NEIGH.)(.*)\\n.NEIGH.Deleted \\2$/p' &
 limited nft monitor &
 limited findmnt --poll --raw --noheadings --output ACTION,TARGET &
 set --
@@ -47,6 +50,9 @@ fi
 wait
 """
 """Ordinary neighbours come and go with what pods send: what is said of them ends on the node.
+
+``sed`` passes a failure on only together with the deletion that follows at once, which is what a deleted entry looks
+like: a pod may send to any number of addresses that do not answer, by the last IPv6 route into a tunnel, too.
 
 Volumes of files are told from those that pods write into by their link ``..data`` (volume_files.py).
 """

@@ -22,7 +22,10 @@ LINKS, RULES, NOTHING = {"network", "sandboxes"}, {"network", "sandboxes", "serv
         ("[LINK]Deleted 11: mk8s0: <BROADCAST,MULTICAST> mtu 1500 state DOWN", LINKS | {"policies", "services"}),
         ("[NEIGH]Deleted 192.0.2.7 dev mk8s-vx0 lladdr 02:00:00:00:00:01 NOARP PERMANENT ", {"network"}),
         ("[NEIGH]192.0.2.8 dev mk8s-vx0 lladdr 02:00:00:00:00:01 NOARP PERMANENT ", {"network"}),
-        ("[NEIGH]Deleted 10.244.1.0 dev mk8s-vx0 FAILED ", {"network"}),
+        ("[NEIGH]10.244.1.0 dev mk8s-vx0 lladdr 02:00:00:00:00:02 PERMANENT ", {"network"}),
+        ("[NEIGH]fd00:10:244:77::5 dev mk8s-vx0 FAILED ", NOTHING),
+        ("[NEIGH]Deleted fd00:10:244:77::5 dev mk8s-vx0 FAILED ", NOTHING),
+        ("[NEIGH]Deleted 10.244.1.0 dev mk8s-vx0 FAILED ", NOTHING),
         ("[NEIGH]10.244.1.0 dev mk8s-vx0 lladdr 02:00:00:00:00:02 REACHABLE ", {"network"}),
         ("[NEIGH]Deleted ff02::16 dev mk8s-vx0 lladdr 33:33:00:00:00:16 NOARP ", NOTHING),
         ("[NEIGH]fd00:10::7 dev mk8s0 lladdr 02:00:00:00:00:02 PERMANENT ", {"sandboxes"}),
@@ -63,16 +66,18 @@ def test_only_what_bears_a_name_of_ours_counts(line, sections):
 
 
 @pytest.mark.parametrize(
-    ("before", "sections"),
+    ("device", "gone", "section"),
     [
-        ("[NEIGH]fd00:10::7 dev mk8s0 FAILED ", {"sandboxes"}),
-        ("[NEIGH]fd00:10::8 dev mk8s0 FAILED ", NOTHING),
-        ("[NEIGH]Deleted fd00:10::7 dev mk8s0 FAILED ", NOTHING),
+        ("mk8s0", "fd00:10::7", "sandboxes"),
+        ("mk8s-vx0", "fd00:10:244:1::", "network"),
+        ("mk8s-vx0", "10.244.1.0", "network"),
     ],
 )
-def test_a_pods_neighbour_counts_when_somebody_deletes_it_and_not_when_an_address_does_not_answer(before, sections):
-    line = b"[NEIGH]Deleted fd00:10::7 dev mk8s0 FAILED \n"
-    assert sections_of(line, PLACES, f"{before}\n".encode()) == sections
+def test_a_neighbour_counts_when_somebody_deletes_it_and_not_when_an_address_does_not_answer(device, gone, section):
+    line = f"[NEIGH]Deleted {gone} dev {device} FAILED \n".encode()
+    assert sections_of(line, PLACES, f"[NEIGH]{gone} dev {device} FAILED \n".encode()) == {section}
+    assert sections_of(line, PLACES, f"[NEIGH]fd00:10::8 dev {device} FAILED \n".encode()) == NOTHING
+    assert sections_of(line, PLACES, line) == NOTHING
 
 
 @pytest.mark.parametrize(
