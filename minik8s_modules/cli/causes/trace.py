@@ -8,6 +8,8 @@ A host that no Ingress declares may be a Gateway's: gateway → route → Pods.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ipaddress
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -22,6 +24,7 @@ from minik8s_modules.api.network.ingress_routes import (
     match,
     port_of,
 )
+from minik8s_modules.api.network.service_ranges import addresses_of
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.calls import CALLED, Line, called
@@ -39,7 +42,7 @@ def trace(client: ApiClient, options: argparse.Namespace) -> int:
     """Print the way; returns 1 where it leads nowhere."""
     place = str(options.place).split("://", 1)[-1]
     authority, slash, rest = place.partition("/")
-    host, path = authority.partition(":")[0], slash + rest or "/"
+    host, path = _host_and_port(authority)[0], slash + rest or "/"
     if options.pod:
         return _shown(_from_pod(client, options, authority, path.partition("?")[0]))
     kind = CALLED.get(authority.lower())
@@ -52,9 +55,18 @@ def trace(client: ApiClient, options: argparse.Namespace) -> int:
     return _shown(lines)
 
 
+def _host_and_port(authority: str) -> tuple[str, str]:
+    """Return what a URL names as host and port, without the brackets of IPv6; people leave these out, too."""
+    if authority.startswith("["):
+        host, _, behind_it = authority[1:].partition("]")
+        return host, behind_it.removeprefix(":")
+    host, _, port = authority.partition(":")
+    return (authority, "") if ":" in port else (host, port)
+
+
 def _from_pod(client: ApiClient, options: argparse.Namespace, authority: str, path: str) -> Iterator[Line]:
     """Yield the stations of a request from a Pod with a sidecar."""
-    host, _, number = authority.partition(":")
+    host, number = _host_and_port(authority)
     port = int(number) if number.isascii() and number.isdigit() else 80
     services = {str(objects.key(each)): each for each in client.list(SERVICE).items}
     service = _named(services, host, options.namespace)
@@ -98,7 +110,7 @@ def way(client: ApiClient, host: str, path: str, namespace: str) -> Iterator[Lin
             yield from _behind(client, service)
             return
         found = _entering(client, host, path) if not declared else []
-        if "." not in host and not declared and not found:
+        if "." not in host and ":" not in host and not declared and not found:
             text = f"{host}: namespace {namespace} has no such Service, and its pods no such name"
             found = [Line("name", text, broken=True)]
         if found:
@@ -149,12 +161,25 @@ def _name(client: ApiClient, routes: Routes, host: str, declared: str, namespace
 
 
 def _named(services: dict[str, JsonObject], host: str, own: str) -> JsonObject | None:
-    """Return the Service that cluster DNS knows by this name, from pods of the namespace ``own``."""
+    """Return the Service that cluster DNS knows by this name from pods of the namespace ``own``, or at this address."""
+    with contextlib.suppress(ValueError):
+        return _at_address(services.values(), ipaddress.ip_address(host))
     parts = host.rstrip(".").removesuffix(f".svc.{CLUSTER_DOMAIN}").removesuffix(".svc").split(".")
     if len(parts) > 2:  # noqa: PLR2004 - service.namespace
         return None
     namespace = parts[1] if len(parts) > 1 else own
     return services.get(f"{namespace}/{parts[0]}")
+
+
+def _at_address(
+    services: Iterable[JsonObject], wanted: ipaddress.IPv4Address | ipaddress.IPv6Address
+) -> JsonObject | None:
+    """Return the Service that has an address, however it is written there, with this as its first: it is called."""
+    for service in services:
+        spec = objects.spec(service)
+        if wanted in map(ipaddress.ip_address, addresses_of(spec)):
+            return {**service, "spec": {**spec, "clusterIP": str(wanted)}}
+    return None
 
 
 def _behind(client: ApiClient, service: JsonObject) -> Iterator[Line]:

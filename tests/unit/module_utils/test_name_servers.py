@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
+from minik8s_modules.module_utils.minik8s.names.dns import _silence
 from minik8s_modules.module_utils.minik8s.names.dns_entries import SERVER, check_entry
 from minik8s_modules.module_utils.minik8s.names.dns_files import corefile, resolver_servers
 
@@ -40,6 +41,11 @@ CONFIG: dict[str, Any] = {"listen": OWN, "port": 53, "domain": "cluster.local", 
 def test_coredns_is_told_addresses_of_both_families() -> None:
     check_entry(SERVER, {**CONFIG, "forward": ["192.0.2.53", "fd00::53"]})
     assert "    forward . 192.0.2.53 fd00::53\n" in corefile(CONFIG, ["192.0.2.53", "fd00::53"], "/x")
+
+
+@pytest.mark.parametrize(("listen", "place"), [(OWN, f"{OWN}:53"), ("fd00:169:254:20::10", "[fd00:169:254:20::10]:53")])
+def test_where_no_server_answers_is_told_as_people_write_it(listen: str, place: str) -> None:
+    assert f"no DNS server answers at {place}; " in _silence({**CONFIG, "listen": listen})
 
 
 @pytest.mark.parametrize("server", ["fd00::53%eth0", "fd00::zz", "ns.example", "1.2.3"])

@@ -164,8 +164,9 @@ def _upstreams(config: Mapping[str, Any] | None, own: str) -> list[str]:
 
 
 def _silence(config: Mapping[str, Any]) -> str:
+    place = f"[{config['listen']}]" if ":" in config["listen"] else config["listen"]
     return (
-        f"no DNS server answers at {config['listen']}:{config['port']}; is the program minik8s-dns running? "
+        f"no DNS server answers at {place}:{config['port']}; is the program minik8s-dns running? "
         "Its log has the reason; until it does, pods on this node cannot resolve names"
     )
 

@@ -91,6 +91,24 @@ def test_a_way_is_shown_from_the_name_to_the_endpoints(api: FakeApi, capsys: pyt
     assert (code, "10.244.0.7:8080" in printed) == (0, True)
 
 
+@pytest.mark.parametrize("place", ["http://[fd00:10:96:0::7]:80/", "[FD00:10:96::7]", "fd00:10:96::7/", "100.0.0.7:80"])
+def test_a_service_is_found_by_its_address_however_it_is_written(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    with_endpoint(api)
+    api.patch(SERVICE, "web", "default", {"spec": {"clusterIPs": ["100.0.0.7", "fd00:10:96::7"]}})
+    code, printed = run(api, capsys, "trace", place)
+    assert code == 0, printed
+    address = "100.0.0.7" if "." in place else "fd00:10:96::7"
+    assert f"→ {address} (Service default/web)" in printed
+    assert "10.244.0.7:8080 (pod a, ready)" in printed
+
+
+def test_an_address_that_no_service_has_is_told_whole(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed = run(api, capsys, "trace", "http://[fd00:10:96::9]:80/")
+    assert (code, "no Ingress or DNS object declares fd00:10:96::9" in printed) == (1, True), printed
+
+
 def test_names_differ_from_one_namespace_to_another(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     with_endpoint(api)
     paths = [{"path": "/web", "backend": {"service": {"name": "web", "port": 80}}}]
