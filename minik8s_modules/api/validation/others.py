@@ -89,7 +89,7 @@ def validate_secret(secret: JsonObject) -> list[Cause]:
 def _is_json(text: str | None) -> bool:
     try:
         json.loads(base64.b64decode(text or "e30="))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 

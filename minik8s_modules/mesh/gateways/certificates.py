@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from minik8s_modules.api.access.certificate_requests import UNREADABLE
 from minik8s_modules.api.objects import JsonObject
 
 _FIELDS = ("tls.crt", "tls.key")
@@ -38,7 +38,7 @@ def certificate_of(secret: JsonObject) -> Certificate | str:
         chain, key = (base64.b64decode(data[field], validate=True) for field in _FIELDS)
         own = x509.load_pem_x509_certificates(chain)[0].public_key().public_bytes(*_SPKI)
         private = serialization.load_pem_private_key(key, None).public_key().public_bytes(*_SPKI)
-    except (ValueError, TypeError, binascii.Error) as error:
+    except UNREADABLE as error:
         return f"tls.crt and tls.key are not a certificate and its key in PEM: {str(error)[:200]}"
     if own != private:
         return "tls.key is not the key of the certificate in tls.crt"

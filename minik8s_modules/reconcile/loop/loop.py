@@ -262,9 +262,17 @@ class Reconciler:
             dirty, state.dirty = state.dirty | state.awake(self._clock.now()), set()
             if not state.decisions:
                 dirty |= {objects.uid(pod) for pod in self._shard.objects.pods_of(state.name)}
-            claims = [pod for uid in dirty if (pod := self._decide_one(state, node, uid)) is not None]
+            claims = [pod for uid in dirty if (pod := self._decide_or_leave(state, node, uid)) is not None]
             self._release_addresses(state)
             return sorted(claims, key=by_age)
+
+    def _decide_or_leave(self, state: NodeState, node: JsonObject, uid: str) -> JsonObject | None:
+        """Decide about one pod; one that cannot be decided about must not hold up the others of its node."""
+        try:
+            return self._decide_one(state, node, uid)
+        except Exception:
+            log.exception("pod %s stays as it is: no decision", objects.key(self._shard.objects.pod(uid) or {}))
+            return None
 
     def _decide_one(self, state: NodeState, node: JsonObject, uid: str) -> JsonObject | None:
         """Decide about one pod; return it if it wants an address."""
@@ -281,12 +289,7 @@ class Reconciler:
         inputs = inputs_of(self._shard, state, node, pod, self._claimer.refusal(uid))
         if not self._shard.tokens.ready(pod):
             return pod if address_comes_first(pod, state.observed.pod(uid), inputs, self._clock.now()) else None
-        try:
-            decision = decide_pod(pod, state.observed.pod(uid), inputs, self._clock.now())
-        except Exception:
-            # it must not hold up the others of its node
-            log.exception("pod %s stays as it is: no decision", objects.key(pod))
-            return None
+        decision = decide_pod(pod, state.observed.pod(uid), inputs, self._clock.now())
         requesting.take_decision(self._shard, state, pod, inputs, decision)
         self._event_writer.decided(pod, decision.events)
         sandbox = state.observed.pod(uid).sandbox

@@ -8,7 +8,6 @@ Source: pkg/credentialprovider (keyring.go: which entry is for which image; conf
 from __future__ import annotations
 
 import base64
-import binascii
 import fnmatch
 import hashlib
 import json
@@ -105,7 +104,7 @@ def _entries(secret: JsonObject) -> Iterator[Credential]:
     data = _decoded(secret)
     found = data.get("auths", data) if secret.get("type") == "kubernetes.io/dockerconfigjson" else data
     for registry, entry in found.items() if isinstance(found, dict) else ():
-        if isinstance(entry, dict) and (login := _login(entry)):
+        if isinstance(entry, dict) and (login := _login(entry)) and _is_text(registry, *login):
             yield Credential(_registry(registry), *login)
 
 
@@ -113,7 +112,7 @@ def _decoded(secret: JsonObject) -> JsonObject:
     key = _FORMS.get(str(secret.get("type") or ""), "")
     try:
         found = json.loads(base64.b64decode((secret.get("data") or {}).get(key) or ""))
-    except (ValueError, binascii.Error):
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -126,6 +125,15 @@ def _login(entry: JsonObject) -> tuple[str, str] | None:
             return None
         return user, password
     return (str(entry["username"]), str(entry.get("password") or "")) if entry.get("username") else None
+
+
+def _is_text(*words: str) -> bool:
+    """Return whether words can be sent: JSON may have halves of characters, which are no text."""
+    try:
+        "".join(words).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _registry(written: str) -> str:

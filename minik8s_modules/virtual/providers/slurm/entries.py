@@ -45,6 +45,7 @@ _SOURCES = {
 """Sources of volumes, and their fields that are acted on."""
 _OF_A_MOUNT = frozenset({"name", "mountPath", "readOnly", "subPath", "subPathExpr"})
 _EXECUTABLE = 0o111
+_DIGITS = 9
 _RESOURCES = frozenset({"cpu", "memory", GPU})
 _OF_OTHERS = frozenset({"values", "sources", "script", "after"})
 """Fields of an entry that other objects have a part in."""
@@ -179,8 +180,8 @@ def _numbers(pod: JsonObject) -> JsonObject:
     for annotation, field in ((TASKS, "tasks"), (TASKS_PER_NODE, "tasks_per_node")):
         text = objects.annotations(pod).get(annotation)
         if text is not None:
-            if not text.isdecimal() or int(text) < 1:
-                raise InvalidInput(f"annotation {annotation} {text!r} must be a number, at least 1")
+            if not text.isdecimal() or len(text) > _DIGITS or int(text) < 1:
+                raise InvalidInput(f"annotation {annotation} {text!r:.80} must be a number from 1 to {'9' * _DIGITS}")
             found[field] = int(text)
     return found
 

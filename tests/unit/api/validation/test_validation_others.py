@@ -69,6 +69,7 @@ def test_data_is_limited_to_one_mebibyte():
         ("kubernetes.io/ssh-auth", {}, ["data[ssh-privatekey]"]),
         ("kubernetes.io/dockerconfigjson", {".dockerconfigjson": "e30="}, []),
         ("kubernetes.io/dockerconfigjson", {".dockerconfigjson": "eA=="}, ["data[.dockerconfigjson]"]),
+        ("kubernetes.io/dockerconfigjson", {".dockerconfigjson": "W1tb" * 30_000}, ["data[.dockerconfigjson]"]),
         ("kubernetes.io/service-account-token", {}, ["metadata.annotations[kubernetes.io/service-account.name]"]),
     ],
 )

@@ -614,6 +614,25 @@ def test_a_pod_without_a_decision_does_not_hold_up_the_others(cluster: Cluster):
     until(lambda: running(cluster))
 
 
+def test_a_pod_that_fails_after_its_decision_holds_up_no_other_either(cluster: Cluster, monkeypatch: Any):
+    """What follows a decision was outside of its guard: with it, all that was looked at together was lost."""
+    cluster.stop()
+    send = FakeLink.send
+
+    def sent(link: FakeLink, message: JsonObject) -> bool:
+        if message.get("image") == "example.com/bad:1":
+            raise TypeError("str is not valid UTF-8: surrogates not allowed")
+        return send(link, message)
+
+    monkeypatch.setattr(FakeLink, "send", sent)
+    cluster.create("bad", containers=[{"name": "app", "image": "example.com/bad:1"}])
+    names = [f"web-{number}" for number in range(8)]
+    for name in names:
+        cluster.create(name)
+    cluster.start()
+    until(lambda: all(running(cluster, name) for name in names))
+
+
 def test_killed_is_a_kind_of_failure():
     node = FakeNode(NAME, [])
     node.effects_left = 0

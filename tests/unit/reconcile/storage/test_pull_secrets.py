@@ -97,3 +97,18 @@ def test_a_missing_secret_is_told() -> None:
     (event,) = missing_event(pod("a", "s", "t"), {"n/s": {}})
     assert event.reason == "FailedToRetrieveImagePullSecret"
     assert "(t)" in event.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        r'{"auths": {"docker.io": {"username": "\ud800", "password": "pw"}}}',
+        r'{"auths": {"docker.io": {"username": "me", "password": "\udfff"}}}',
+        r'{"auths": {"[a-\ud800]*.docker.io": {"username": "me", "password": "pw"}}}',
+    ],
+)
+def test_what_cannot_be_sent_is_no_credential(text: str) -> None:
+    data = {".dockerconfigjson": base64.b64encode(text.encode()).decode()}
+    secret = {"type": "kubernetes.io/dockerconfigjson", "data": data}
+    assert credentials(pod("docker.io/app:1", "s"), "docker.io/app:1", {"n/s": secret}) == ()
