@@ -2,7 +2,8 @@
 
 The attacks: name it in another spelling, second beside an address of one's own, by each way to write, as one of IPv4
 that is written as IPv6; take it by a type that claims nothing, and go back. Nor does anybody have nodes forward to
-themselves by Endpoints, whatever the spelling.
+themselves by Endpoints, whatever the spelling, or to a Pod of their own what others ask the cluster's DNS, where
+``externalIPs`` are allowed.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from tests.support.apiserver import Answer, ApiServerProcess, own_server
 
 TAKEN, RANGE = "fd00:96::7", "fd00:96::/112"
 SPELLINGS = (TAKEN, "FD00:96::7", "fd00:0096:0:0:0:0:0:7", "fd00:96::0.0.0.7")
+NAME_SERVER = "fd00:169:254:20::10"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
 @pytest.fixture(scope="module")
 def dual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
     folder = tmp_path_factory.mktemp("dual")
-    with own_server(folder, dual_stack=True, service_cidr_ipv6=RANGE) as server:
+    told: JsonObject = {"external_ips": True, "dns": {"listen": NAME_SERVER}}
+    with own_server(folder, dual_stack=True, service_cidr_ipv6=RANGE, **told) as server:
         victim = {"metadata": {"name": "victim"}, "spec": {"ports": [{"port": 80}], "clusterIP": TAKEN}}
         assert server.request("POST", "/api/v1/namespaces/default/services", victim).code == 201
         yield server
@@ -97,3 +100,16 @@ def test_endpoints_lead_to_no_nodes_loopback(dual: ApiServerProcess, address: st
     slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
     told = {**body, "addressType": "IPv6", "endpoints": [{"addresses": [address]}], "ports": [{"port": 80}]}
     assert dual.request("POST", slices, told).code == 422
+
+
+@pytest.mark.parametrize("spelled", [NAME_SERVER, "FD00:169:254:20::10", "fd00:0169:254:20:0:0:0.0.0.16"])
+def test_the_clusters_dns_is_no_external_address(dual: ApiServerProcess, spelled: str) -> None:
+    mallory = Mallory(dual)
+    ports = [{"port": 53, "protocol": "UDP"}]
+    assert mallory.create("dns", ports=ports, ipFamilies=["IPv6"], externalIPs=["2001:db8::9"]).code == 201
+    answers = [
+        mallory.create("taken", ports=ports, ipFamilies=["IPv6"], externalIPs=["2001:db8::8", spelled]),
+        mallory.patch("dns", externalIPs=[spelled]),
+    ]
+    assert [answer.code for answer in answers] == [403, 403]
+    assert all("is the address of the cluster's DNS" in answer.json["message"] for answer in answers)

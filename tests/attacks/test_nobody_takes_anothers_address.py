@@ -1,4 +1,4 @@
-"""An editor of a namespace takes no address that is another Service's, a machine's or the API's.
+"""An editor of a namespace takes no address that is another Service's, a machine's, the API's or the cluster DNS'.
 
 The attacks: name it as an external address, by each way to write; bring a status along, or write one; ask a load
 balancer for it; ask for a port that the machines use themselves, or for health checks at one of another's.
@@ -6,6 +6,7 @@ balancer for it; ask for a port that the machines use themselves, or for health 
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ SPECIAL = (
 SETTINGS = {"default": "pool", "addresses": [VICTIMS, SERVER, VICTIMS_IPV6], "kept_ports": [22], "external_ips": True}
 OWN = ("10.244.0.0/16", "100.0.0.0/24", "fd00:77::/48", "fd00:96::/112")
 BALANCING = read_balancing(Configuration({"load_balancer": SETTINGS}, "test"), OWN)
+NAME_SERVERS = ("169.254.20.10", "203.0.113.11", "fd00:169:254:20::10", "2001:db8::11")
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
@@ -102,6 +104,34 @@ def test_no_load_balancer_gives_what_is_anothers(mallory: Mallory, asked: str) -
     given = decide_addresses(by_age([made, victim]), WORLD, lambda _: frozenset(), BALANCING)
     assert given["bank/web"].addresses == [VICTIMS, VICTIMS_IPV6]
     assert given[str(objects.key(made))].addresses == []
+
+
+@pytest.mark.parametrize("name_server", NAME_SERVERS)
+@pytest.mark.parametrize("pooled", [False, True])
+def test_the_address_of_the_clusters_dns_is_led_to_no_service(
+    mallory: Mallory, name_server: str, *, pooled: bool
+) -> None:
+    told = {**SETTINGS, "addresses": [VICTIMS, name_server] if pooled else [VICTIMS]}
+    configured = Configuration({"load_balancer": told, "dns": {"listen": name_server}}, "test")
+    balancing, spelled = read_balancing(configured, OWN), ip_address(name_server).exploded.upper()
+    ports = [{"port": 53, "protocol": "UDP"}]
+    asked: JsonObject = {"type": "LoadBalancer", "ports": ports, "loadBalancerClass": "minik8s.io/pool"}
+    made = mallory.create("dns", **asked, loadBalancerIP=spelled).json
+    families: JsonObject = {"ipFamilies": ["IPv4", "IPv6"]}
+    made["spec"] |= families
+    given = decide_addresses([made], WORLD, lambda _: frozenset(), balancing)[str(objects.key(made))]
+    assert (given.addresses, given.reason) == ([], "AddressNotInPool")
+    del made["spec"]["loadBalancerIP"]
+    given = decide_addresses([made], WORLD, lambda _: frozenset(), balancing)[str(objects.key(made))]
+    assert name_server not in given.addresses
+    for kind in ("minik8s.io/pool", "example.com/mine"):
+        forged = {
+            **made,
+            "spec": {**made["spec"], "loadBalancerClass": kind, "externalIPs": [spelled]},
+            "status": {"loadBalancer": {"ingress": [{"ip": spelled}]}},
+        }
+        outside = decide_outside(forged, WORLD, frozenset(), balancing)
+        assert (outside.addresses, outside.refused) == ({}, (name_server,)), kind
 
 
 def test_no_service_has_the_port_of_ssh(mallory: Mallory) -> None:

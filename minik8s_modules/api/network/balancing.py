@@ -47,11 +47,16 @@ class Balancing(NamedTuple):
     health_checks: bool = True
     """Whether nodes answer health checks: those with nginx do."""
     ranges: tuple[Network, ...] = ()
-    """Of Pods and of Services: no address of these is outside."""
+    """Of Pods and of Services, and the name server's address: none of these is outside."""
 
     def in_pool(self, address: str) -> bool:
         """Return whether an address is one to give out."""
-        return any(span.holds(address) for span in self.pool)
+        return any(span.holds(address) for span in self.pool) and not self.is_own(address)
+
+    def is_own(self, address: str) -> bool:
+        """Return whether an address is the cluster's own."""
+        found = ipaddress.ip_address(address)
+        return any(found in network for network in self.ranges)
 
     def pool_of(self, family: str) -> list[Span]:
         """Return what of the pool is of a family, ``IPv4`` or ``IPv6``."""
@@ -64,12 +69,15 @@ NO_BALANCING = Balancing()
 def read_balancing(configuration: Configuration, ranges: Iterable[str]) -> Balancing:
     """Return what ``load_balancer`` says; left out, Services of type LoadBalancer are others'.
 
+    The name server's address (``dns.listen``) is nobody's either, though it may lie in the pool: it may be a machine's.
+
     Raises:
         ConfigurationError: it cannot be used.
     """
     own = tuple(ipaddress.ip_network(each) for each in ranges if each)
+    kept = (*own, *_name_server(configuration.text("dns.listen", "")))
     if not configuration.has("load_balancer"):
-        return Balancing(ranges=own)
+        return Balancing(ranges=kept)
     default = configuration.text("load_balancer.default", "none")
     if default not in WAYS:
         raise ConfigurationError(f"load_balancer.default must be one of {', '.join(WAYS)}, not {default!r}")
@@ -79,7 +87,14 @@ def read_balancing(configuration: Configuration, ranges: Iterable[str]) -> Balan
     ports = configuration.rows("load_balancer.kept_ports") if configuration.has("load_balancer.kept_ports") else []
     external = configuration.flag("load_balancer.external_ips", default=False)
     checks = configuration.flag("load_balancer.health_checks", default=True)
-    return Balancing(default, pool, frozenset(_ports(ports)), external, checks, own)
+    return Balancing(default, pool, frozenset(_ports(ports)), external, checks, kept)
+
+
+def _name_server(text: str) -> tuple[Network, ...]:
+    try:
+        return (ipaddress.ip_network(text),) if text else ()
+    except ValueError as error:
+        raise ConfigurationError(f"dns.listen must be an IP address: {error}") from error
 
 
 def _span(text: str, own: Sequence[Network]) -> Span:

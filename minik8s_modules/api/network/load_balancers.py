@@ -4,7 +4,8 @@ Two classes are ours. ``minik8s.io/nodes`` is reached at the nodes' own addresse
 ``minik8s.io/pool`` has an address of the pool, which one node answers for. Both are of each family that the Service
 has, as far as nodes or pool have addresses of it. Nothing is remembered: the address stands in the Service's status,
 and the announcer follows from the Nodes, so that a controller, every shard and a plan find the same. An address of a
-machine, of an API server or of the cluster's own ranges is nobody's, whatever a status says, however it is written.
+machine, of an API server, of the name server or of the cluster's own ranges is nobody's, whatever a status says,
+however it is written.
 """
 
 from __future__ import annotations
@@ -248,7 +249,8 @@ class _Pool:
     def _free(self, family: str) -> Iterator[str]:
         for span in self._balancing.pool_of(family):
             for address in span.addresses():
-                if address not in self._machines and address not in self._holders:
+                taken = address in self._machines or address in self._holders
+                if not taken and self._balancing.in_pool(address):
                     yield address
 
 
@@ -368,4 +370,4 @@ def _is_foreign(address: str, world: World, balancing: Balancing) -> bool:
     # what IPv6 keeps for other ends has addresses of IPv4 within it
     if parsed.is_multicast or parsed == _EVERYBODY or (parsed.version == IPV6 and parsed.is_reserved):
         return False
-    return not any(parsed in network for network in balancing.ranges)
+    return not balancing.is_own(address)

@@ -71,6 +71,8 @@ class Backend:
     """Whether Pods have IPv6 addresses."""
     external_ips: bool = False
     """Whether Services may name addresses of others."""
+    name_server: str = ""
+    """The address of the cluster's DNS, which no Service may name."""
     refuse_taken_hosts: bool = False
     """Whether a new Ingress may not ask for a host or path that an Ingress of another namespace has."""
     place: Place | None = None

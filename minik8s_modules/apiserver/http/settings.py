@@ -113,6 +113,7 @@ class Settings:
     dual_stack: bool = False
     service_cidr_ipv6: ipaddress.IPv6Network | None = None
     external_ips: bool = False
+    name_server: str = ""
     refuse_taken_hosts: bool = False
     front_proxy: TlsFiles | None = None
     kubelet_port: int = 0
@@ -160,11 +161,19 @@ def read(configuration: Configuration) -> Settings:
         dual_stack=configuration.flag("dual_stack", default=False),
         service_cidr_ipv6=read_services_ipv6(configuration, dual_stack=configuration.flag("dual_stack", default=False)),
         external_ips=configuration.flag("external_ips", default=False),
+        name_server=_name_server(configuration.text("dns.listen", "")),
         refuse_taken_hosts=configuration.flag("refuse_taken_hosts", default=False),
         front_proxy=_files(configuration, "front_proxy", "ca") if configuration.has("front_proxy") else None,
         kubelet_port=_kubelet_port(configuration, port),
         workers=workers_of(configuration),
     )
+
+
+def _name_server(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text)) if text else ""
+    except ValueError as error:
+        raise ConfigurationError(f"apiserver: dns.listen must be an IP address: {error}") from error
 
 
 def workers_of(configuration: Configuration) -> int:

@@ -256,6 +256,7 @@ def _backend(
         dual_stack=configured.dual_stack,
         service_cidr_ipv6=configured.service_cidr_ipv6,
         external_ips=configured.external_ips,
+        name_server=configured.name_server,
         refuse_taken_hosts=configured.refuse_taken_hosts,
         policies=Policies(metrics),
         webhooks=Webhooks(metrics, Transport(routes.connect)),

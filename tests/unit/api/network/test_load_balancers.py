@@ -209,6 +209,15 @@ def test_settings_that_cannot_be_used_say_why(told: JsonObject, why: str):
         read_balancing(Configuration({"load_balancer": told}, "test"), OWN)
 
 
+def test_a_pool_may_have_the_name_servers_address_which_is_given_to_nobody():
+    told = {"load_balancer": {"addresses": ["192.0.2.10-192.0.2.12"]}, "dns": {"listen": "192.0.2.10"}}
+    balancing = read_balancing(Configuration(told, "test"), OWN)
+    pooled = service("a", loadBalancerClass="minik8s.io/pool")
+    assert given(balancing, pooled)["a"].addresses == ["192.0.2.12"]
+    with pytest.raises(ConfigurationError, match=r"dns\.listen must be an IP address"):
+        read_balancing(Configuration({"dns": {"listen": "web"}}, "test"), OWN)
+
+
 def test_a_range_leaves_out_its_first_and_last_address():
     both = settings(addresses=["192.0.2.64/29", "2001:db8::/125"]).pool
     assert [(*span.addresses(),)[::5] for span in both] == [

@@ -39,3 +39,6 @@ def test_addresses_of_others_are_denied_unless_allowed(backend: Backend, options
     more = {**made, "spec": {**made["spec"], "externalIPs": [*OTHERS, "203.0.113.10"]}}
     with pytest.raises(Forbidden, match=r"203\.0\.113\.10 are"):
         writing.update(backend, target, more, options)
+    serving_names = replace(allowing, name_server="203.0.113.10")
+    with pytest.raises(Forbidden, match=r"externalIPs 203\.0\.113\.10 is the address of the cluster's DNS"):
+        writing.update(serving_names, target, more, options)

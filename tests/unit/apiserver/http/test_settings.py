@@ -51,6 +51,12 @@ def test_tokens_live_a_day_unless_it_says_otherwise(given: dict[str, Any]):
         assert accounts.service_accounts.max_token_s == expected
 
 
+def test_the_name_servers_address_is_known_in_its_shortest_form(given: dict[str, Any]):
+    assert settings.read(Configuration(given, "x")).name_server == ""
+    told = {**given, "dns": {"listen": "FD00:169:254:20:0::10"}}
+    assert settings.read(Configuration(told, "x")).name_server == "fd00:169:254:20::10"
+
+
 def test_a_server_of_ipv6_has_services_of_ipv6(given: dict[str, Any]):
     six = {**given, "advertise_address": "FD00:0::21", "service_cidr": "fd00:10:96::/112"}
     read = settings.read(Configuration(six, "x"))
@@ -83,6 +89,7 @@ def test_a_server_advertises_no_address_of_a_link_or_of_ipv4_in_disguise(given: 
         ("etcd", {}, "etcd.endpoints is missing"),
         ("service_accounts", {"signing_key": __file__, "max_token_seconds": 3599}, "max_token_seconds must be 3600"),
         ("service_accounts", {"signing_key": __file__, "max_token_seconds": 1 << 33}, "max_token_seconds must be 3600"),
+        ("dns", {"listen": "ns.example"}, "dns.listen must be an IP address"),
         ("workers", -1, "workers must be 1 to 8, or 0 for as many as suit the machine, not -1"),
         ("workers", 9, "workers must be 1 to 8, or 0 for as many as suit the machine, not 9"),
         ("limits", {"watches_per_user": 0}, "limits.watches_per_user must be at least 1, not 0"),
