@@ -289,7 +289,7 @@ class Agent:
         given = self._given
         return Machine(
             given.node,
-            given.file.declared.internal_ip() or own_address(given.server),
+            address_of(given.file.declared, given.server),
             str(given.state_dir),
             str(given.run_dir),
             given.docker_socket,
@@ -367,6 +367,14 @@ def _refusable(call: Callable[[], Any]) -> None:
         if error.code in {400, 403, 422}:
             raise ConfigurationError(f"the cluster refuses what the node's file declares: {error}") from error
         raise
+
+
+def address_of(declared: Declared, server: str) -> str:
+    """Return where others reach this machine: as declared, one of IPv6 only where it reaches ``server`` by IPv6."""
+    if told := declared.internal_ip():
+        return told
+    found = own_address(server)
+    return (declared.internal_ip(ipv6=True) or found) if ":" in found else found
 
 
 def own_address(server: str) -> str:

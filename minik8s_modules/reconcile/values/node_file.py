@@ -53,10 +53,10 @@ class Declared(NamedTuple):
         }
         return {key: value for key, value in found.items() if value}
 
-    def internal_ip(self) -> str:
-        """Return the IPv4 address other machines reach the node at, "" when none is declared."""
+    def internal_ip(self, *, ipv6: bool = False) -> str:
+        """Return the address of a family other machines reach the node at, "" when none is declared."""
         told = (str(one["address"]) for one in self.addresses if one["type"] == "InternalIP")
-        return next((address for address in told if ":" not in address), "")
+        return next((address for address in told if (":" in address) == ipv6), "")
 
 
 class NodeFile(NamedTuple):
@@ -155,11 +155,11 @@ def _addresses(status: JsonObject, where: str) -> Iterator[JsonObject]:
         if kind not in {"InternalIP", "ExternalIP"} or set(one) != {"type", "address"}:
             raise ConfigurationError(f"{where}: an address has the type InternalIP or ExternalIP, not {kind!r}")
         try:
-            yield {"type": kind, "address": _parsed(address, both=not single and kind == "InternalIP")}
+            yield {"type": kind, "address": _parsed(address, both=kind == "InternalIP")}
         except ValueError as error:
             raise ConfigurationError(
-                f"{where}: status.address must be an IPv4 address, and status.addresses may have an InternalIP of IPv6"
-                f" besides: {error}"
+                f"{where}: status.address must be an IP address; in status.addresses, those of type InternalIP may be"
+                f" of either family, an ExternalIP is of IPv4: {error}"
             ) from error
 
 
