@@ -75,7 +75,7 @@ options:
     type: bool
     default: false
   dns_address:
-    description: The address of cluster DNS, where the inventory says it.
+    description: The address of cluster DNS, empty for none. Pods must reach it, and no range may have it.
     type: str
     default: ""
   configuration:

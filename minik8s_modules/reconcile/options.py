@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from minik8s_modules.base.config import Configuration, read_services_ipv6
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.inventory import DEFAULT_SHARD
 from minik8s_modules.base.places import parse_place
+from minik8s_modules.module_utils.minik8s.install.name_server import name_server_problem
 from minik8s_modules.reconcile.executor.live_run import Executor, executor_named
 from minik8s_modules.reconcile.housekeeping.policies import Policies, read_policies
 from minik8s_modules.reconcile.network.dataplane import PROXY_MODES
@@ -69,7 +71,8 @@ def read_options(configuration: Configuration) -> Options:
     project_dir = Path(configuration.text("project_dir"))
     dual = read_dual_stack(configuration, cluster_cidr)
     services_ipv6 = _services_ipv6(configuration, dual, cluster_cidr, service_cidr)
-    dns, ingress = _dns_settings(configuration), _ingress_settings(configuration, project_dir)
+    dns = _dns_settings(configuration, (cluster_cidr, dual.cluster_cidr), (service_cidr, services_ipv6))
+    ingress = _ingress_settings(configuration, project_dir)
     settings = Settings(
         cluster_cidr=cluster_cidr,
         pause_image=configuration.text("pause_image", Settings().pause_image),
@@ -125,10 +128,13 @@ def _services_ipv6(configuration: Configuration, dual: DualStack, cluster_cidr: 
     return service_cidr
 
 
-def _dns_settings(configuration: Configuration) -> DnsSettings:
-    """Return how names are served; left out, or without ``listen``: not at all."""
+def _dns_settings(configuration: Configuration, pods: Iterable[str], services: Iterable[str]) -> DnsSettings:
+    """Return how names are served, outside these ranges; left out, or without ``listen``: not at all."""
+    listen = configuration.text("dns.listen", "")
+    if why := name_server_problem(listen, pods, services):
+        raise ConfigurationError(f"dns.listen {listen} {why}")
     return DnsSettings(
-        listen=_name_server(configuration.text("dns.listen", "")),
+        listen=str(ipaddress.ip_address(listen)) if listen else "",
         port=configuration.number("dns.port", DnsSettings().port),
         forward=tuple(_upstream(each) for each in configuration.texts("dns.forward", [])),
         host_resolver=configuration.flag("dns.host_resolver", default=False),
@@ -148,17 +154,6 @@ def _port(configuration: Configuration, key: str) -> int:
     if not 0 <= port < 1 << 16:
         raise ConfigurationError(f"{key} must be 0 (none) to 65535, not {port}")
     return port
-
-
-def _name_server(text: str) -> str:
-    """Return the address at which nodes serve names, of either family."""
-    try:
-        found = ipaddress.ip_address(text) if text else ""
-    except ValueError as error:
-        raise ConfigurationError(f"dns.listen must be an IP address: {error}") from error
-    if isinstance(found, ipaddress.IPv6Address) and (found.is_link_local or found.scope_id):
-        raise ConfigurationError(f"dns.listen {text} must be no link-local address of IPv6: Pods do not reach it")
-    return str(found)
 
 
 def _upstream(text: str) -> str:
@@ -184,9 +179,9 @@ def _plan_options(configuration: Configuration) -> PlanOptions:
 
 
 def _address(text: str) -> str:
-    host, _, port = text.rpartition(":")
+    host, port = parse_place(text)
     if text and (not host or not port.isdecimal()):
-        raise ConfigurationError(f"api_address must be HOST:PORT, not {text!r}")
+        raise ConfigurationError(f"api_address must be HOST:PORT, an IPv6 address in brackets, not {text!r}")
     return text
 
 

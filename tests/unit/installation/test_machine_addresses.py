@@ -25,6 +25,10 @@ for part in ("defaults", "vars"):
     for path in sorted((repository / "roles").glob(f"*/{part}/main.yml")):
         known |= loader.load_from_file(str(path), trusted_as_template=True) or {}
 known |= {"minik8s_repository": str(repository), "etcd_data": {"stat": {"exists": False}}} | given
+preflight = loader.load_from_file(str(repository / "roles/preflight/tasks/main.yml"), trusted_as_template=True)
+asked = next(task["minik8s_requirements"] for task in preflight if "minik8s_requirements" in task)
+# before any role has its defaults
+known["asked_dns_address"] = Templar(loader, variables=given).template(asked["dns_address"])
 templar = Templar(loader, variables=known)
 print(json.dumps({name: templar.template(known[name]) for name in wanted}))
 """
@@ -35,6 +39,9 @@ WANTED = (
     "control_plane_servers",
     "control_plane_inner_host",
     "control_plane_peers",
+    "asked_dns_address",
+    "minik8s_dns_address",
+    "control_plane_additions",
     "etcd_configuration",
     "monitoring_adapter_values",
     "monitoring_others",
@@ -113,6 +120,24 @@ def test_what_follows_from_the_family_of_services() -> None:
     assert (old["control_plane_api_listen_address"], new["control_plane_api_listen_address"]) == ("0.0.0.0", "::")
     # minik8s_certificates knows the first address of a range of IPv6
     assert (old["pki_service_address"], new["pki_service_address"]) == ("100.0.0.1", NEW_SERVICES)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, {}),
+        ({"minik8s_dns_address": ""}, {}),
+        ({"minik8s_dns_address": "10.0.0.53"}, {"dns": {"listen": "10.0.0.53"}}),
+        ({"minik8s_cluster_cidr": "fd00:10:244::/48"}, {"dns": {"listen": "fd00:169:254:20::10"}}),
+    ],
+)
+def test_a_name_servers_address_that_is_not_refused_anyway_is_told_to_who_would_give_it_away(
+    given: dict[str, Any], told: dict[str, Any]
+) -> None:
+    found = rendered(OLD[:1], OLD_SERVICES, **given)
+    additions = found["control_plane_additions"]
+    assert additions["apiserver"] == additions["controllers"] == told
+    assert found["asked_dns_address"] == found["minik8s_dns_address"], "what is checked before is what is installed"
 
 
 def test_a_lone_machine_speaks_with_itself_over_loopback() -> None:

@@ -107,7 +107,13 @@ def test_ranges_and_names_that_will_do(name: str) -> None:
         ({"nodes": 257}, "each of 257 nodes gets a /24"),
         ({"address": "fd00::5"}, "minik8s_node_address: fd00::5 is IPv6"),
         ({"tunnels": True, "has_route": False}, "the machine has no IPv4 default route"),
-        ({"several": True, "has_route": False}, "Services of IPv4 (100.0.0.0/24) cannot lead to machines"),
+        ({"tunnels": True, "has_route": False, "address": "192.0.2.5"}, "whatever minik8s_node_address says"),
+        ({"dns_address": "fd00::53"}, "minik8s_dns_address: fd00::53 is IPv6, and Pods have no such address"),
+        ({"dns_address": "ns"}, "minik8s_dns_address: ns is not an IP address"),
+        ({"dns_address": "0.0.0.0"}, "is not one that Pods reach"),
+        ({"dns_address": "224.0.0.1"}, "is not one that Pods reach"),
+        ({"dns_address": "100.0.0.10"}, "is in 100.0.0.0/24, a range of Pods or Services"),
+        ({"dns_address": "10.244.0.10"}, "is in 10.244.0.0/16, a range of Pods or Services"),
     ],
 )
 def test_each_range_and_name_that_will_not_do_is_told(changes: dict[str, Any], words: str) -> None:
@@ -158,6 +164,26 @@ def test_a_machine_without_ipv4_is_of_a_cluster_with_services_of_ipv6(underlay: 
 
 def test_a_lone_machine_without_any_route_speaks_with_itself() -> None:
     assert range_problems(RANGES._replace(has_route=False), CONNECTED) == []
+
+
+def test_machines_of_a_network_without_a_way_out_are_installed_as_ever() -> None:
+    isolated = RANGES._replace(several=True, has_route=False)
+    assert range_problems(isolated, CONNECTED) == []
+    assert range_problems(isolated._replace(address="192.0.2.5"), []) == []
+
+
+@pytest.mark.parametrize("connected", [[], [("docker0", "172.17.0.0/16"), ("br-0123456789ab", "172.18.0.0/16")]])
+def test_one_of_several_machines_without_ipv4_is_told(connected: list[tuple[str, str]]) -> None:
+    wanted = RANGES._replace(several=True, has_route=False, tunnels=bool(connected))
+    (found,) = range_problems(wanted, [*connected, ("eth0", "fd00::/64")])
+    assert "Services of IPv4 (100.0.0.0/24) cannot lead to machines" in found
+    assert "minik8s_node_address" in found
+
+
+@pytest.mark.parametrize("address", ["", "169.254.20.10", "127.0.0.53", "192.0.2.1", "fd00:169:254:20::10"])
+def test_names_are_served_at_an_address_of_a_family_that_pods_have(address: str) -> None:
+    wanted = RANGES._replace(dns_address=address, cluster_cidr_ipv6="fd00:10:244::/48")
+    assert range_problems(wanted, CONNECTED) == []
 
 
 @pytest.mark.parametrize(
@@ -326,7 +352,10 @@ def test_a_range_of_ipv6_that_cannot_be_is_told_before_anything_is_changed(chang
     assert words in "".join(found)
 
 
-ALONE = Ranges("fd00:10:244::/48", "fd00:10:96::/112", 3, "n1", standing="fd00:10:96::/112")
+ALONE = Ranges(
+    "fd00:10:244::/48", "fd00:10:96::/112", 3, "n1", standing="fd00:10:96::/112", dns_address="fd00:169:254:20::10"
+)
+NO_NAME_SERVERS = ("fe80::53", "fd00::53%eth0", "::1", "::", "ff02::1", "::ffff:169.254.20.10")
 
 
 def test_ranges_of_ipv6_alone_will_do() -> None:
@@ -351,7 +380,10 @@ def test_ranges_of_ipv6_alone_will_do() -> None:
         ({"mesh": True}, "minik8s_mesh is not for a cluster with IPv6 alone"),
         ({"has_ipv6": False}, "IPv6 is off on this machine"),
         ({"has_loopback": False}, "IPv6 is off on the device lo"),
-        ({"dns_address": "169.254.20.10"}, "minik8s_dns_address: 169.254.20.10 is not IPv6"),
+        ({"dns_address": "169.254.20.10"}, "minik8s_dns_address: 169.254.20.10 is IPv4, and Pods have no such address"),
+        *(({"dns_address": one}, f"minik8s_dns_address: {one} is not one that Pods reach") for one in NO_NAME_SERVERS),
+        ({"dns_address": "fd00:10:96::10"}, "is in fd00:10:96::/112, a range of Pods or Services"),
+        ({"cluster_cidr": "fd00:169::/32"}, "fd00:169:254:20::10 is in fd00:169::/32, a range of Pods or Services"),
     ],
 )
 def test_what_a_cluster_of_ipv6_alone_cannot_be_is_told(changes: dict[str, Any], words: str) -> None:

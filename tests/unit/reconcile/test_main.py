@@ -50,11 +50,27 @@ def test_other_names_are_asked_of_servers_of_either_family(tmp_path: Path):
     assert found.forward == ("192.0.2.53", "fd00::53")
 
 
+ALONE: dict[str, Any] = {"cluster_cidr": "fd00:10:244::/48", "service_cidr": "fd00:10:96::/112"}
+
+
+def test_the_address_of_the_clusters_dns_is_nobodys(tmp_path: Path):
+    told = {"dns": {"listen": "FD00:169:254:20:0::10"}, "api_address": "[fd00::1]:443", **ALONE}
+    found = read_options(configuration(tmp_path, **told)).settings
+    assert (found.dns.listen, found.api_address) == ("fd00:169:254:20::10", "[fd00::1]:443")
+    assert found.balancing.is_own("fd00:169:254:20::10")
+    assert not found.balancing.is_own("fd00:169:254:20::11")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"dns": {"forward": ["ns.example"]}}, "dns.forward must have IP addresses"),
         ({"dns": {"forward": ["fe80::1%eth0"]}}, "dns.forward fe80::1%eth0 names a device"),
+        ({"dns": {"listen": "ns"}}, "dns.listen ns is not an IP address"),
+        ({"dns": {"listen": "fd00::53"}}, "dns.listen fd00::53 is IPv6, and Pods have no such address"),
+        ({"dns": {"listen": "::1"}, **ALONE}, "dns.listen ::1 is not one that Pods reach"),
+        ({"dns": {"listen": "fd00:10:244::53"}, **ALONE}, "is in fd00:10:244::/48, a range of Pods or Services"),
+        ({"api_address": "fd00::1:443"}, "api_address must be HOST:PORT, an IPv6 address in brackets"),
         ({"drift": "slow"}, "drift must be normal or fast"),
         ({"executor": "shell"}, "executor must be python_api or strategy, not 'shell'"),
         ({"hmac_key_file": "/nowhere"}, "cannot read hmac_key_file /nowhere"),

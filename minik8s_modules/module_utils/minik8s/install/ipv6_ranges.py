@@ -83,6 +83,11 @@ def is_special(network: ipaddress.IPv6Network) -> bool:
     return network.is_link_local or network.is_multicast or network.is_loopback or network.is_unspecified
 
 
+def passes_away(address: ipaddress.IPv6Address) -> bool:
+    """Return whether an address is none that others, on other machines or in Pods, reach a machine at."""
+    return bool(address.ipv4_mapped or address.scope_id) or is_special(ipaddress.IPv6Network(address))
+
+
 def overlaps(
     usable: Mapping[str, ipaddress.IPv4Network | ipaddress.IPv6Network],
     connected: Sequence[tuple[str, str]],

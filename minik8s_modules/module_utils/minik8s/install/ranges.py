@@ -21,14 +21,17 @@ from .ipv6_ranges import (
     is_special,
     network_ipv6,
     overlaps,
+    passes_away,
     taken,
 )
+from .name_server import name_server_problem
 
 OURS = "mk8"
 NODE_PREFIX_LENGTH = 24  # a node's share of the cluster's range (reconcile gives each node a /24)
 NO_IPV6 = "IPv6 is off on this machine: see its kernel's ipv6.disable and net.ipv6.conf.all.disable_ipv6"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 _NAME_LENGTH = 63  # the label kubernetes.io/hostname holds it
+_OF_DOCKER = re.compile(r"docker|br-[0-9a-f]{12}\Z")
 _ROUTE_FIELDS = 8
 _REJECT = 0x200  # linux/route.h: RTF_REJECT
 _LAST_METRIC = 0xFFFFFFFF
@@ -88,6 +91,9 @@ def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list
         )
     given = {"minik8s_cluster_cidr": wanted.cluster_cidr, "minik8s_service_cidr": wanted.service_cidr}
     found += family_problems(wanted.cluster_cidr, wanted.service_cidr, wanted.standing)
+    pod_ranges = (wanted.cluster_cidr, wanted.cluster_cidr_ipv6)
+    if why := name_server_problem(wanted.dns_address, pod_ranges, (wanted.service_cidr, wanted.service_cidr_ipv6)):
+        found.append(f"minik8s_dns_address: {wanted.dns_address} {why}")
     if any(":" in text for text in given.values()):
         return found + _alone_problems(wanted, given, connected)
     networks = {name: _network(text) for name, text in given.items() if text}
@@ -106,7 +112,7 @@ def range_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list
             f"minik8s_cluster_cidr: {pods} is too small: "
             f"each of {wanted.nodes} nodes gets a /{NODE_PREFIX_LENGTH} of it"
         )
-    found += _address_problems(wanted) + _taken_ipv6(wanted, connected)
+    found += _address_problems(wanted, connected) + _taken_ipv6(wanted, connected)
     found += _ipv6_problems(wanted, pods) if wanted.cluster_cidr_ipv6 else []
     return [*found, *_services_ipv6_problems(wanted)] if wanted.service_cidr_ipv6 else found
 
@@ -122,15 +128,16 @@ def _alone_problems(wanted: Ranges, given: Mapping[str, str], connected: Sequenc
     }
     found = [f"{name} is not for a cluster with IPv6 alone: leave it out" for name, asked in without.items() if asked]
     found += alone_problems(given, connected, wanted.nodes)
-    if wanted.dns_address and not is_ipv6(wanted.dns_address):
-        found.append(f"minik8s_dns_address: {wanted.dns_address} is not IPv6, as all that Pods reach: leave it out")
     if wanted.has_ipv6 and not wanted.has_loopback:
-        found.append("IPv6 is off on the device lo, whose ::1 daemons use: see net.ipv6.conf.lo.disable_ipv6")
+        found.append(
+            "IPv6 is off on the device lo, which has the name server's address and takes what the machine sends to"
+            " itself: see net.ipv6.conf.lo.disable_ipv6"
+        )
     found += [NO_IPV6] if wanted.node_name and not wanted.has_ipv6 else []
-    return found + _address_problems(wanted)
+    return found + _address_problems(wanted, connected)
 
 
-def _address_problems(wanted: Ranges) -> list[str]:
+def _address_problems(wanted: Ranges, connected: Sequence[tuple[str, str]]) -> list[str]:
     """Return why others cannot reach this machine at an address of the family that Services have.
 
     ``default/kubernetes`` leads to the API servers, and other Services to Pods on their node's network.
@@ -142,12 +149,22 @@ def _address_problems(wanted: Ranges) -> list[str]:
     found = []
     if is_ipv6(wanted.address):
         found.append(f"minik8s_node_address: {wanted.address} is IPv6: {what}. Write the machine's IPv4 address")
-    elif (wanted.tunnels or (wanted.several and not wanted.address)) and not wanted.has_route:
+    elif wanted.several and not (wanted.address or wanted.has_route or _has_ipv4(connected)):
         found.append(
-            f"the machine has no IPv4 default route, which tells its address: {what}. Give it an IPv4 address and such"
-            " a route"
+            f"the machine has no IPv4 address: {what}. Give it one, and an IPv4 default route, which tells it, or,"
+            " where no tunnels end, minik8s_node_address"
+        )
+    elif wanted.tunnels and not wanted.has_route:
+        found.append(
+            "the machine has no IPv4 default route, whose address nodes with tunnels (minik8s_network_driver vxlan) are"
+            " known by, whatever minik8s_node_address says: give it an IPv4 address and such a route"
         )
     return found + (_underlay_problems(wanted) if wanted.underlay.underlay == "ipv6" else [])
+
+
+def _has_ipv4(connected: Sequence[tuple[str, str]]) -> bool:
+    """Return whether the machine has an address of IPv4 that others may know it by; Docker's bridges have none."""
+    return any(":" not in network and not _OF_DOCKER.match(device) for device, network in connected)
 
 
 def _ipv6_address_problems(wanted: Ranges) -> list[str]:
@@ -158,7 +175,7 @@ def _ipv6_address_problems(wanted: Ranges) -> list[str]:
         found.append(
             f"minik8s_node_address: {wanted.address} is not IPv6: {what}. Write the machine's IPv6 address, or none"
         )
-    elif wanted.address and _passes_away(wanted.address):
+    elif wanted.address and passes_away(ipaddress.IPv6Address(wanted.address)):
         found.append(f"minik8s_node_address: {wanted.address} is not one that other machines reach: write another")
     if (wanted.tunnels or not wanted.address) and not wanted.underlay.has_address:
         found.append(
@@ -170,11 +187,6 @@ def _ipv6_address_problems(wanted: Ranges) -> list[str]:
     if wanted.underlay.direct:
         found.append("minik8s_network_direct is for tunnels over IPv4: set it to false")
     return found
-
-
-def _passes_away(address: str) -> bool:
-    found = ipaddress.IPv6Address(address)
-    return bool(found.ipv4_mapped or found.scope_id) or found.is_loopback or is_special(ipaddress.IPv6Network(found))
 
 
 def _underlay_problems(wanted: Ranges) -> list[str]:
