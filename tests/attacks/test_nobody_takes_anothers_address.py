@@ -116,9 +116,9 @@ def test_the_address_of_the_clusters_dns_is_led_to_no_service(
     balancing, spelled = read_balancing(configured, OWN), ip_address(name_server).exploded.upper()
     ports = [{"port": 53, "protocol": "UDP"}]
     asked: JsonObject = {"type": "LoadBalancer", "ports": ports, "loadBalancerClass": "minik8s.io/pool"}
-    made = mallory.create("dns", **asked, loadBalancerIP=spelled).json
-    families: JsonObject = {"ipFamilies": ["IPv4", "IPv6"]}
-    made["spec"] |= families
+    made = mallory.create("dns", **asked).json
+    # even if the API took what it refuses of these
+    made["spec"] |= {"ipFamilies": ["IPv4", "IPv6"], "loadBalancerIP": spelled}
     given = decide_addresses([made], WORLD, lambda _: frozenset(), balancing)[str(objects.key(made))]
     assert (given.addresses, given.reason) == ([], "AddressNotInPool")
     del made["spec"]["loadBalancerIP"]
