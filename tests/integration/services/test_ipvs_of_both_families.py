@@ -77,6 +77,16 @@ def test_a_service_is_reached_at_both_addresses(machine: Machine) -> None:
     assert set(machine.ask("100.0.0.2", 80, count=10)) == BOTH
 
 
+def test_addresses_spelled_otherwise_than_the_kernels_stay_as_they_are(machine: Machine) -> None:
+    long = {**second("pod2"), "address": "fd00:100:0::2", "endpoints": [[SECOND["pod2"].replace("::", ":0::0:"), 8080]]}
+    assert machine.declare(**{"web:80/IPv6": long})["changed"]
+    assert not machine.pass_(entries=machine.entries)["changed"]
+    assert not machine.declare(**{"web:80/IPv6": second("pod2")})["changed"], "it is the same Service"
+    assert set(machine.ask(SERVICE, 80, count=3)) == {"pod2"}
+    machine.declare()
+    assert servers(machine) == []
+
+
 def test_affinity_and_datagrams(machine: Machine) -> None:
     declared = {
         "sticky:80/IPv6": {**second("pod2", "pod3"), "affinity_s": 60},
