@@ -253,7 +253,7 @@ def cidr_name(value: str) -> list[str]:
     """Return what keeps ``value`` from naming a range as ours do: ``10.244.1.0-24``, ``fd00:10:244:1::-64``."""
     address, dash, length = value.partition("-")
     try:
-        if not dash or str(ipaddress.ip_network(f"{address}/{length}")) != f"{address}/{length}":
+        if "%" in value or not dash or str(ipaddress.ip_network(f"{address}/{length}")) != f"{address}/{length}":
             return [_CIDR_NAME]
     except ValueError:
         return [_CIDR_NAME]

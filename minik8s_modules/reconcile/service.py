@@ -172,12 +172,15 @@ class ShardService:
     def _make_shard(self, addresses: AddressBook, settings: Settings) -> Shard:
         copies, services, named, folders = self._copies, self._services, self._named, self._folders
         overlaid, by_ipv6 = is_meshed(settings), settings.overlay.ipv6
+        cluster = "" if settings.plugin.driver else settings.cluster_cidr
 
         def named_on(node: str) -> Named:
             found, checks = named.of()._replace(folders=folders.of()), services.checks(node)
             found = found._replace(ingress=with_checks(found.ingress, checks))
             self._metrics.of(node).on_checks(checks)
-            return found._replace(machines=machines(copies.nodes.list(), ipv6=by_ipv6)) if overlaid else found
+            if not overlaid:
+                return found
+            return found._replace(machines=machines(copies.nodes.list(), ipv6=by_ipv6, cluster=cluster))
 
         return Shard(
             Objects(

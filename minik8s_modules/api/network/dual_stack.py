@@ -27,6 +27,11 @@ def _ipv4(cidr: str) -> ipaddress.IPv4Network:
     return ipaddress.IPv4Network(cidr)
 
 
+@functools.lru_cache(maxsize=8)
+def _ipv6(cidr: str) -> ipaddress.IPv6Network:
+    return ipaddress.IPv6Network(cidr)
+
+
 @dataclass(frozen=True)
 class DualStack:
     """The ranges of all pods, of IPv4 and of IPv6; "" for the latter: nobody has such an address.
@@ -50,7 +55,7 @@ class DualStack:
         """Return the range of IPv6 that belongs to a claimed one; "" for none, as of one that is not the cluster's."""
         if self.alone:
             return cidr if _is_within(cidr, self.cluster_cidr) else ""
-        network = ipaddress.IPv4Network(cidr) if self and cidr else None
+        network = ipaddress.IPv4Network(cidr) if self and cidr and ":" not in cidr else None
         if network is None or not network.subnet_of(_ipv4(self.ipv4)):
             return ""
         inner = _BITS - network.prefixlen
@@ -58,11 +63,18 @@ class DualStack:
         return f"{self._computed(network.network_address)}/{_BITS_IPV6 - bits}"
 
     def address_of(self, address: str) -> str:
-        """Return the IPv6 address that belongs to a claimed one; "" for none."""
+        """Return the IPv6 address that belongs to a claimed one; "" for none, as of one of another family."""
         if self.alone:
             return address if _is_within(address, self.cluster_cidr) else ""
-        found = ipaddress.IPv4Address(address) if self and address else None
+        found = ipaddress.IPv4Address(address) if self and address and ":" not in address else None
         return str(self._computed(found)) if found is not None and found in _ipv4(self.ipv4) else ""
+
+    def takes(self, claimed: str) -> bool:
+        """Return whether pods can have a claimed range or address: of IPv6 alone it is the cluster's, else of IPv4.
+
+        Nodes claim both, and the API server does not know which ones a cluster has.
+        """
+        return _is_within(claimed, self.cluster_cidr) if self.alone else ":" not in claimed
 
     def gateway_of(self, cidr: str) -> str:
         """Return the first address of the range of IPv6 that belongs to a claimed one; "" for none."""
@@ -87,7 +99,7 @@ def _is_within(text: str, cluster: str) -> bool:
     """Return whether an IPv6 address or range lies in a range; one of IPv4 does not."""
     if ":" not in text:
         return False
-    return ipaddress.IPv6Network(text).subnet_of(ipaddress.IPv6Network(cluster))
+    return ipaddress.IPv6Network(text).subnet_of(_ipv6(cluster))
 
 
 def longest_prefix(ipv4: ipaddress.IPv4Network) -> int:

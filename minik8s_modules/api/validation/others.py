@@ -147,7 +147,9 @@ def _pod_ranges(declared: JsonObject) -> list[Cause]:
     """
     first, ranges = declared.get("podCIDR") or "", declared.get("podCIDRs") or []
     if _is_cidr_ipv6(first) and ranges in ([], [first]):
-        return []
+        shortest = str(ipaddress.IPv6Network(first))  # nodes compare ranges, and one has many spellings
+        detail = f"must be in canonical form ({shortest})"
+        return [] if first == shortest else [cause.invalid("spec.podCIDR", first, detail)]
     details = ("must be an IPv4 CIDR", "must be an IPv6 CIDR")
     causes = [cause.invalid("spec.podCIDR", first, details[0])] if first and not _is_cidr(first) else []
     causes += [
@@ -212,7 +214,7 @@ def _is_cidr_ipv6(text: str) -> bool:
         ipaddress.IPv6Network(text)
     except ValueError:
         return False
-    return True
+    return "%" not in text  # one of a device
 
 
 def validate_node_update(new: JsonObject, old: JsonObject) -> list[Cause]:
@@ -265,7 +267,7 @@ def validate_pod_address_update(new: JsonObject, old: JsonObject) -> list[Cause]
 def validate_pod_cidr(claim: JsonObject) -> list[Cause]:
     """Return why the claim of a range may not be kept: its name is the range, with a ``-`` for the ``/``."""
     cidr = spec(claim).get("cidr") or ""
-    if cidr and cidr.replace("/", "-") != name(claim):
+    if cidr and cidr != name(claim).replace("-", "/"):
         return [cause.invalid("spec.cidr", cidr, "must be the object's name with a / before the prefix length")]
     return missing_fields(POD_CIDR, claim)
 

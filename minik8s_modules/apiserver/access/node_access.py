@@ -13,11 +13,13 @@ kubernetes ``plugin/pkg/auth/authorizer/node``, ``plugin/pkg/admission/noderestr
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 
 from minik8s_modules.api.access.rbac import Rule, compiled
-from minik8s_modules.api.errors import Forbidden
+from minik8s_modules.api.errors import Forbidden, NotFound
 from minik8s_modules.api.kinds import (
     CONFIG_MAP,
     CSI_NODE,
@@ -32,14 +34,18 @@ from minik8s_modules.api.kinds import (
     SERVICE_ACCOUNT,
     VOLUME_ATTACHMENT,
 )
-from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec
-from minik8s_modules.api.pods.mirror_pods import MIRROR, is_mirror
+from minik8s_modules.api.nodes.pod_cidrs import claim_name
+from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec, uid
+from minik8s_modules.api.pods.mirror_pods import MIRROR, is_mirror, static_uid
 from minik8s_modules.api.pods.pod_references import Reference, references
 from minik8s_modules.api.pods.slurm import takes_results
 from minik8s_modules.api.storage.attachments import attachment_name, driver_of, node_secrets
+from minik8s_modules.api.syntax import cidr_name
 from minik8s_modules.apiserver.access.node_index import RESULTS, NodeIndex
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.identity import User
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.http.write import Write
 from minik8s_modules.store.cache import WatchCache
 
@@ -226,6 +232,7 @@ _LABELS = frozenset(
 _PRESSURE = frozenset(f"node.kubernetes.io/{what}-pressure" for what in ("memory", "disk", "pid"))
 # what defaulting writes into every pod
 _HARMLESS = frozenset({Reference("serviceaccounts", "default")})
+_UID = re.compile(r"[0-9a-f-]{32,36}")
 _LABEL_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 
 
@@ -249,6 +256,34 @@ def _node_written(write: Write, node: str) -> Iterator[str]:
         yield f'node "{node}" is not allowed to set the labels: {", ".join(changed)}'
     if write.operation == "update" and _others_taints(write.old or {}) != _others_taints(write.new):
         yield f'node "{node}" is not allowed to modify taints'
+    wanted = _range_of(write.new)
+    if wanted and wanted != _range_of(write.old or {}) and not _has_claimed(write.backend, node, wanted):
+        yield f'node "{node}" is not allowed to set the podCIDR {wanted}, which no PodCIDR claims for it'
+
+
+def _range_of(node: JsonObject) -> str:
+    return str(spec(node).get("podCIDR") or next(iter(spec(node).get("podCIDRs") or []), ""))
+
+
+def _has_claimed(backend: Backend, node: str, cidr: str) -> bool:
+    """Return whether the range is claimed for the node, as the store has it: a claim is made just before."""
+    try:
+        claim = backend.latest(Target(POD_CIDR, "", claim_name(cidr))).object
+    except NotFound:
+        return False
+    return bool(spec(claim).get("nodeName") == node)
+
+
+def _range_claimed(write: Write, node: str) -> Iterator[str]:
+    """Tell what forbids a claim: others' ranges are theirs, whatever the length of the prefix."""
+    yield from _address_written(write, node)
+    cidr = str(spec(write.obj or {}).get("cidr") or "")
+    if write.operation != "create" or cidr_name(claim_name(cidr)):  # that is no range, validation refuses
+        return
+    wanted = ipaddress.ip_network(cidr)
+    for claim in (spec(item.peek()) for item in write.backend.cache.list(POD_CIDR.prefix).items):
+        if claim.get("nodeName") != node and wanted.overlaps(ipaddress.ip_network(claim["cidr"])):
+            yield f'node "{node}" can not claim {cidr}: it overlaps {claim["cidr"]} of node "{claim.get("nodeName")}"'
 
 
 def _drivers_written(write: Write, node: str) -> Iterator[str]:
@@ -302,6 +337,28 @@ def _address_written(write: Write, node: str) -> Iterator[str]:
         yield f'node "{node}" can only claim addresses for itself and its own pods'
 
 
+def _address_claimed(write: Write, node: str) -> Iterator[str]:
+    """Tell what forbids a claim: whose address a Pod's is decides which NetworkPolicies hold for it."""
+    yield from _address_written(write, node)
+    if write.operation != "create":
+        return
+    wanted = str(spec(write.new).get("podUID") or "")
+    # static pods may have no mirror yet, and whoever makes one writes the static pod's UID into it himself
+    places = {spec(pod).get("nodeName") for pod in _with(write.backend, wanted)}
+    if places and node not in places:
+        yield f'node "{node}" can only claim addresses for pods with spec.nodeName set to itself'
+
+
+def _with(backend: Backend, wanted: str) -> Iterator[JsonObject]:
+    """Yield the pods that have a UID, of the API or of a static pod; of all others not even the text is read."""
+    if not _UID.fullmatch(wanted):
+        return
+    text = f'"{wanted}"'.encode()
+    for pod in (item.peek() for item in backend.cache.list(POD.prefix).items if text in item.data):
+        if wanted in (uid(pod), static_uid(pod)):
+            yield pod
+
+
 def _token_asked(write: Write, node: str) -> Iterator[str]:
     if write.target.subresource != "token":
         return
@@ -335,8 +392,8 @@ _CHECKS = {
     POD.id: _pod_written,
     LEASE.id: _lease_written,
     PERSISTENT_VOLUME_CLAIM.id: _claim_written,
-    POD_ADDRESS.id: _address_written,
-    POD_CIDR.id: _address_written,
+    POD_ADDRESS.id: _address_claimed,
+    POD_CIDR.id: _range_claimed,
     SERVICE_ACCOUNT.id: _token_asked,
 }
 KINDS = (NODE, CSI_NODE, POD, LEASE, PERSISTENT_VOLUME_CLAIM, POD_ADDRESS, POD_CIDR, SERVICE_ACCOUNT)

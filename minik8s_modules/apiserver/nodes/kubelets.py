@@ -5,9 +5,9 @@ no gateway says in the node's Lease that it serves the node's streams. The conne
 certificate must be signed by the cluster's authority and be for the address, or for the node's name.
 
 A node writes its own address, so an address must not lead anywhere else: none of this machine or link (loopback,
-link-local), none that is no single machine's, none of a Service, and not this very server. Two nodes may have one
-address, as a virtual node on a machine that is a node: whose kubelet answers there, its certificate says. Source:
-kubernetes ``pkg/kubelet/client``, ``pkg/registry/core/node/strategy.go`` (``isProxyableHostname``).
+link-local), none that is no single machine's, none of a Service, and not the one that this server is known by. Two
+nodes may have one address, as a virtual node on a machine that is a node: whose kubelet answers there, its certificate
+says. Source: kubernetes ``pkg/kubelet/client``, ``pkg/registry/core/node/strategy.go`` (``isProxyableHostname``).
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class Own(NamedTuple):
         address: of this one.
         port: of this one.
         kubelet_port: the port that machines send on to API servers.
-        services: the addresses of Services, of which the first is the API's.
+        services: the addresses of Services, of each family; the first of the first range is the API's.
     """
 
     address: str = ""
     port: int = 0
     kubelet_port: int = 0
-    services: Network = ipaddress.IPv4Network("0.0.0.0/32")
+    services: tuple[Network, ...] = ()
 
 
 class Kubelets(Protocol):
@@ -201,7 +201,7 @@ def _not_a_machines(address: str, port: int, own: Own) -> list[str]:
     found = ipaddress.ip_address(address)
     if own.address and (found, port) == (ipaddress.ip_address(own.address), own.port):
         return ["is this API server"]
-    if found in own.services:
+    if any(found in each for each in own.services):
         return ["is an address of Services"]
     return ["is no address of one machine"] if found.is_multicast or found.is_reserved else []
 

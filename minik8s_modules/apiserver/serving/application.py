@@ -102,8 +102,7 @@ class Application:
         metrics.gauge("apiserver_watches", "Open watches.", ("resource",), self._watches)
         metrics.gauge("apiserver_streams", "Open streams.", (), lambda: {(): float(self._tunnels.count())})
         tokens = _tokens(self._backend, configured)
-        own = Own(configured.advertise_address, configured.port, configured.kubelet_port, configured.service_cidr)
-        kubelets = TlsKubelets(configured.reconciler_client, own) if configured.reconciler_client else None
+        kubelets = TlsKubelets(configured.reconciler_client, _own(configured)) if configured.reconciler_client else None
         streams = Streams(self._tunnels, gateways, kubelets)
         priority = Priority(configured.threads, metrics, configured.workers)
         self._place, self._expected, self._began_s = place, configured.workers, float("inf")
@@ -227,6 +226,11 @@ def _access(cache: WatchCache) -> Access:
 
 def _reconcilers(configured: Settings) -> HttpsReconcilers | None:
     return HttpsReconcilers(configured.reconciler_client) if configured.reconciler_client else None
+
+
+def _own(configured: Settings) -> Own:
+    ranges = [each for each in (configured.service_cidr, configured.service_cidr_ipv6) if each is not None]
+    return Own(configured.advertise_address, configured.port, configured.kubelet_port, tuple(ranges))
 
 
 def _tokens(backend: Backend, configured: Settings) -> Tokens | None:

@@ -97,9 +97,12 @@ def identity(settings: Settings, place: Place | None) -> str:
 
 
 def address_in(called: str) -> str:
-    """Return the address of a server that is called so (``identity``)."""
+    """Return the address of a server that is called so (``identity``); "" where none is, as in another's Lease."""
     parts = called.split("-")
-    return str(ipaddress.IPv6Address(":".join(parts[:_GROUPS]))) if len(parts) >= _GROUPS else parts[0]
+    try:
+        return str(ipaddress.ip_address(":".join(parts[:_GROUPS]) if len(parts) >= _GROUPS else parts[0]))
+    except ValueError:
+        return ""
 
 
 class Presence:
@@ -150,7 +153,7 @@ class Presence:
         return {objects.name(item.object): item for item in found if item.labels.get(LABEL[0]) == LABEL[1]}
 
     def _tell(self) -> None:
-        addresses = [address_in(name.removeprefix(PREFIX)) for name in self._leases()]
+        addresses = [*filter(None, (address_in(name.removeprefix(PREFIX)) for name in self._leases()))]
         if not addresses:  # two that end at the same time take both away
             return
         for wanted in endpoints(addresses, self._port):

@@ -8,7 +8,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.network.load_balancers import family_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry
-from minik8s_modules.reconcile.values.resources import host_ips
+from minik8s_modules.reconcile.values.resources import host_ip, host_ips
 from minik8s_modules.reconcile.values.values import Settings
 
 DATAPLANE = "dataplane"
@@ -24,13 +24,12 @@ class _Ranges(TypedDict):
 
 
 def dataplane_entry(node: JsonObject, settings: Settings) -> DataplaneEntry | None:
-    """Return the entry that says how a node realizes services, None before it has a podCIDR."""
+    """Return the entry that says how a node realizes services, None before it has a podCIDR that pods can have."""
     cidr = objects.spec(node).get("podCIDR")
-    if not cidr:
-        return None
-    addresses = objects.status(node).get("addresses") or []
-    internal = next((each["address"] for each in addresses if each.get("type") == "InternalIP"), "")
     given = bool(settings.plugin.driver)  # the plugin knows which pods are this node's, and how it reaches them
+    if not cidr or not (given or settings.dual_stack.takes(str(cidr))):
+        return None
+    internal = host_ip(node)
     if given and not internal:
         return None
     ranges = _ranges(str(cidr), internal, settings)

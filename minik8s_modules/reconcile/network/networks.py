@@ -6,9 +6,11 @@ leaves out the node itself. Nodes realize it in ``module_utils/minik8s/network*.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import socket
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
@@ -19,34 +21,93 @@ from minik8s_modules.reconcile.values.values import Settings
 KEY = "pod-network"
 
 
-def machines(nodes: Iterable[JsonObject], *, ipv6: bool = False) -> dict[str, Peer]:
+def machines(nodes: Iterable[JsonObject], *, ipv6: bool = False, cluster: str = "") -> dict[str, Peer]:
     """Return range and address by node; those that lack one, have another's range, or are virtual are left out.
 
-    ``ipv6``: tunnels end at addresses of that family.
+    What one Node says may not end the network of the others, who refuse a peer's range that is not of ``cluster`` or
+    overlaps: such a node is left out, and of two that overlap the one that came later.
+
+    Args:
+        nodes: all there are.
+        ipv6: tunnels end at addresses of that family.
+        cluster: the range of all pods; "" where nodes' ranges say nothing, as with a plugin.
     """
     found: dict[str, Peer] = {}
-    ranges: set[str] = set()
-    for node in sorted(nodes, key=objects.name):
-        cidr, address = objects.spec(node).get("podCIDR"), _internal(node, ipv6=ipv6)
-        if cidr and address and cidr not in ranges and not is_virtual(node):
-            ranges.add(cidr)
-            found[objects.name(node)] = {"cidr": cidr, "address": address}
-    return found
+    ranges = _Ranges(_parsed(cluster) if cluster else None)
+    for node in sorted(nodes, key=_came):
+        cidr, address = str(objects.spec(node).get("podCIDR") or ""), _internal(node, ipv6=ipv6)
+        if cidr and address and not is_virtual(node) and (taken := ranges.take(cidr)):
+            found[objects.name(node)] = {"cidr": taken, "address": address}
+    return dict(sorted(found.items()))
+
+
+def _came(node: JsonObject) -> tuple[str, str]:
+    return str(objects.metadata(node).get("creationTimestamp") or ""), objects.name(node)
+
+
+class _Range(NamedTuple):
+    """A range of addresses, as numbers: this is done for each node with all nodes."""
+
+    text: str
+    version: int
+    length: int
+    first: int
+    last: int
+
+    def is_in(self, other: _Range) -> bool:
+        return self.version == other.version and other.first <= self.first and self.last <= other.last
+
+    def overlaps(self, other: _Range) -> bool:
+        return self.version == other.version and self.first <= other.last and other.first <= self.last
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _parsed(cidr: str) -> _Range | None:
+    try:
+        found = ipaddress.ip_network(cidr)
+    except ValueError:
+        return None
+    first, last = int(found.network_address), int(found.broadcast_address)
+    return _Range(str(found), found.version, found.prefixlen, first, last)
+
+
+class _Ranges:
+    """Ranges that do not overlap; of a cluster's, where that is told."""
+
+    def __init__(self, cluster: _Range | None) -> None:
+        self._cluster = cluster
+        self._taken: dict[tuple[int, int], dict[int, _Range]] = {}
+        """By the lengths of their prefixes: of one length, only equal ones overlap, and almost all are of one."""
+
+    def take(self, cidr: str) -> str:
+        """Return the range as everybody writes it; "" if it may not be taken."""
+        found = _parsed(cidr)
+        if found is None or (self._cluster is not None and not found.is_in(self._cluster)) or self._overlaps(found):
+            return ""
+        self._taken.setdefault((found.version, found.length), {})[found.first] = found
+        return found.text
+
+    def _overlaps(self, one: _Range) -> bool:
+        alike = (one.version, one.length)
+        return any(
+            one.first in known if length == alike else any(one.overlaps(each) for each in known.values())
+            for length, known in self._taken.items()
+        )
 
 
 def network_entries(node: JsonObject, settings: Settings, known: Mapping[str, Peer]) -> dict[str, NetworkEntry]:
-    """Return the entries: none before the node has a podCIDR, and for an overlay an address.
+    """Return the entries: none before the node has a podCIDR that pods can have, and for an overlay an address.
 
     While it tells none of IPv6 for tunnels that go by these, its pods have the bridge alone.
     """
-    cidr, address = objects.spec(node).get("podCIDR"), _internal(node, ipv6=settings.overlay.ipv6)
+    cidr, address = str(objects.spec(node).get("podCIDR") or ""), _internal(node, ipv6=settings.overlay.ipv6)
     overlay = settings.overlay
     if settings.plugin.driver:
         return _of_plugin(node, settings, known)
-    if not cidr or (overlay.device and not address and not overlay.ipv6):
+    dual = settings.dual_stack
+    if not cidr or not dual.takes(cidr) or (overlay.device and not address and not overlay.ipv6):
         return {}
     tunneled = bool(overlay.device and address)
-    dual = settings.dual_stack
     network: NetworkEntry = {
         "driver": "vxlan" if tunneled else "bridge",
         "bridge": settings.bridge,

@@ -343,8 +343,8 @@ class PolicyBook:
 
     def _pod_entry(self, key: str, node: str, needs: _Needs) -> PolicyPodEntry | None:
         member = self._members.get(key)
-        # rules match addresses: before it has one, nothing can be written of a Pod
-        if member is None or not member.pod.address:
+        # rules match addresses: before it has one that pods can have, nothing can be written of a Pod
+        if member is None or not member.pod.address or not self._dual_stack.takes(member.pod.address):
             return None
         here = member.pod.node == node
         ingress, egress = (list(each) if here and each is not None else None for each in member[2:])
@@ -354,9 +354,8 @@ class PolicyBook:
         peers = sorted(member.groups & needs.groups)
         if own is None and sent is None and not named and not peers:
             return None
-        alone = self._dual_stack.alone
         made: PolicyPodEntry = {
-            "address": "" if alone else member.pod.address,
+            "address": "" if self._dual_stack.alone else member.pod.address,
             "groups": peers,
             "ports": named,
             "ingress": own,

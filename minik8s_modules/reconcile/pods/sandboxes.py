@@ -60,7 +60,7 @@ def decide_sandbox(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: d
     if refused := _impossible(pod, inputs.settings):
         return Sandbox(None, message=refused, events=_failed(refused))
     if problem := _problem(pod, seen, inputs):
-        wanted = not inputs.address_error and bool(inputs.node.get("spec", {}).get("podCIDR"))
+        wanted = not inputs.address_error and not _rangeless(inputs)
         return Sandbox(None, address_wanted=wanted, message=problem, events=_failed(inputs.address_error and problem))
     events = _errors(pod, inputs)
     message = events[0].message if events else ""
@@ -138,12 +138,22 @@ def _impossible(pod: JsonObject, settings: Settings) -> str:
     )
 
 
+def _rangeless(inputs: PodInputs) -> str:
+    """Return why pods of the node can have no addresses, "" where they can."""
+    cidr, name = str(objects.spec(inputs.node).get("podCIDR") or ""), objects.name(inputs.node)
+    if not cidr:
+        return f"node {name} has no podCIDR yet"
+    if inputs.settings.plugin.driver or inputs.settings.dual_stack.takes(cidr):
+        return ""
+    return f"node {name} has the podCIDR {cidr}, of which Pods can have no addresses: delete the Node, it gets another"
+
+
 def _problem(pod: JsonObject, seen: ObservedPod, inputs: PodInputs) -> str:
     """Return why the sandbox cannot be declared yet; a problem with the address is one that a claim may end."""
     if objects.spec(pod).get("hostNetwork"):
         return ""
-    if not objects.spec(inputs.node).get("podCIDR"):
-        return f"node {objects.name(inputs.node)} has no podCIDR yet"
+    if why := _rangeless(inputs):
+        return why
     if seen.sandbox is None and (why := missing(inputs.node, inputs.settings)):
         return why
     if inputs.settings.plugin.driver or address(seen, inputs):
@@ -233,7 +243,7 @@ def _network(seen: ObservedPod, inputs: PodInputs, *, host_network: bool) -> San
     if not host_network and settings.plugin.driver:
         plugin = settings.plugin.entry()
         return {"ip": "", "prefix_length": 0, "gateway": "", "bridge": "", "mtu": 0, "plugin": plugin}
-    if host_network or not cidr:
+    if host_network or not cidr or not settings.dual_stack.takes(cidr):
         return {"ip": "", "prefix_length": 0, "gateway": "", "bridge": settings.bridge, "mtu": settings.mtu}
     own, dual = address(seen, inputs), settings.dual_stack
     found: SandboxNetwork = {

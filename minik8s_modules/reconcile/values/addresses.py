@@ -46,7 +46,8 @@ def usable(cidr: str) -> Iterator[str]:
     """
     network = ipaddress.ip_network(cidr)
     if isinstance(network, ipaddress.IPv6Network):
-        yield from (str(network.network_address + place) for place in range(2, PLACES_IPV6))
+        places = range(2, min(PLACES_IPV6, network.num_addresses))
+        yield from (str(network.network_address + place) for place in places)
         return
     hosts = network.hosts()
     next(hosts, None)

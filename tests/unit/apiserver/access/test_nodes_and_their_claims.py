@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.errors import Forbidden
-from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, Kind
+from minik8s_modules.api.kinds import NODE as NODE_KIND
+from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, POD_ADDRESS, POD_CIDR, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.access.node_access import NodeAuthorizer, restrict
 from minik8s_modules.apiserver.authorization.attributes import Attributes
@@ -88,3 +89,62 @@ def test_a_node_reads_the_secrets_that_drivers_are_told_there_for_the_volumes_of
         assert not node.why(NODE, Attributes("get", "", "configmaps", "kube-system", name))
     for name in ("of-the-controller", "of-another-node", ""):
         assert not node.why(NODE, Attributes("get", "", "secrets", "kube-system", name))
+
+
+def asked(backend: Backend, options: Options, kind: Kind, name: str, **fields: Any) -> None:
+    """Have the node create an object, as admission looks at it."""
+    obj = {"metadata": {"name": name}, **fields}
+    restrict(
+        Write(
+            backend,
+            "create",
+            Target(kind, "", name),
+            obj,
+            None,
+            options,
+            Requester(NODE, Access(Rbac(backend.cache)), {}),
+        )
+    )
+
+
+@pytest.mark.parametrize("cidr", ["fd00:9::/64", "10.244.0.0/16", "10.244.2.0/24"])
+def test_a_node_has_no_range_but_the_one_that_is_claimed_for_it(backend: Backend, options: Options, cidr: str):
+    make(backend, POD_CIDR, "10.244.1.0-24", spec={"cidr": "10.244.1.0/24", "nodeName": "n1"})
+    make(backend, POD_CIDR, "10.244.2.0-24", spec={"cidr": "10.244.2.0/24", "nodeName": "n2"})
+    asked(backend, options, NODE_KIND, "n1", spec={})
+    asked(backend, options, NODE_KIND, "n1", spec={"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]})
+    for spec in ({"podCIDR": cidr}, {"podCIDRs": [cidr]}):
+        with pytest.raises(Forbidden, match="which no PodCIDR claims for it"):
+            asked(backend, options, NODE_KIND, "n1", spec=spec)
+    requester = Requester(NODE, Access(Rbac(backend.cache)), {})
+    old: JsonObject = {"spec": {}}
+    write = Write(backend, "update", Target(NODE_KIND, "", "n1"), {"spec": {"podCIDR": cidr}}, old, options, requester)
+    with pytest.raises(Forbidden, match="which no PodCIDR claims for it"):
+        restrict(write)
+    restrict(write._replace(old=write.obj))  # an administrator gave it
+
+
+def test_a_node_claims_no_range_that_overlaps_anothers(backend: Backend, options: Options):
+    make(backend, POD_CIDR, "10.244.2.0-24", spec={"cidr": "10.244.2.0/24", "nodeName": "n2"})
+    make(backend, POD_CIDR, "fd00:2::-64", spec={"cidr": "fd00:2::/64", "nodeName": "n2"})
+    for name in ("10.244.1.0-24", "fd00:1::-64", "no-range", "10.244.9.9-24"):
+        asked(backend, options, POD_CIDR, name, spec={"cidr": name.replace("-", "/"), "nodeName": "n1"})
+    for name in ("10.244.0.0-16", "10.244.2.128-25", "fd00::-16"):
+        with pytest.raises(Forbidden, match='of node "n2"'):
+            asked(backend, options, POD_CIDR, name, spec={"cidr": name.replace("-", "/"), "nodeName": "n1"})
+
+
+def test_a_node_claims_no_address_for_a_pod_of_another_node(backend: Backend, options: Options):
+    static = "0123456789abcdef" * 2
+    for node in ("n1", "n2"):
+        make(backend, POD, f"api-{node}", spec={"nodeName": node, "containers": [{"name": "app", "image": "a"}]})
+    mirror = {"name": "static-n2", "annotations": {"kubernetes.io/config.mirror": static}}
+    make(
+        backend, POD, "static-n2", metadata=mirror, spec={"nodeName": "n2", "containers": [{"name": "a", "image": "a"}]}
+    )
+    uids = {each: backend.get(Target(POD, "default", f"api-{each}")).object["metadata"]["uid"] for each in ("n1", "n2")}
+    for uid in (uids["n1"], "of-nobody", "0" * 32):
+        asked(backend, options, POD_ADDRESS, "10.244.1.5", spec={"podUID": uid, "podName": "p", "nodeName": "n1"})
+    for uid in (uids["n2"], static):
+        with pytest.raises(Forbidden, match="can only claim addresses for pods with"):
+            asked(backend, options, POD_ADDRESS, "10.244.1.5", spec={"podUID": uid, "podName": "p", "nodeName": "n1"})

@@ -20,7 +20,8 @@ from minik8s_modules.apiserver.nodes.kubelets import (
     request_bytes,
 )
 
-OWN = Own("192.0.2.1", 6443, 10250, ipaddress.IPv4Network("100.0.0.0/24"))
+RANGES = (ipaddress.IPv4Network("100.0.0.0/24"), ipaddress.IPv6Network("fd00:10:96::/112"))
+OWN = Own("192.0.2.1", 6443, 10250, RANGES)
 POD = {"metadata": {"namespace": "ns", "name": "web"}}
 
 
@@ -106,9 +107,15 @@ def test_an_address_that_leads_elsewhere_is_refused(address: str, port: int) -> 
     ],
 )
 def test_an_ipv6_address_that_leads_elsewhere_is_refused_however_it_is_written(address: str, port: int) -> None:
-    own = Own("fd00::21", 6443, 10250, ipaddress.IPv6Network("fd00:10:96::/112"))
+    own = Own("fd00::21", 6443, 10250, RANGES)
     with pytest.raises(ServiceUnavailable, match="node far says that its kubelet is at"):
         kubelet_of(_node(address, port), own)
+
+
+@pytest.mark.parametrize("address", ["100.0.0.1", "fd00:10:96::1", "FD00:10:96:0::1"])
+def test_an_address_of_services_of_either_family_is_refused_in_a_cluster_of_both(address: str) -> None:
+    with pytest.raises(ServiceUnavailable, match="is an address of Services"):
+        kubelet_of(_node(address, 443), OWN)
 
 
 def test_a_certificate_is_for_an_ipv6_address_as_openssl_writes_it() -> None:

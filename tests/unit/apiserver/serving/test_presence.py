@@ -10,8 +10,9 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, ENDPOINTS, LEASE
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.board import Board, Place
+from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
-from minik8s_modules.apiserver.serving.presence import GAP_S, LIFE_S, LOOK_S, Presence, Roll
+from minik8s_modules.apiserver.serving.presence import GAP_S, LABEL, LIFE_S, LOOK_S, Presence, Roll
 from minik8s_modules.apiserver.serving.startup import Startup
 from minik8s_modules.apiserver.verbs import writing
 from minik8s_modules.base.clock import FakeClock
@@ -161,4 +162,18 @@ def test_the_workers_of_a_server_have_a_lease_each_and_one_address(ready: Backen
         "apiserver-192.0.2.1-1",
     ]
     board.close()
+    assert endpoint_ips(ready) == ["192.0.2.1"]
+
+
+@pytest.mark.parametrize(
+    "called", ["apiserver-a-b-c-d-e-f-g-h", "apiserver-fd00-0-0-0-0-0-0-x-1", "apiserver-web", "web"]
+)
+def test_a_lease_that_is_named_after_no_address_is_no_endpoint(ready: Backend, called: str):
+    fields = {
+        "metadata": {"name": called, "labels": dict([LABEL])},
+        "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"},
+    }
+    options = Options(dry_run=False, validation="Strict", warnings=[])
+    writing.create(ready, Target(LEASE, "kube-system"), fields, options)
+    server(ready, "192.0.2.1").look()
     assert endpoint_ips(ready) == ["192.0.2.1"]

@@ -12,6 +12,7 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import NODE
 from minik8s_modules.api.network.dual_stack import DualStack, read_dual_stack
 from minik8s_modules.api.network.network_policies import parse_policy, pod_of
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.base.config import Configuration
@@ -19,12 +20,14 @@ from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
 from minik8s_modules.module_utils.minik8s.network.network import Network
+from minik8s_modules.reconcile.network.dataplane import dataplane_entry
 from minik8s_modules.reconcile.network.network_settings import network_settings
 from minik8s_modules.reconcile.network.networks import machines, network_entries
 from minik8s_modules.reconcile.network.policies import PolicyBook, filter_entry
 from minik8s_modules.reconcile.nodes import nodes
 from minik8s_modules.reconcile.nodes.registration import Registrar
 from minik8s_modules.reconcile.pods.observed import ObservedPod
+from minik8s_modules.reconcile.pods.sandboxes import decide_sandbox, sandbox_entry
 from minik8s_modules.reconcile.pods.sidecars import sidecar_entry
 from minik8s_modules.reconcile.status.status import Place, pod_status
 from minik8s_modules.reconcile.values.environment import field_value
@@ -116,6 +119,50 @@ def test_a_node_is_told_of_both_ranges_and_of_both_ways() -> None:
     assert entry["overlay"]["peers"]["b"]["cidr_ipv6"] == "fd00:10:244:2::/64"
     single = network_entries(a, SETTINGS._replace(dual_stack=DualStack()), machines([a, b]))
     assert "ipv6" not in str(single)
+
+
+@pytest.mark.parametrize("dual", [DUAL, DualStack(), DualStack("", "fd00:10:244::/48")])
+def test_a_node_with_a_range_of_another_family_is_alone_with_it(dual: DualStack) -> None:
+    """Its own reconciler, whoever holds its credentials, writes what the API server cannot know to be wrong."""
+    settings = SETTINGS._replace(dual_stack=dual, cluster_cidr=dual.cluster_cidr if dual.alone else "10.244.0.0/16")
+    own, others = (
+        ("fd00:10:244:1::/64", ["10.9.0.0/24", "fd01::/64"]) if dual.alone else ("10.244.1.0/24", ["fd00:9::/64"])
+    )
+    for other in others:
+        good, bad = node("a", own, "192.0.2.1"), node("b", other, "192.0.2.2")
+        (entry,) = network_entries(good, settings, machines([good, bad])).values()  # even were it not left out
+        assert entry["overlay"]["peers"]["b"]["cidr"] == other
+        assert list(machines([good, bad], cluster=settings.cluster_cidr)) == ["a"]
+        assert network_entries(bad, settings, {}) == {}
+        assert dataplane_entry(bad, settings) is None
+        assert dual.range_of(other) == dual.gateway_of(other) == ""
+        given = inputs({"node": bad, "settings": {"dual_stack": dual}})
+        pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "app", "image": "a"}]}}
+        waiting = decide_sandbox(pod, ObservedPod(), given, SystemClock().now())
+        assert not waiting.address_wanted
+        assert waiting.message.startswith(f"node b has the podCIDR {other}, of which Pods can have no addresses")
+        # one that it says runs there already is decided about, too
+        assert sandbox_entry(pod, 0, ObservedPod(), given)["ip"] == ""
+
+
+@pytest.mark.parametrize("dual", [DUAL, DualStack(), DualStack("", "fd00:10:244::/48")])
+def test_a_claimed_address_that_no_pod_can_have_is_in_no_rule(dual: DualStack) -> None:
+    book = PolicyBook(dual)
+    for name, labels in SPACES.items():
+        book.put_namespace(name, labels)
+    found = pods()
+    for one in found:
+        other = pod_of(one, "10.9.0.5" if dual.alone else "fd00::5")
+        assert other is not None
+        book.put_pod(other.key, other)
+    everybody: JsonObject = {"from": [{"namespaceSelector": {}}]}
+    spec = {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [everybody]}
+    namespace = found[0]["metadata"]["namespace"]
+    policy = parse_policy({"metadata": {"namespace": namespace, "name": "p"}, "spec": spec})
+    book.put_policy(policy.key, policy)
+    entries = book.entries(found[0]["spec"]["nodeName"], {"table": "t", "bridge": "b", "driver": "bridge"})
+    assert entries
+    assert not [key for key in entries if key.startswith("pod/")]
 
 
 @pytest.mark.parametrize(

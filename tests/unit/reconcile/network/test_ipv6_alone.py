@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any
 
 import pytest
@@ -212,3 +213,24 @@ def test_a_node_is_known_by_its_ipv6_address_first() -> None:
     said = [{"type": "InternalIP", "address": "198.51.100.7"}]
     told = nodes.addresses(found["status"]["addresses"], said, ipv6_first=True)
     assert [one["address"] for one in told] == ["2001:db8::10", "198.51.100.7", "n1"]
+
+
+def test_another_spelling_of_a_range_is_the_same_range() -> None:
+    a, b, liar = node("a", 1), node("b", 2), node("x", 3)
+    liar["spec"]["podCIDR"] = "FD00:10:244:1::/64"
+    known = machines([a, b, liar], ipv6=True, cluster=CLUSTER)
+    assert list(known) == ["a", "b"]
+    liar["spec"]["podCIDR"] = "FD00:10:244:0003::/64"
+    known = machines([a, b, liar], ipv6=True, cluster=CLUSTER)
+    assert known["x"]["cidr"] == "fd00:10:244:3::/64"
+    (entry,) = network_entries(a, SETTINGS, known).values()
+    Network().check_entry("pod-network", entry)
+
+
+@pytest.mark.parametrize(
+    ("cidr", "places"), [("fd00::/126", 2), ("fd00::/127", 0), ("fd00::/121", 126), ("fd00::/120", 253)]
+)
+def test_no_pod_has_an_address_beyond_the_range_of_its_node(cidr: str, places: int) -> None:
+    found = [*usable(cidr)]
+    assert len(found) == places
+    assert all(ipaddress.ip_address(one) in ipaddress.ip_network(cidr) for one in found)

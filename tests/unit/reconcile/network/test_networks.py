@@ -99,6 +99,32 @@ def test_nodes_that_cannot_be_reached_are_left_out() -> None:
     assert list(entry["overlay"]["peers"]) == ["a"]
 
 
+@pytest.mark.parametrize(
+    "cidr",
+    ["192.168.7.0/24", "10.244.0.0/15", "10.244.0.0/16", "10.244.1.0/24", "10.244.2.128/25", "fd00:9::/64", "x/24"],
+)
+def test_a_range_that_others_would_refuse_leaves_them_their_network(cidr: str) -> None:
+    liar = came(node("0", cidr, "192.0.2.9"), 2)
+    known = machines([liar, came(A, 1), came(B, 1)], cluster="10.244.0.0/16")
+    assert list(known) == ["a", "b"]
+    (entry,) = network_entries(A, OVERLAID, known).values()
+    Network().check_entry("pod-network", entry)
+    assert list(entry["overlay"]["peers"]) == ["b"]
+    # the ranges of a plugin's nodes are nobody's business
+    assert "0" in machines([liar], cluster="") or cidr == "x/24"
+
+
+def test_of_two_ranges_that_overlap_the_one_that_came_first_is_reached() -> None:
+    wide = node("0", "10.244.0.0/22", "192.0.2.9")
+    assert list(machines([came(A, 1), came(wide, 2), came(B, 1)], cluster="10.244.0.0/16")) == ["a", "b"]
+    assert list(machines([came(A, 2), came(wide, 1), came(B, 2)], cluster="10.244.0.0/16")) == ["0"]
+    assert list(machines([A, wide, B])) == ["0"]
+
+
+def came(node: dict[str, Any], day: int) -> dict[str, Any]:
+    return {**node, "metadata": {**node["metadata"], "creationTimestamp": f"2026-01-0{day}T00:00:00Z"}}
+
+
 def test_a_node_without_an_address_waits_for_it_and_a_bridge_does_not() -> None:
     bare = node("n", "10.244.5.0/24")
     assert network_entries(bare, OVERLAID, {}) == {}
