@@ -302,6 +302,16 @@ class Dice:
         return {"spec": {"hosts": [name], "namespaces": self._dice.choice([[SPACE], ["other"]])}}
 
 
+def _of_its_class(service: JsonObject, live: JsonObject) -> JsonObject:
+    """Return an update as the API server takes it: a load balancer's class may not change."""
+    declared, before = objects.spec(service), objects.spec(live)
+    if not declared.get("type") == before.get("type") == "LoadBalancer":
+        return service
+    spec = {field: value for field, value in declared.items() if field != "loadBalancerClass"}
+    named = before.get("loadBalancerClass")
+    return {**service, "spec": {**spec, "loadBalancerClass": named} if named else spec}
+
+
 class Applied:
     """A reconciler with one node, on which objects come and go."""
 
@@ -346,8 +356,9 @@ class Applied:
                     yield "create", kind, obj | {"metadata": aged}
                 elif kind is not POD and kind not in STORED and before != obj:
                     live = self.cluster.api.get(kind, name, objects.namespace(obj))
+                    new = _of_its_class(obj, live) if kind is SERVICE else obj
                     kept = {"status": live["status"]} if kind is SERVICE and live.get("status") else {}
-                    yield "update", kind, obj | kept | {"metadata": {**live["metadata"], **obj["metadata"]}}
+                    yield "update", kind, new | kept | {"metadata": {**live["metadata"], **obj["metadata"]}}
 
     def apply(self, wanted: dict[Kind, dict[str, JsonObject]]) -> None:
         """Take the way."""
