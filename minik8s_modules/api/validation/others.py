@@ -140,6 +140,9 @@ _TAINT = check.fields(
 )
 
 
+_EVERYBODY = ipaddress.IPv4Address("255.255.255.255")
+
+
 def _pod_ranges(declared: JsonObject) -> list[Cause]:
     """Look at ``podCIDR`` and ``podCIDRs``, which begins with it: one range of IPv4, then perhaps one of IPv6.
 
@@ -203,10 +206,10 @@ def _volumes(node_status: JsonObject) -> list[Cause]:
 
 def _is_cidr(text: str) -> bool:
     try:
-        ipaddress.IPv4Network(text)
+        found = ipaddress.IPv4Network(text)
     except ValueError:
         return False
-    return True
+    return found.broadcast_address != _EVERYBODY  # the node's own address follows the first one
 
 
 def _is_cidr_ipv6(text: str) -> bool:

@@ -90,7 +90,7 @@ def test_the_pod_cidr_of_a_node_is_set_once():
     other = {"spec": {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]}}
     assert updated(NODE, change, other) == ["spec.podCIDR", "spec.podCIDRs"]
     assert fields(NODE, {"spec": {"podCIDR": "fd00::/64"}}) == []  # where pods have IPv6 alone
-    for cidr in ("FD00::/64", "fd00:0::/64", "fd00::", "fd00::%eth0/64"):  # nodes compare ranges
+    for cidr in ("FD00::/64", "fd00:0::/64", "fd00::", "fd00::%eth0/64", "255.255.255.255/32", "255.255.255.255"):
         assert fields(NODE, {"spec": {"podCIDR": cidr}}) == ["spec.podCIDR"], cidr
     both = {"podCIDR": "fd00::/64", "podCIDRs": ["fd00::/64", "10.244.0.0/24"]}
     assert fields(NODE, {"spec": both}) == ["spec.podCIDR", "spec.podCIDRs[1]"]
