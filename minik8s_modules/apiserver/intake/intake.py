@@ -25,13 +25,7 @@ from functools import partial
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.apiserver.authorization.identity import user_of
 from minik8s_modules.apiserver.intake.charging import Charging
-from minik8s_modules.apiserver.intake.connections import (
-    WOULD_BLOCK,
-    Answer,
-    Connection,
-    State,
-    status_answer,
-)
+from minik8s_modules.apiserver.intake.connections import WOULD_BLOCK, Answer, Connection, State, status_answer
 from minik8s_modules.apiserver.intake.framing import Whole
 from minik8s_modules.apiserver.intake.limits import Account, Admission, account_of
 from minik8s_modules.apiserver.intake.turns import Turns
