@@ -21,20 +21,26 @@ PARSED_EVENTS = 200
 
 
 class CachedObject:
-    """One object's final bytes; ``labels`` are parsed at once, ``object`` when first asked for.
+    """One object's final bytes; ``labels`` and ``object`` are parsed when they are asked for.
 
     ``shown`` is for readers to whom the object looks otherwise: for whom it was made, and its bytes for them.
     """
 
-    __slots__ = ("_object", "data", "key", "labels", "revision", "shown")
+    __slots__ = ("_object", "data", "key", "packed_labels", "revision", "shown")
 
     def __init__(self, key: str, data: bytes, revision: int, labels: Mapping[str, str]) -> None:
         self.key = key
         self.data = exact(data)  # there are as many of these as objects, and events that may be resumed from
         self.revision = revision
-        self.labels = labels
+        self.packed_labels = exact(orjson.dumps(labels)) if labels else b""  # 60 bytes, a dict of one label takes 250
         self._object: dict[str, Any] | None = None
         self.shown: tuple[tuple[object, bytes], ...] = ()
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The object's labels, whether it has a parsed form or not."""
+        found: dict[str, str] = orjson.loads(self.packed_labels) if self.packed_labels else {}
+        return found
 
     @property
     def object(self) -> dict[str, Any]:
@@ -52,12 +58,47 @@ class CachedObject:
     def like(self, previous: CachedObject) -> None:
         """Share with the object before what is equal: ten thousands of events hold it."""
         self.key = previous.key
-        if self.labels == previous.labels:
-            self.labels = previous.labels
+        if self.packed_labels == previous.packed_labels:
+            self.packed_labels = previous.packed_labels
 
     def forget_parsed(self) -> None:
         """Drop the parsed form, about five times the bytes; whoever asks again has it parsed again."""
         self._object = None
+
+
+def packed_label(key: str, value: str | None = None) -> bytes:
+    """Return what ``packed_labels`` contain that have ``key``, with ``value`` if one is given; others may, too."""
+    return orjson.dumps(key) + b":" + (b"" if value is None else orjson.dumps(value))
+
+
+class _Deleted(CachedObject):
+    """What a deletion brings: the object as it was, with the deletion's revision.
+
+    Its bytes are made for whoever asks: most often nobody does, and a ring of deletions would hold each object twice.
+    """
+
+    __slots__ = ("_bytes", "_previous")
+
+    def __init__(self, previous: CachedObject, revision: int) -> None:
+        self._previous, self._bytes = previous, b""
+        super().__init__(previous.key, b"", revision, {})
+        self.packed_labels = previous.packed_labels
+
+    @property
+    def data(self) -> bytes:
+        """The object's final bytes."""
+        made = self._bytes  # once: another thread may forget them meanwhile
+        if not made:
+            made = self._bytes = exact(with_revision(self._previous.data, self.revision)[0])
+        return made
+
+    @data.setter
+    def data(self, _: bytes) -> None:
+        """Leave it: nothing is known before somebody asks."""
+
+    def forget_parsed(self) -> None:
+        super().forget_parsed()
+        self._bytes = b""
 
 
 class CacheList(NamedTuple):
@@ -154,9 +195,7 @@ class Resource:
             assert previous is not None  # noqa: S101 - the case above; told to the type checker
             del self.objects[key]
             del self.keys[bisect_left(self.keys, key)]
-            data, _ = with_revision(previous.data, revision)
-            last = CachedObject(key, data, revision, previous.labels)
-            return CacheEvent("DELETED", key, revision, last, previous)
+            return CacheEvent("DELETED", key, revision, _Deleted(previous, revision), previous)
         if previous is None:
             insort(self.keys, key)
         else:
@@ -173,16 +212,20 @@ class Resource:
         while len(self.ring) > self._ring_events or (self._held_bytes > self._ring_bytes and len(self.ring) > 1):
             self._drop_oldest()
         if len(self.ring) >= PARSED_EVENTS:
-            old = self.ring[-PARSED_EVENTS]
-            for seen in (old.previous, old.current):  # what was written last may stand for months
-                if seen is not None:
-                    seen.forget_parsed()
+            _forget_parsed(self.ring[-PARSED_EVENTS])  # what was written last may stand for months
 
     def forget_old(self) -> int:
-        """Drop the events that were there at the last call, but for the latest few; return how many have gone."""
+        """Drop the events that were there at the last call, but for the latest few; return how many have gone.
+
+        Those few lose their parsed forms.
+        """
         before = len(self.ring)
         while len(self.ring) > RING_LEAST and self.ring[0].revision <= self._old:
             self._drop_oldest()
+        for event in self.ring:
+            if event.revision > self._old:
+                break
+            _forget_parsed(event)
         self._old = self.ring[-1].revision if self.ring else self.floor
         return before - len(self.ring)
 
@@ -198,10 +241,16 @@ class Resource:
         self.floor = revision
 
 
+def _forget_parsed(event: CacheEvent) -> None:
+    event.current.forget_parsed()
+    if event.previous is not None:
+        event.previous.forget_parsed()
+
+
 def _held(event: CacheEvent) -> int:
     """Return the bytes that an event alone holds: what a deletion brings replaces nothing that stays."""
-    last = event.previous if event.type == "DELETED" else None
-    return len(event.data) + (len(last.data) if last is not None else 0)
+    held = event.previous if event.type == "DELETED" else event.current
+    return len(held.data) if held is not None else 0
 
 
 def difference(known: Mapping[str, int], entries: Iterable[Entry], revision: int) -> list[Change]:

@@ -5,7 +5,7 @@ Made once a request: what is authorized and what is applied to objects is the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from minik8s_modules.api.field_selectors import EVERYTHING, FieldSelector, parse_field_selector, with_exact
@@ -14,11 +14,12 @@ from minik8s_modules.api.selectors import LabelSelector, parse_label_selector
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.http.presenting import are_few, json_of, labels_of, prepare
 from minik8s_modules.apiserver.http.target import Target
-from minik8s_modules.store.cached import CachedObject
+from minik8s_modules.store.cached import CachedObject, packed_label
 
 MANY = frozenset({"list", "watch", "deletecollection"})
 """The verbs that are about a selection."""
 _NAME = "metadata.name"
+_PRESENT = frozenset({"in", "exists", "gt", "lt"})  # the operators that a missing label never meets
 _NAMED = frozenset({"list", "watch"})
 
 
@@ -51,6 +52,8 @@ class Selection(NamedTuple):
         name = self.fields.exact(_NAME)
         if name is not None:
             items = [item for item in items if item.key.endswith(f"/{name}")]
+        for part in () if self.kind.converted else _needed(self.labels):  # so the labels of few are parsed
+            items = [item for item in items if part in item.packed_labels]
         prepare(self.kind, items)
         keep = are_few(items)
         return [item for item in items if self.matches(item, keep=keep)]
@@ -63,6 +66,15 @@ class Selection(NamedTuple):
         """
         name = attributes.name or (self.fields.exact(_NAME) if attributes.verb in _NAMED else None)
         return attributes._replace(name=name or "", fields=self.fields)
+
+
+def _needed(labels: LabelSelector) -> Sequence[bytes]:
+    """Return what stands in the labels of each object that a selector lets through; more may have it."""
+    return [
+        packed_label(each.key, *(each.values if each.operator == "in" and len(each.values) == 1 else ()))
+        for each in labels.requirements
+        if each.operator in _PRESENT
+    ]
 
 
 def select(target: Target, arguments: Mapping[str, str]) -> Selection:

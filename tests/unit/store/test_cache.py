@@ -253,7 +253,50 @@ def test_equal_parts_of_an_object_and_the_one_before_are_one():
     for revision, each in enumerate(made, 1):
         resource.apply(each.key, revision, each)
     assert made[0].key is made[1].key
-    assert made[0].labels is made[1].labels
+    assert made[0].packed_labels is made[1].packed_labels
+
+
+def test_labels_of_objects_hold_no_dictionary():
+    """The cache has them for each object and event: as a dictionary they take a hundred bytes more."""
+    written = [stored(f"web-{number}", labels={"app": f"web-{number}"}) for number in range(100)]
+    tracemalloc.start()
+    try:
+        held = []
+        for number, value in enumerate(written, 1_000):
+            data, parsed = with_revision(value, number)
+            held.append(CachedObject(KEY, data, number, parsed["metadata"]["labels"]))
+            del data, parsed
+        beside = tracemalloc.get_traced_memory()[0] / len(held) - len(held[0].data)
+    finally:
+        tracemalloc.stop()
+    assert held[7].labels == {"app": "web-7"}
+    assert beside < 250
+
+
+def test_a_ring_of_deletions_holds_each_object_once():
+    """A namespace of many objects that is deleted would otherwise stay twice, for minutes."""
+    resource = Resource(0, ring_events=1000)
+    text = "x" * 10_000
+    for number in range(100):
+        key = f"{PODS}default/{number}"
+        stands = with_revision(orjson.dumps({"metadata": {"name": str(number)}, "data": text}), number + 1)[0]
+        resource.apply(key, number + 1, CachedObject(key, stands, number + 1, {"app": "web"}))
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            event = resource.apply(f"{PODS}default/{number}", 200 + number, None)
+            assert event is not None
+            resource.remember(event)
+        grown = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert grown < 100 * 1_000
+    last = resource.ring[7].current
+    assert orjson.loads(last.data) == {"metadata": {"name": "7", "resourceVersion": "207"}, "data": text}
+    assert last.data is last.data  # made once for all that watch
+    assert (last.object["metadata"]["name"], last.labels) == ("7", {"app": "web"})
+    last.forget_parsed()
+    assert orjson.loads(last.data)["metadata"]["resourceVersion"] == "207"
 
 
 def test_what_was_replaced_long_ago_is_not_kept_parsed_but_can_be_asked_for():
@@ -277,6 +320,21 @@ def test_what_was_written_long_ago_and_stands_is_not_kept_parsed_either():
     assert event.current.peek() == first
     assert event.current.peek() is not event.current.peek()
     assert event.current.object is event.current.peek()
+
+
+def test_events_that_stay_for_long_are_not_kept_parsed():
+    """A hundred of each kind stay for as long as little happens, with what looked at them long gone."""
+    resource = Resource(0, ring_events=1000)
+    old = _history(resource, ["a"])
+    assert resource.forget_old() == 0
+    new = _history(resource, ["b"], old[-1].revision)
+    parsed = [event.current.object for event in [*old, *new]]
+    assert resource.forget_old() == 0
+    assert [event.current.object is before for event, before in zip([*old, *new], parsed, strict=True)] == [
+        *(False for _ in old),
+        *(True for _ in new),
+    ]
+    assert [event.current.object for event in old] == parsed[: len(old)]
 
 
 def test_revisions_before_the_load_are_expired(store):
