@@ -22,12 +22,15 @@ from minik8s_modules.api.objects import JsonObject, metadata, name
 from minik8s_modules.api.schema import structural
 
 
-def apply_defaults(kind: Kind, obj: JsonObject) -> None:
-    """Fill in, in place, every default of the kind; call it on objects whose ``structural.type_errors`` are none."""
+def apply_defaults(kind: Kind, obj: JsonObject, fresh: JsonObject | None = None) -> None:
+    """Fill in, in place, every default of the kind; call it on objects whose ``structural.type_errors`` are none.
+
+    ``fresh``: its fields that are not as they are stored; None where that is not known.
+    """
     if kind.custom is not None:
         fill_custom(kind, kind.custom, obj)
         return
-    structural.prune(kind, obj)
+    structural.prune(kind, obj, fresh)
     obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
     metadata(obj)
     fill = _BY_KIND.get(kind.id)

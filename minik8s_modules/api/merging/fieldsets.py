@@ -22,6 +22,7 @@ Fields = dict[str, Any]
 Path = tuple[str, ...]
 _LEAF: Fields = {}
 _MISSING = object()
+_UNDIVIDED = frozenset({"", "atomic"})  # relations of what has one owner
 _EMPTY: dict[str, Callable[[], Any]] = {"list": list, "map": dict, "object": dict}
 # the keys that Kubernetes' definitions give a default (the bundled ones leave it out)
 _KEY_DEFAULTS = {("ContainerPort", "protocol"): "TCP", ("ServicePort", "protocol"): "TCP"}
@@ -187,41 +188,40 @@ def _indexed(shape: Shape, items: list[Any]) -> dict[str, list[Any]]:
 
 
 def _is_leaf(shape: Shape) -> bool:
-    return shape.relation in {"", "atomic"} or (shape.kind == "map" and shape.items is None)
+    return shape.relation in _UNDIVIDED or (shape.kind == "map" and shape.items is None)
 
 
-def of_object(shape: Shape, obj: Fields) -> Fields:
-    """Return every leaf and item that ``obj`` mentions (what its applier owns)."""
-    return _mentioned(shape, obj) or {}
+def of_object(shape: Shape, obj: Fields, *, named: bool = False) -> Fields:
+    """Return every leaf and item that ``obj`` mentions (what its applier owns); ``named``: as ``with_named``."""
+    return _mentioned(shape, obj, named=named) or {}
 
 
-def _mentioned(shape: Shape, value: Any) -> Fields | None:
+def _mentioned(shape: Shape, value: Any, *, named: bool) -> Fields | None:
     shape = shape.of(value)
     if _is_leaf(shape):
         return _LEAF
     if isinstance(value, dict):
-        return _mentioned_fields(shape, value)
-    return _mentioned_items(shape, value) if isinstance(value, list) else None
+        return _mentioned_fields(shape, value, named=named)
+    return _mentioned_items(shape, value, named=named) if isinstance(value, list) else None
 
 
-def _mentioned_fields(shape: Shape, value: Fields) -> Fields | None:
+def _mentioned_fields(shape: Shape, value: Fields, *, named: bool) -> Fields | None:
     found: Fields = {}
     for name, inner in value.items():
         sub = shape.below(name)
         if sub is None:
             continue
-        node = _mentioned(sub, inner)
-        if shape.kind != "object" or name not in shape.fields or inner is None or inner == {}:
-            node = _node({k: v for k, v in node.items() if k != "."} if node else {}, member=True)
-        if node is not None:
-            found[f"f:{name}"] = node
+        node = _LEAF if sub.relation in _UNDIVIDED else _mentioned(sub, inner, named=named)
+        key = shape.kind != "object" or name not in shape.fields
+        if node is not None or key or (not inner and not isinstance(inner, list)):
+            found[f"f:{name}"] = _node(node or {}, member=named or key) or _LEAF
     return found or None
 
 
-def _mentioned_items(shape: Shape, items: list[Any]) -> Fields | None:
+def _mentioned_items(shape: Shape, items: list[Any], *, named: bool) -> Fields | None:
     found: Fields = {}
     for element, same in _indexed(shape, items).items():
-        node = _mentioned(shape.item, same[0]) if len(same) == 1 else None
+        node = _mentioned(shape.item, same[0], named=named) if len(same) == 1 else None
         found[element] = _node(node or {}, member=True)
     return found or None
 
@@ -351,8 +351,11 @@ def with_named(shape: Shape, fields: Fields) -> Fields:
     for element, node in fields.items():
         if element == ".":
             continue
+        if not node:  # nothing below it: most are so
+            found[element] = _LEAF
+            continue
         sub = shape.below(element[2:]) if element.startswith("f:") else shape.items
-        children = with_named(sub, node) if sub is not None and node else {k: v for k, v in node.items() if k != "."}
+        children = with_named(sub, node) if sub is not None else {k: v for k, v in node.items() if k != "."}
         named = shape.kind == "object" and element.startswith("f:") and bool(children) and sub is not None
         found[element] = _node(children, member=named or _is_member(node))
     return found

@@ -337,10 +337,8 @@ def _capped(managers: Managers) -> Managers:
     return managers
 
 
-def same(new: JsonObject, old: JsonObject) -> bool:
-    """Return whether two objects are equal but for the times of their managedFields."""
-    if plain(new) != plain(old):
-        return False
+def same_owners(new: JsonObject, old: JsonObject) -> bool:
+    """Return whether the managedFields of two objects are equal but for their times."""
     return _untimed(new) == _untimed(old)
 
 

@@ -1,6 +1,6 @@
 """JSON patch (RFC 6902) and merge patch (RFC 7386); the third format is strategic_merge.py.
 
-Both take an object and return a new one; neither argument is changed.
+Both take an object and return a new one; neither argument is changed (``json_patched`` uses both up).
 """
 
 from __future__ import annotations
@@ -42,7 +42,12 @@ class _OperationError(Exception):
 
 
 def json_patch(obj: JsonObject, ops: Any) -> JsonObject:
-    """Return ``obj`` with the operations carried out in order.
+    """Return what ``json_patched`` does; both arguments stay as they are."""
+    return json_patched(copy.deepcopy(obj), copy.deepcopy(ops))
+
+
+def json_patched(obj: JsonObject, ops: Any) -> JsonObject:
+    """Return ``obj`` with the operations carried out in order; both arguments are used up.
 
     Raises:
         BadRequest: ``ops`` is no JSON patch.
@@ -54,7 +59,7 @@ def json_patch(obj: JsonObject, ops: Any) -> JsonObject:
     if len(ops) > MAX_OPERATIONS:
         detail = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}"
         raise StatusError(413, "RequestEntityTooLarge", detail)
-    document = {"": copy.deepcopy(obj)}  # the root is one more map, so that path "" needs no special case
+    document = {"": obj}  # the root is one more map, so that path "" needs no special case
     copies = _Copies()
     for index, op in enumerate(ops):
         carry_out = _read_operation(index, op)
@@ -169,7 +174,7 @@ def _put(document: JsonObject, pointer: str, value: Any) -> None:
 
 
 def _add(document: JsonObject, op: JsonObject) -> None:
-    _put(document, op["path"], copy.deepcopy(op["value"]))
+    _put(document, op["path"], op["value"])
 
 
 def _remove_at(document: JsonObject, pointer: str) -> Any:
@@ -195,7 +200,7 @@ def _replace(document: JsonObject, op: JsonObject) -> None:
     at, last = _locate(document, op["path"])
     if not isinstance(at, dict):
         _child(at, last)
-    at[last if isinstance(at, dict) else int(last)] = copy.deepcopy(op["value"])
+    at[last if isinstance(at, dict) else int(last)] = op["value"]
 
 
 def _move(document: JsonObject, op: JsonObject) -> None:

@@ -163,8 +163,8 @@ def _pruned(kind: Kind, merged: JsonObject, managers: Managers, last: Entry | No
     if last.api_version == kind.api_version and not fieldsets.difference(last.fields, owned[kind.api_version]):
         return merged
     shape = kind_shape(before)
-    whole = _shown(merged, kind, before)
-    bare = fieldsets.removed(shape, whole, fieldsets.with_named(shape, last.fields)) or {}
+    whole, said = _shown(merged, kind, before), fieldsets.with_named(shape, last.fields)
+    bare = fieldsets.removed(shape, whole, said) or {}
     # its own version first, as upstream has it: what was pruned may be needed to convert to the others
     for version in sorted(owned, key=lambda it: it != last.api_version):
         at = _kind_at(kind, version)
@@ -173,7 +173,7 @@ def _pruned(kind: Kind, merged: JsonObject, managers: Managers, last: Entry | No
                 _put_back(at, _shown(whole, before, at), _shown(bare, before, at), owned[version]), at, before
             )
     everything, kept = _mentioned(shape, whole), _mentioned(shape, bare)
-    gone = fieldsets.intersection(fieldsets.difference(everything, kept), fieldsets.with_named(shape, last.fields))
+    gone = fieldsets.intersection(fieldsets.difference(everything, kept), said)
     return _shown(fieldsets.removed(shape, whole, gone) or {}, before, kind) if gone else merged
 
 
@@ -194,7 +194,7 @@ def _put_back(kind: Kind, whole: JsonObject, bare: JsonObject, owned: Fields) ->
 
 
 def _mentioned(shape: Shape, obj: JsonObject) -> Fields:
-    return fieldsets.with_named(shape, fieldsets.of_object(shape, obj))
+    return fieldsets.of_object(shape, obj, named=True)
 
 
 def _kind_at(kind: Kind, version: str) -> Kind | None:

@@ -23,17 +23,26 @@ _SET_ORDER = "$setElementOrder/"
 
 
 def strategic_merge(kind: Kind, obj: JsonObject, patch: Any) -> JsonObject:
-    """Return ``obj`` with the strategic merge ``patch`` merged in by the kind's merge keys.
+    """Return what ``strategic_merged`` does; both arguments stay as they are."""
+    return strategic_merged(kind, copy.deepcopy(obj), copy.deepcopy(patch))
+
+
+def strategic_merged(kind: Kind, obj: JsonObject, patch: Any) -> JsonObject:
+    """Return ``obj`` with ``patch`` merged in by the kind's merge keys; both arguments are used up.
 
     Raises:
         BadRequest: the patch is no object, a directive in it is malformed, or a list item lacks its merge key.
     """
     if not isinstance(patch, dict):
         raise BadRequest("a strategic merge patch is a JSON object")
-    return _merge_map(copy.deepcopy(obj), copy.deepcopy(patch), structural.kind_shape(kind))
+    return _merge_map(obj, patch, structural.kind_shape(kind))
 
 
 def _merge_map(original: JsonObject, patch: JsonObject, shape: structural.Shape | None) -> JsonObject:
+    if not any(name[:1] == "$" for name in patch):  # most maps have no directives
+        for name, value in patch.items():
+            _merge_field(original, name, value, _field_shape(shape, name))
+        return original
     directive = patch.pop("$patch", None)
     if directive == "replace":
         replaced: JsonObject = _without_directives(patch)

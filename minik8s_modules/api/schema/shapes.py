@@ -127,6 +127,9 @@ class Shape:
 
     def below(self, name: str) -> Shape | None:
         """Return the type of the field, or of the values of a map; None for an unknown field."""
+        found = self.fields.get(name)  # most have been asked for before
+        if found is not None:
+            return found
         if self.relation == "deduced":
             return self
         if self.kind != "object":

@@ -214,14 +214,22 @@ def _json_type(value: Any) -> str:
     return "string" if isinstance(value, str) else f"number {value}"
 
 
-def prune(kind: Kind, obj: JsonObject) -> None:
+def prune(kind: Kind, obj: JsonObject, fresh: JsonObject | None = None) -> None:
     """Remove in place what typed decoding drops: unknown fields, nulls, and empty lists and maps that may be left out.
 
     Go's encoder leaves the last ones out (``omitempty``); kept, ``labels: {}`` of a manifest would be a difference for
     ``kubectl diff`` for ever. A null item of a list or map becomes its zero value. Free-form parts (RawExtension,
-    managedFields) and our own kinds are left as they are. Times lose fractions of seconds.
+    managedFields) and our own kinds are left as they are. Times lose fractions of seconds. Of ``fresh`` fields of
+    ``obj`` alone, where it is given: the others have been pruned.
     """
-    _prune(kind_shape(kind), obj)
+    if fresh is None:
+        _prune(kind_shape(kind), obj)
+        return
+    left = dict(fresh)
+    _prune(kind_shape(kind), left)
+    obj.update(left)
+    for name in fresh.keys() - left.keys():
+        del obj[name]
 
 
 _SECONDS = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"

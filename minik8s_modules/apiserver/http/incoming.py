@@ -96,14 +96,23 @@ def dialect_around(backend: Backend, target: Target) -> str:
     return declared if live is None or objects.annotations(live.object).get(ANNOTATION) == declared else ""
 
 
-def readable(kind: Kind, obj: JsonObject, options: Options, around: str = "") -> JsonObject:
-    """Return ``obj`` in canonical form once it is known to be an object of ``kind``; ``around``: see dialect_around.
+def readable(
+    kind: Kind, obj: JsonObject, options: Options, around: str = "", fresh: JsonObject | None = None
+) -> JsonObject:
+    """Return ``obj`` in canonical form once it is known to be an object of ``kind``; one in that form as it is.
+
+    Args:
+        kind: what it has to be.
+        obj: the object.
+        options: how unknown fields are taken.
+        around: see dialect_around.
+        fresh: its fields that are not as they are stored, where that is known: what is stored has been read.
 
     Raises:
         BadRequest: it is of another kind, has values of wrong JSON types, or (Strict) unknown fields.
     """
     check_kind(kind, obj)
-    given, plain = obj, structural.is_readable(kind, obj)
+    given, plain = obj, structural.is_readable(kind, obj if fresh is None else fresh)
     obj = to_canonical(kind, obj, around, known=plain)
     if plain and obj is given:
         return obj

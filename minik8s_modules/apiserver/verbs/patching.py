@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from minik8s_modules.api.errors import BadRequest, UnsupportedMediaType
 from minik8s_modules.api.merging import patch
-from minik8s_modules.api.merging.strategic_merge import strategic_merge
+from minik8s_modules.api.merging.strategic_merge import strategic_merged
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http import bodies
 from minik8s_modules.apiserver.http.target import Target
@@ -29,13 +31,18 @@ def mutation_of(target: Target, body: bytes, media: str) -> Mutation:
     if media == STRATEGIC_MERGE_PATCH and target.kind.custom is not None:  # its schema knows no merge keys
         raise UnsupportedMediaType(tuple(each for each in SUPPORTED if each != media))
     wanted = bodies.parse(body, media)
+    if media == MERGE_PATCH and isinstance(wanted, dict):
+        return lambda obj: _merged(obj, wanted)
+    parsed = [wanted]  # used up by the first attempt, and nearly always the only one
+
+    def again() -> Any:
+        return parsed.pop() if parsed else bodies.parse(body, media)
+
     if media == JSON_PATCH:
-        return lambda obj: patch.json_patch(obj, wanted)
+        return lambda obj: patch.json_patched(obj, again())
     if not isinstance(wanted, dict):
         raise BadRequest(f"a patch of type {media} must be a JSON object")
-    if media == MERGE_PATCH:
-        return lambda obj: _merged(obj, wanted)
-    return lambda obj: strategic_merge(target.kind, obj, without_type(wanted))
+    return lambda obj: strategic_merged(target.kind, obj, without_type(again()))
 
 
 def without_type(wanted: JsonObject) -> JsonObject:

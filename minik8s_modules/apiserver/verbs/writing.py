@@ -59,6 +59,7 @@ NAME_ATTEMPTS = 8
 CHANGE_ATTEMPTS = 20
 
 Mutation = Callable[[JsonObject], JsonObject]
+"""Makes of an object, which it may use up, what it is to be."""
 
 
 def create(backend: Backend, target: Target, obj: JsonObject, options: Options) -> CachedObject:
@@ -216,17 +217,29 @@ def update(backend: Backend, target: Target, obj: JsonObject, options: Options) 
 
 def patch(backend: Backend, target: Target, apply: Mutation, options: Options) -> CachedObject:
     """Apply a patch (a function of the object) to an object or its subresource's part."""
+    return change(backend, target, apply, options, patched=True)
 
-    def mutate(old: JsonObject) -> JsonObject:
-        new = apply(old)
-        _bound(new, size_limits.values_allowed(target.kind.id))
-        new = incoming.readable(target.kind, new, options)
-        incoming.check_place(target, new)
-        if not name(new):  # patched away; what follows from it must still be found
-            metadata(new)["name"] = target.name
-        return new
 
-    return change(backend, target, mutate, options)
+def _read(target: Target, new: JsonObject, old: JsonObject, options: Options) -> tuple[JsonObject, JsonObject | None]:
+    """Return what a patch has made of an object once it can be read, and what of it is fresh."""
+    _bound(new, size_limits.values_allowed(target.kind.id))
+    fresh = _fresh(target.kind, new, old)
+    read = incoming.readable(target.kind, new, options, fresh=fresh)
+    incoming.check_place(target, read)
+    if not name(read):  # patched away; what follows from it must still be found
+        metadata(read)["name"] = target.name
+    return read, fresh if read is new else None
+
+
+def _fresh(kind: Kind, new: JsonObject, old: JsonObject) -> JsonObject | None:
+    """Return the fields of an object that are not, value by value, as they are stored; None where nobody can tell.
+
+    Their JSON is compared, as 1 equals ``True``. Views are kept in another form, and of custom kinds a schema decides.
+    """
+    if kind.storage or kind.custom is not None:
+        return None
+    dumps = orjson.dumps
+    return {field: value for field, value in new.items() if field not in old or dumps(value) != dumps(old[field])}
 
 
 def _bound(obj: JsonObject, allowed: int) -> None:
@@ -237,8 +250,10 @@ def _bound(obj: JsonObject, allowed: int) -> None:
     size_limits.check(obj, allowed)
 
 
-def change(backend: Backend, target: Target, mutate: Mutation, options: Options) -> CachedObject:
-    """Return the object after ``mutate``, which gets the present one and returns the new one.
+def change(
+    backend: Backend, target: Target, mutate: Mutation, options: Options, *, patched: bool = False
+) -> CachedObject:
+    """Return the object after ``mutate``; ``patched``: what that returns, nobody has read yet.
 
     Raises:
         NotFound: there is no such object.
@@ -248,14 +263,16 @@ def change(backend: Backend, target: Target, mutate: Mutation, options: Options)
     item = backend.get(target)
     for attempt in range(CHANGE_ATTEMPTS):
         old, new = _present(target.kind, item)
-        new = mutate(new)
+        new, fresh = mutate(new), None
+        if patched:
+            new, fresh = _read(target, new, old, options)
         asked = metadata(new).get("resourceVersion") or _WHATEVER
         if asked not in {_WHATEVER, str(item.revision)}:
             if attempt or not _may_be_behind(asked, item.revision):
                 raise Conflict(target.kind, target.name)
             item = backend.latest(target)
             continue
-        changed = _completed(backend, target, new, old, options)
+        changed = _completed(backend, target, new, old, options, fresh)
         if changed == old and not _is_outdated(target.kind, item):
             return item
         try:
@@ -292,12 +309,19 @@ def _may_be_behind(asked: str, revision: int) -> bool:
     return asked.isascii() and asked.isdigit() and len(asked) < _LONGEST_REVISION and int(asked) > revision
 
 
-def _completed(backend: Backend, target: Target, new: JsonObject, old: JsonObject, options: Options) -> JsonObject:
+def _completed(
+    backend: Backend,
+    target: Target,
+    new: JsonObject,
+    old: JsonObject,
+    options: Options,
+    fresh: JsonObject | None,
+) -> JsonObject:
     kind = stored_kind(target.kind)
     if target.subresource == "status" and kind.custom is None:
-        prune(target.kind, new)
+        prune(target.kind, new, fresh)
     else:
-        apply_defaults(target.kind, new)
+        apply_defaults(target.kind, new, fresh)
     new = to_storage(target.kind, new)
     strategy.prepare_update(kind, new, old, target.subresource)
     metadata(new)["resourceVersion"] = metadata(old)["resourceVersion"]
@@ -306,10 +330,12 @@ def _completed(backend: Backend, target: Target, new: JsonObject, old: JsonObjec
         return old
     _record(backend, target, new, old, options)
     chain.run("mutate", backend, "update", target, new, old, options)
-    same = managed_fields.same(new, old)
+    untouched = managed_fields.plain(new) == managed_fields.plain(old)
+    same = untouched and managed_fields.same_owners(new, old)
     if same and not hooked:
         return old
-    _refuse(target.kind, new, validate_update(kind, new, old, target.subresource, options.warn))
+    if not untouched or kind.custom is not None:  # whose rules warn of what was broken before
+        _refuse(target.kind, new, validate_update(kind, new, old, target.subresource, options.warn))
     chain.run("validate", backend, "update", target, new, old, options)
     if same:
         return old

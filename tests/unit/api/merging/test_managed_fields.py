@@ -11,7 +11,7 @@ from minik8s_modules.api.custom.kinds import kinds_of
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, EVENT, EVENTS_EVENT, KINDS, POD
 from minik8s_modules.api.merging import fieldsets, managed_fields
-from minik8s_modules.api.merging.managed_fields import Writer, record_update, same
+from minik8s_modules.api.merging.managed_fields import Writer, record_update, same_owners
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.schema.shapes import kind_shape
 from tests.unit.api import samples
@@ -158,9 +158,9 @@ def test_only_times_differ():
     first = write(None, config_map(k="v"), "a")
     later = copy.deepcopy(first)
     later["metadata"]["managedFields"][0]["time"] = "2027-01-01T00:00:00Z"
-    assert same(first, later)
+    assert same_owners(first, later)
     later["metadata"]["managedFields"][0]["manager"] = "b"
-    assert not same(first, later)
+    assert not same_owners(first, later)
 
 
 @pytest.mark.parametrize(
