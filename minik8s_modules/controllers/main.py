@@ -111,7 +111,7 @@ def controllers(
         RollingUpdateController(context),
         EndpointSliceController(context),
         EndpointsController(context),
-        RouteController(context),
+        RouteController(context, both=bool(dual_stack)),
         GatewayController(context),
         LoadBalancerController(context, balancing),
         SubsetController(context),

@@ -83,7 +83,7 @@ def read_options(configuration: Configuration) -> Options:
         service_cidr=service_cidr,
         proxy_mode=mode,
         dns=dns,
-        ingress=ingress._replace(ipv6=":" in dns.listen or dual.alone),
+        ingress=ingress._replace(ipv6=":" in dns.listen or bool(dual)),
         pod_pids_limit=max(0, configuration.number("pod_pids_limit", POD_PIDS_LIMIT)),
         pod_stop_delay_s=max(0, configuration.number("pod_stop_delay_s", 0)),
         kubelet_port=_port(configuration, "kubelet_port"),

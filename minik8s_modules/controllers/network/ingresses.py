@@ -23,6 +23,7 @@ from minik8s_modules.api.network.ingress_routes import (
     decide_routes,
     owner_of,
 )
+from minik8s_modules.api.network.load_balancers import family_of
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339
@@ -35,9 +36,14 @@ _REFERENCES = frozenset({NO_SERVICE, NO_PORT})
 _ALL = Key("", "routes")
 
 
-def node_addresses(nodes: Iterable[JsonObject]) -> list[str]:
-    """Return the addresses of the machines that are Ready: each answers for every host."""
-    found = set()
+def node_addresses(nodes: Iterable[JsonObject], *, both: bool = False) -> list[str]:
+    """Return the addresses of the machines that are Ready: each answers for every host.
+
+    Args:
+        nodes: the Nodes.
+        both: whether nginx listens over both families; a machine then counts with an address of each that it has.
+    """
+    found: set[str] = set()
     for node in nodes:
         if is_virtual(node):
             continue
@@ -46,8 +52,9 @@ def node_addresses(nodes: Iterable[JsonObject]) -> list[str]:
             one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or []
         )
         addresses = [one["address"] for one in status.get("addresses") or [] if one.get("type") == "InternalIP"]
-        found |= set(addresses[:1]) if ready else set()
-    return sorted(found)
+        of_family = {family_of(one): one for one in reversed(addresses if both else addresses[:1])}
+        found |= set(of_family.values()) if ready else set()
+    return sorted(found, key=lambda one: (family_of(one), one))
 
 
 def decide_ingress_status(ingress: JsonObject, routes: Routes, addresses: Sequence[str]) -> JsonObject:
@@ -95,15 +102,15 @@ def _with(conditions: list[JsonObject], kind: str, why: Sequence[Refusal], now: 
 class RouteController(Looping):
     """Keeps the statuses; of a refusal there is one Event until it is over."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: Context, *, both: bool = False) -> None:
+        self._context, self._both = context, both
         self._loop = Loop(context, "routes", self.sync, workers=1)
         self._dns = self._loop.watch(DNS, _all)
         self._ingresses = self._loop.watch(INGRESS, _all)
         self._classes = self._loop.watch(INGRESS_CLASS, _all)
         self._grants = self._loop.watch(HOST_GRANT, _all)
         self._services = self._loop.watch(SERVICE, self._of_service)
-        self._nodes = self._loop.watch(NODE, _of_node)
+        self._nodes = self._loop.watch(NODE, self._of_node)
         self._reported: dict[str, frozenset[Refusal]] = {}
 
     def sync(self, _key: Key) -> None:
@@ -115,7 +122,7 @@ class RouteController(Looping):
         dns, ingresses = self._dns.list(), self._ingresses.list()
         services = {str(objects.key(each)): each for each in self._services.list()}
         routes = decide_routes(Cluster(dns, ingresses, self._classes.list(), services, self._grants.list()))
-        addresses, now = node_addresses(self._nodes.list()), self._context.clock.now()
+        addresses, now = node_addresses(self._nodes.list(), both=self._both), self._context.clock.now()
         for each in ingresses:
             self._write(INGRESS, each, decide_ingress_status(each, routes, addresses))
         for each in dns:
@@ -147,11 +154,10 @@ class RouteController(Looping):
         same = old is not None and new is not None and objects.spec(old) == objects.spec(new)
         return [] if nothing or same else [_ALL]
 
+    def _of_node(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
+        before, after = (node_addresses([node] if node else [], both=self._both) for node in (old, new))
+        return [] if before == after else [_ALL]
+
 
 def _all(_old: JsonObject | None, _new: JsonObject | None) -> Iterable[Key]:
     return [_ALL]
-
-
-def _of_node(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-    before, after = (node_addresses([node] if node else []) for node in (old, new))
-    return [] if before == after else [_ALL]

@@ -150,9 +150,9 @@ def free_node_port() -> int:
     return next(port for port in random.sample(range(30500, 32768), 200) if server.can_listen(port))
 
 
-def request(port: int, host: str, path: str) -> tuple[int, str]:
+def request(port: int, host: str, path: str = "/", address: str = "127.0.0.1") -> tuple[int, str]:
     """Return code and body of a request to an nginx of this machine; (0, why) for none."""
-    return _answer(http.client.HTTPConnection("127.0.0.1", port, timeout=30), host, path)
+    return _answer(http.client.HTTPConnection(address, port, timeout=30), host, path)
 
 
 def _answer(connection: http.client.HTTPConnection, host: str, path: str) -> tuple[int, str]:

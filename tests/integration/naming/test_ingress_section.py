@@ -19,6 +19,7 @@ import pytest
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
+from minik8s_modules.module_utils.minik8s.names import ingress
 from minik8s_modules.module_utils.minik8s.names import nginx as server
 from minik8s_modules.module_utils.minik8s.names.ingress import Ingress
 from tests.integration.naming.conftest import free_node_port, health, nginx, request
@@ -224,6 +225,53 @@ def test_load_balancers_ask_by_ipv6_too_where_the_service_has_it(served: Machine
         other.listen()
         moved = {**both, key: {**both[key], "port": taken}}
         assert "is in use" in served.run(moved)["errors"][key]["message"]
+
+
+def _two_families(machine: Machine) -> JsonObject:
+    """Return a section of one host that is served over both, as the reconciler writes it."""
+    block = f'    listen {machine.http};\n    listen [::]:{machine.http};\n    server_name a.test;\n'
+    entry = {"config": f'server {{\n{block}    return 200 "a: listen [::]:1;";\n}}\n', "secrets": {}}
+    entries = machine.entries(a=entry)
+    return {**entries, "_server": {**entries["_server"], "ipv6": True}}
+
+
+def test_hosts_are_served_over_both_families(served: Machine):
+    both, said = _two_families(served), (200, "a: listen [::]:1;")
+    shown = served.run(both, check=True)
+    assert request(served.http, "a.test", address="::1")[0] == 0
+    assert served.run(both)["steps"] == shown["steps"] != []
+    until(lambda: request(served.http, "a.test", address="::1") == said)
+    assert request(served.http, "b.test", address="::1")[0] == HTTPStatus.NOT_FOUND
+    until(lambda: served.get("a.test") == said)
+    assert not served.run(both)["changed"]
+    path = served.folder / "nginx.conf"
+    path.write_text(path.read_text().replace(f"listen [::]:{served.http};", ""))
+    assert served.run(both)["changed"]
+    served.run(served.entries(a=served.host("a")))
+    until(lambda: request(served.http, "a.test", address="::1")[0] == 0)
+    until(lambda: served.get("a.test") == (200, "a"))
+
+
+def test_hosts_are_served_over_ipv4_alone_while_another_program_has_the_port_of_ipv6(served: Machine):
+    both, said = _two_families(served), (200, "a: listen [::]:1;")
+    with socket.socket(socket.AF_INET6) as other:
+        other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("::", served.http))
+        other.listen()
+        result = served.run(both)
+        assert f"port {served.http} is in use at IPv6 addresses" in result["errors"]["_server"]["message"]
+        until(lambda: served.get("a.test") == said)  # nginx takes over what comes
+        assert served.run(both)["changed"] is False
+    assert served.run(both)["errors"] == {}
+    until(lambda: request(served.http, "a.test", address="::1") == said)
+
+
+def test_hosts_are_served_on_a_kernel_without_ipv6(served: Machine, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ingress, "_HAS_IPV6", str(served.root / "nothing"))  # of which there is one for each machine
+    assert served.run(_two_families(served))["errors"] == {}
+    until(lambda: served.get("a.test") == (200, "a: listen [::]:1;"))
+    assert not any("    listen [::]:" in text for text in served.tree().values())
 
 
 def _is_answered(port: int, wanted: tuple[int, str, JsonObject]) -> bool:

@@ -53,6 +53,11 @@ def test_other_names_are_asked_of_servers_of_either_family(tmp_path: Path):
 ALONE: dict[str, Any] = {"cluster_cidr": "fd00:10:244::/48", "service_cidr": "fd00:10:96::/112"}
 
 
+def test_paths_are_served_over_both_families_where_pods_have_both(tmp_path: Path):
+    assert not read_options(configuration(tmp_path)).settings.ingress.ipv6
+    assert read_options(configuration(tmp_path, cluster_cidr_ipv6="fd00:10:244::/48")).settings.ingress.ipv6
+
+
 def test_the_address_of_the_clusters_dns_is_nobodys(tmp_path: Path):
     told = {"dns": {"listen": "FD00:169:254:20:0::10"}, "api_address": "[fd00::1]:443", **ALONE}
     found = read_options(configuration(tmp_path, **told)).settings

@@ -29,6 +29,8 @@ class ObservedIngress(NamedTuple):
     pid: int
     loaded: str
     prepared: bool
+    one_family: str
+    """Why nginx listens over IPv4 alone where it is to listen over both families, "" where it does as it is to."""
 
 
 class Ingress:
@@ -49,9 +51,10 @@ class Ingress:
         if not context.check:
             nginx.clear(folder, context.run_dir)
         tree = nginx.read_tree(folder)
+        pid, prepared = nginx.master(folder), nginx.is_prepared(folder, context.run_dir)
+        entries, why = _of_this_node(entries, pid)
         wanted, refused = self._wanted(context, entries, scope, tree)
-        prepared = nginx.is_prepared(folder, context.run_dir)
-        return ObservedIngress(tree, wanted, refused, nginx.master(folder), nginx.loaded(folder), prepared)
+        return ObservedIngress(tree, wanted, refused, pid, nginx.loaded(folder), prepared, why)
 
     def _wanted(self, context: Context, entries: Entries, scope: Scope, tree: Tree) -> tuple[Tree, dict[str, str]]:
         """Return the files that can be put in force, and why the others cannot."""
@@ -102,6 +105,8 @@ class Ingress:
     def plan(self, context: Context, entries: Entries, observed: ObservedIngress, scope: Scope) -> Plan:
         """Return the steps: files, then one reload."""
         plan = Plan()
+        if observed.one_family:
+            plan.errors[SERVER] = KeyFault("PortInUse", observed.one_family)
         for key, why in observed.refused.items():
             plan.errors[key] = KeyFault("RefusedByNginx", f"{why}; the former configuration stays in force")
         if observed.tree and observed.wanted and not observed.prepared:  # the first file brings it all along
@@ -152,10 +157,29 @@ _HAS_IPV6 = "/proc/net/if_inet6"
 _SILENCE = "nginx does not run on this node; is the program minik8s-nginx running? see its log (a port in use?)"
 
 
+def _of_this_node(entries: Entries, pid: int) -> tuple[Entries, str]:
+    """Return the entries with nginx listening where it can on this node, and why it cannot where it should.
+
+    A reload that cannot bind a port takes over nothing, and says so in nginx's log alone.
+    """
+    config = entries.get(SERVER, {})
+    if not config.get("ipv6"):
+        return entries, ""
+    taken = [config[port] for port in ("http_port", "https_port") if _is_taken(config[port], pid, ipv6=True)]
+    if not taken and os.path.exists(_HAS_IPV6):
+        return entries, ""
+    text = "port {} is in use at IPv6 addresses of this node: hosts and paths are served over IPv4 alone"
+    return {**entries, SERVER: {**config, "ipv6": False}}, text.format(taken[0]) if taken else ""
+
+
 def _declared(entries: Entries) -> Tree:
-    config = entries[SERVER]
-    ipv6 = os.path.exists(_HAS_IPV6)
-    hosts = {file_of(key): text_of(key, entry, ipv6=ipv6) for key, entry in entries.items() if key != SERVER}
+    config, kernel = entries[SERVER], os.path.exists(_HAS_IPV6)
+    both = bool(config.get("ipv6"))
+    hosts = {
+        file_of(key): text_of(key, entry, ipv6=kernel if key.startswith(HEALTH) else both)
+        for key, entry in entries.items()
+        if key != SERVER
+    }
     if file_of(ANY) not in hosts:
         hosts[file_of(ANY)] = nginx.fallback_text(config)
     return {MAIN: nginx.main_text(config), **hosts}

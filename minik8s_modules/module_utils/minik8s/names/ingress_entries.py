@@ -23,6 +23,7 @@ ENTRY = schema_of(IngressEntry)
 HEALTH_ENTRY = schema_of(IngressHealthEntry)
 LAST_PORT, LONGEST = 65535, 253
 _SERVICE = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_LISTENS_IPV6 = re.compile(r"^ *listen \[::\]:[^\n]*\n", re.MULTILINE)
 _HOST = re.compile(r"(?:\*\.)?[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 
 
@@ -95,9 +96,11 @@ def text_of(key: str, entry: Mapping[str, Any], *, ipv6: bool = True) -> str:
     Args:
         key: the key.
         entry: its entry.
-        ipv6: whether the node's kernel has IPv6: nginx refuses a file that listens there where it has none.
+        ipv6: whether nginx can listen at IPv6 addresses: it refuses a file that does where the kernel has none.
     """
     if key.startswith(HEALTH):
         return health_text(key, entry, ipv6=ipv6)
     secrets = "".join(f"# {name} {digest}\n" for name, digest in sorted(entry["secrets"].items()))
-    return f"# Written by minik8s_ingress: {key}\n{secrets}{entry['config']}"
+    # what users wrote begins no line: it stands within strings (reconcile/network/ingress.py)
+    config = entry["config"] if ipv6 else _LISTENS_IPV6.sub("", entry["config"])
+    return f"# Written by minik8s_ingress: {key}\n{secrets}{config}"

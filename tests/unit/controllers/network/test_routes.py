@@ -54,6 +54,16 @@ def test_an_ingress_tells_where_it_answers_and_a_dns_object_why_not() -> None:
     assert again == status
 
 
+def test_an_ingress_tells_an_address_of_each_family_that_nginx_listens_at() -> None:
+    def node(*addresses: str) -> dict[str, Any]:
+        told = [{"type": "InternalIP", "address": each} for each in addresses]
+        return {"status": {"conditions": [{"type": "Ready", "status": "True"}], "addresses": told}}
+
+    nodes = [node("192.0.2.4", "2001:db8::4", "192.0.2.5"), node("2001:db8::3"), node("192.0.2.3")]
+    assert node_addresses(nodes) == ["192.0.2.3", "192.0.2.4", "2001:db8::3"]
+    assert node_addresses(nodes, both=True) == ["192.0.2.3", "192.0.2.4", "2001:db8::3", "2001:db8::4"]
+
+
 def _since(obj: dict[str, Any], moment: str) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": moment}}
 
