@@ -19,6 +19,7 @@ from minik8s_modules.api.network.load_balancers import (
     by_age,
     decide_addresses,
     decide_outside,
+    world_of,
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.config import Configuration
@@ -176,3 +177,42 @@ def test_not_even_a_status_that_an_administrator_forges_takes_them(address: str)
         forged, WORLD._replace(servers=WORLD.servers | {VICTIMS, VICTIMS_IPV6}), frozenset(), BALANCING
     )
     assert taken.addresses == {}
+
+
+TOLD = ("198.51.100.7", "192.0.2.77", "2001:db8:1::77", "2001:DB8:2::7", "10.99.3.1", "10.99.3.200", "fd00:99::1")
+"""What nodes have beside their first address of each family, and their Pods' gateways where these are others."""
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("address", TOLD)
+def test_what_else_a_node_has_is_nobodys(mallory: Mallory, address: str, *, pooled: bool) -> None:
+    told = [
+        {"type": kind, "address": each}
+        for kind, each in (
+            ("ExternalIP", TOLD[0]), ("InternalIP", NODE), ("InternalIP", TOLD[1]), ("InternalIP", NODE_IPV6),
+            ("InternalIP", TOLD[2]), ("ExternalIP", TOLD[3]), ("Hostname", "n1"),
+        )
+    ]  # fmt: skip
+    spec = {"podCIDR": "10.99.3.0/24", "podCIDRs": ["10.99.3.0/24", "fd00:99::/64", "no range"]}
+    node = {"metadata": {"name": "n1"}, "spec": spec, "status": {"addresses": told}}
+    settings = {**SETTINGS, "addresses": [VICTIMS, *([address] if pooled else [])]}
+    balancing = read_balancing(Configuration({"load_balancer": settings}, "test"), OWN)
+    world, spelled = world_of([node], [], balancing), syntax.shortest_ip(address)
+    kinds = ("minik8s.io/pool", "example.com/mine")
+    made = mallory.create("web", type="LoadBalancer", loadBalancerClass=kinds[0]).json
+    made["spec"] |= {"ipFamilies": ["IPv4", "IPv6"], "loadBalancerIP": address}
+    assert decide_addresses([made], world, lambda _: frozenset(), balancing)[str(objects.key(made))].addresses == []
+    del made["spec"]["loadBalancerIP"]
+    given = decide_addresses([made], world, lambda _: frozenset(), balancing)[str(objects.key(made))]
+    assert spelled not in given.addresses
+    for kind in kinds:
+        forged = {
+            **made,
+            "spec": {**made["spec"], "loadBalancerClass": kind, "externalIPs": [address]},
+            "status": {"loadBalancer": {"ingress": [{"ip": address}]}},
+        }
+        outside = decide_outside(forged, world, frozenset(), balancing)
+        assert (outside.addresses, outside.refused) == ({}, (spelled,)), kind
+    # what is nobody's else is led there
+    free = {**made, "spec": {**made["spec"], "externalIPs": ["198.51.100.8"]}}
+    assert decide_outside(free, world, frozenset(), balancing).addresses == {"198.51.100.8": None}

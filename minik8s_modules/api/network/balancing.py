@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from minik8s_modules.base.config import Configuration
@@ -58,12 +59,25 @@ class Balancing(NamedTuple):
         found = ipaddress.ip_address(address)
         return any(found in network for network in self.ranges)
 
+    def further(self, ranges: Iterable[str]) -> tuple[Network, ...]:
+        """Return which ranges of nodes are none of the installation's; what is no range is left out."""
+        found = (network for each in sorted(ranges) if (network := _network(each)) is not None)
+        return tuple(each for each in found if not self.is_own(str(each.network_address)))
+
     def pool_of(self, family: str) -> list[Span]:
         """Return what of the pool is of a family, ``IPv4`` or ``IPv6``."""
         return [span for span in self.pool if span.first.version == FAMILIES[family]]
 
 
 NO_BALANCING = Balancing()
+
+
+@lru_cache(maxsize=1 << 14)
+def _network(text: str) -> Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:  # it was written before ranges were checked
+        return None
 
 
 def read_balancing(configuration: Configuration, ranges: Iterable[str]) -> Balancing:

@@ -18,7 +18,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from minik8s_modules.api import objects, syntax
-from minik8s_modules.api.network.balancing import Balancing
+from minik8s_modules.api.network.balancing import Balancing, Network
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 
@@ -43,6 +43,10 @@ class Machine(NamedTuple):
     silent: bool
     second: str = ""
     """Its address of the other family."""
+    others: tuple[str, ...] = ()
+    """Further addresses that its Node tells, such as an ``ExternalIP``."""
+    ranges: tuple[str, ...] = ()
+    """Of its Pods."""
 
     def of_family(self, family: str) -> str:
         """Return its address of a family, "" for none."""
@@ -54,11 +58,24 @@ class World(NamedTuple):
 
     machines: tuple[Machine, ...] = ()
     servers: frozenset[str] = frozenset()
+    ranges: tuple[Network, ...] = ()
+    """Of Pods on nodes that have others than the cluster's."""
 
     def taken(self) -> frozenset[str]:
         """Return the addresses that machines have themselves."""
-        own = {address for machine in self.machines for address in (machine.address, machine.second) if address}
+        own = {each for one in self.machines for each in (one.address, one.second, *one.others) if each}
         return self.servers | own
+
+    def has_range_of(self, address: str) -> bool:
+        """Return whether an address is a Pod's or a Pod's gateway's, of a range that is not the cluster's."""
+        return any(ip_address(address) in each for each in self.ranges)
+
+
+def world_of(nodes: Iterable[JsonObject], slices: Iterable[JsonObject], balancing: Balancing) -> World:
+    """Return the machines, and what is theirs; ``slices`` are those of default/kubernetes."""
+    machines = machines_of(nodes)
+    ranges = balancing.further({each for one in machines for each in one.ranges})
+    return World(machines, api_servers(slices), ranges)
 
 
 class Given(NamedTuple):
@@ -108,13 +125,23 @@ def machines_of(nodes: Iterable[JsonObject]) -> tuple[Machine, ...]:
     """Return the machines, by name; those that are to be no load balancers count as not ready."""
     found = []
     for node in sorted(nodes, key=objects.name):
-        told = objects.status(node).get("addresses") or []
-        own = [syntax.shortest_ip(str(one["address"])) for one in told if one.get("type") == "InternalIP"]
+        own, others = _addresses(node, "InternalIP"), _addresses(node, "ExternalIP")
         if own and not is_virtual(node):
             ready = _is_true(node, "Ready") and EXCLUDED not in objects.labels(node)
             second = next((one for one in own if family_of(one) != family_of(own[0])), "")
-            found.append(Machine(objects.name(node), own[0], ready, _is_true(node, SILENT), second))
+            rest, ranges = tuple(one for one in (*own, *others) if one not in (own[0], second)), _ranges(node)
+            found.append(Machine(objects.name(node), own[0], ready, _is_true(node, SILENT), second, rest, ranges))
     return tuple(found)
+
+
+def _addresses(node: JsonObject, kind: str) -> list[str]:
+    told = (one for one in objects.status(node).get("addresses") or [] if one.get("type") == kind)
+    return [syntax.shortest_ip(str(one["address"])) for one in told]
+
+
+def _ranges(node: JsonObject) -> tuple[str, ...]:
+    declared = objects.spec(node)
+    return tuple(str(each) for each in (declared.get("podCIDR"), *(declared.get("podCIDRs") or ())) if each)
 
 
 def _is_true(node: JsonObject, condition: str) -> bool:
@@ -201,8 +228,7 @@ class _Pool:
     """Gives out the addresses of the pool."""
 
     def __init__(self, world: World, balancing: Balancing, services: Iterable[JsonObject]) -> None:
-        self._balancing = balancing
-        self._machines = world.taken()
+        self._balancing, self._world, self._machines = balancing, world, world.taken()
         self._holders: dict[str, str] = {}
         for service in services:
             for address in ingress_of(service):
@@ -241,16 +267,18 @@ class _Pool:
     def _why_not(self, address: str, key: str) -> tuple[str, str]:
         if syntax.ip(address) or not self._balancing.in_pool(address):
             return OUT_OF_RANGE, f"address {address} is not in the pool"
-        if syntax.shortest_ip(address) in self._machines:
+        if self._is_taken(syntax.shortest_ip(address)):
             return IN_USE, f"address {address} is a machine's own"
         holder = self._holders.get(str(ip_address(address)), key)
         return ("", "") if holder == key else (IN_USE, f"address {address} is Service {holder}'s")
 
+    def _is_taken(self, address: str) -> bool:
+        return address in self._machines or self._world.has_range_of(address)
+
     def _free(self, family: str) -> Iterator[str]:
         for span in self._balancing.pool_of(family):
             for address in span.addresses():
-                taken = address in self._machines or address in self._holders
-                if not taken and self._balancing.in_pool(address):
+                if not self._is_taken(address) and address not in self._holders and self._balancing.in_pool(address):
                     yield address
 
 
@@ -340,14 +368,13 @@ def decide_outside(service: JsonObject, world: World, local: AbstractSet[str], b
     if objects.is_deleting(service):
         return NOWHERE
     way, named = way_of(service, balancing), ingress_of(service)
-    named_ips = objects.spec(service).get("externalIPs") or []
-    external = [syntax.shortest_ip(str(one)) for one in named_ips] if balancing.external_ips else []
+    named_ips = (objects.spec(service).get("externalIPs") or []) if balancing.external_ips else []
+    external = [syntax.shortest_ip(str(one)) for one in named_ips]
     others = [*external, *([] if way else _virtual(service))]
-    families = objects.spec(service).get("ipFamilies") or ["IPv4"]
-    pooled = way == "pool"
-    ours = [one for one in named if pooled and family_of(one) in families and balancing.in_pool(one)]
+    families = (objects.spec(service).get("ipFamilies") or ["IPv4"]) if way == "pool" else []
+    ours = [one for one in named if family_of(one) in families and balancing.in_pool(one)]
     refused = [one for one in others if not _is_foreign(one, world, balancing)]
-    refused += [one for one in ours if one in world.taken()]
+    refused += [one for one in ours if one in world.taken() or world.has_range_of(one)]
     may = frozenset(local) if is_local(service) else None
     found: dict[str, str | None] = {one: None for one in others if one not in refused}
     found |= {one: decide_announcer(one, world.machines, may) for one in ours if one not in refused}
@@ -370,4 +397,4 @@ def _is_foreign(address: str, world: World, balancing: Balancing) -> bool:
     # what IPv6 keeps for other ends has addresses of IPv4 within it
     if parsed.is_multicast or parsed == _EVERYBODY or (parsed.version == IPV6 and parsed.is_reserved):
         return False
-    return not balancing.is_own(address)
+    return not (balancing.is_own(address) or world.has_range_of(address))

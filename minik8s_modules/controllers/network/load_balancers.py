@@ -30,6 +30,7 @@ from minik8s_modules.api.network.load_balancers import (
     machines_of,
     serving_nodes,
     way_of,
+    world_of,
 )
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.runtime.controller import Context, Loop, Looping
@@ -102,7 +103,7 @@ class LoadBalancerController(Looping):
         return Given((), REFUSED, f"addresses {', '.join(outside.refused)} {detail}")
 
     def _world(self) -> World:
-        return World(machines_of(self._nodes.list()), api_servers(self._of_name(Key("default", "kubernetes"))))
+        return world_of(self._nodes.list(), self._of_name(Key("default", "kubernetes")), self._balancing)
 
     def _of_name(self, key: Key) -> list[JsonObject]:
         return self._slices.by_index(BY_LABEL, f"{key.namespace}/{SERVICE_NAME}={key.name}")

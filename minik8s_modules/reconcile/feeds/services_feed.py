@@ -14,7 +14,7 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, SERVICE
-from minik8s_modules.api.network.load_balancers import is_outside, machines_of
+from minik8s_modules.api.network.load_balancers import is_outside, machines_of, world_of
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Source
@@ -26,7 +26,6 @@ from minik8s_modules.reconcile.network.services import (
     ServiceBook,
     pods_of_slice,
     service_ports,
-    world_of,
     zone_of,
 )
 from minik8s_modules.reconcile.pods.service_links import link_variables
@@ -147,7 +146,8 @@ class ServiceFeed:
 
     def balancers(self) -> Balancers:
         """Return what addresses from outside are decided by, as things stand now."""
-        return Balancers(self._settings.balancing, world_of(self._nodes(), self.slices(API)))
+        balancing = self._settings.balancing
+        return Balancers(balancing, world_of(self._nodes(), self.slices(API), balancing))
 
     def _ports(self, key: Key, balancers: Balancers) -> dict[str, Any]:
         service = self._services.get(key.namespace, key.name)

@@ -17,11 +17,9 @@ from minik8s_modules.api.network.load_balancers import (
     NOWHERE,
     Outside,
     World,
-    api_servers,
     decide_outside,
     family_of,
     is_free_port,
-    machines_of,
     serving_nodes,
 )
 from minik8s_modules.api.network.service_ranges import addresses_of
@@ -100,11 +98,6 @@ class Balancers(NamedTuple):
 
 
 NO_BALANCERS = Balancers()
-
-
-def world_of(nodes: Iterable[JsonObject], slices: Iterable[JsonObject]) -> World:
-    """Return the machines and API servers; ``slices`` are those of default/kubernetes."""
-    return World(machines_of(nodes), api_servers(slices))
 
 
 def service_ports(

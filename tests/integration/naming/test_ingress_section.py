@@ -229,7 +229,7 @@ def test_load_balancers_ask_by_ipv6_too_where_the_service_has_it(served: Machine
 
 def _two_families(machine: Machine) -> JsonObject:
     """Return a section of one host that is served over both, as the reconciler writes it."""
-    block = f'    listen {machine.http};\n    listen [::]:{machine.http};\n    server_name a.test;\n'
+    block = f"    listen {machine.http};\n    listen [::]:{machine.http};\n    server_name a.test;\n"
     entry = {"config": f'server {{\n{block}    return 200 "a: listen [::]:1;";\n}}\n', "secrets": {}}
     entries = machine.entries(a=entry)
     return {**entries, "_server": {**entries["_server"], "ipv6": True}}
