@@ -115,6 +115,7 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("VirtualNodes", "mutate", _CREATE_UPDATE, (NODE.id,), None, carriers.note_carrier),
     Plugin("CertificateRequester", "mutate", _CREATE, _SIGNING, _ITSELF, certificate_admission.requester),
     Plugin("Steering", "validate", _CREATE_UPDATE, None, None, steering_admission.check_setters),
+    Plugin("HostPorts", "validate", _CREATE, _PODS, _ITSELF, pod_admission.keep_name_server),
     Plugin("LimitRanger", "validate", _CREATE, _PODS, _ITSELF, pod_admission.check_limits),
     Plugin("LimitRanger", "validate", _UPDATE, _PODS, _RESIZE, pod_admission.check_limits),
     Plugin("LimitRanger", "validate", _CREATE_UPDATE, _CLAIMS, _ITSELF, pod_admission.check_limits),

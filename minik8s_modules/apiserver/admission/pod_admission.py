@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from minik8s_modules.api import syntax
 from minik8s_modules.api.defaulting.conversion import stored_kind
 from minik8s_modules.api.errors import Forbidden, Invalid
 from minik8s_modules.api.kinds import NAMESPACE, POD, SERVICE_ACCOUNT
-from minik8s_modules.api.objects import JsonObject, labels, metadata, name, spec
+from minik8s_modules.api.objects import JsonObject, labels, lasting_containers, metadata, name, spec
 from minik8s_modules.api.pods import account_volumes, limits, resources, security_standards
 from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.api.pods.pod_templates import template_of
@@ -51,6 +52,19 @@ def account(write: Write) -> None:
     secrets = found.object.get("imagePullSecrets") or []
     if secrets and not spec(pod).get("imagePullSecrets"):
         pod["spec"]["imagePullSecrets"] = [dict(each) for each in secrets]
+
+
+# --- HostPorts ------------------------------------------------------------------------------------
+
+
+def keep_name_server(write: Write) -> None:
+    """Refuse a pod that asks for a port of the name server's address, which stays its own (names/dns_guard.py)."""
+    server = write.backend.name_server
+    for container in lasting_containers(write.new):
+        for port in container.get("ports") or []:
+            if server and port.get("hostPort") and syntax.shortest_ip(port.get("hostIP") or "") == server:
+                why = f"hostIP {server} of port {port['hostPort']} is the address of the cluster's DNS"
+                raise _forbid(write, f"{why} (minik8s_dns_address), which leads to no pod")
 
 
 # --- LimitRanger ----------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class Machine:
     def __init__(self, root: Path) -> None:
         number = uuid.uuid4().int
         self.server = (f"127.{number % 200 + 20}.{(number >> 8) % 250}.{(number >> 16) % 250 + 2}", free_port())
-        self.root, self.resolver = root, root / "resolv.conf"
+        self.node, self.root, self.resolver = f"n{number % 10**9}", root, root / "resolv.conf"
         self.resolver.write_text("nameserver 127.0.0.9\n")
         self.section = Dns(str(self.resolver))
 
@@ -47,7 +47,7 @@ class Machine:
 
     def run(self, entries: dict[str, Any], *, check: bool = False, **context: Any) -> dict[str, Any]:
         """Run a pass over the whole section."""
-        request = Request("n", entries=entries, state_dir=str(self.root / "s"), run_dir=str(self.root / "r"))
+        request = Request(self.node, entries=entries, state_dir=str(self.root / "s"), run_dir=str(self.root / "r"))
         return run_pass(self.section, request, context_for(request, **{**PATIENT, **context}), check=check)
 
     def ask(self, name: str, kind: str = "A") -> tuple[str, list[str]]:

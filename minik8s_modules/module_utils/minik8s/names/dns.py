@@ -17,7 +17,7 @@ from ..core.files import read_bytes, remove_file, remove_leftovers, write_atomic
 from ..core.section import Context, Facets, Plan, Scope, Step
 from ..pods import dns_host
 from ..pods.pod_files import Resolver, parse_resolver
-from . import dns_entries, dns_files
+from . import dns_entries, dns_files, dns_guard
 from .dns_entries import SERVER
 from .dns_files import COREFILE, HOSTS, REVERSE, REVERSE_IPV6, UPSTREAMS, ZONE, Lines, Parts
 
@@ -38,6 +38,8 @@ class ObservedNames(NamedTuple):
     resolver: str
     kept: bool
     serving: bool
+    guarded: str | None
+    """The address whose rules are there (dns_guard.py), None where nobody has looked."""
 
 
 def folder_of(state_dir: str) -> str:
@@ -82,6 +84,7 @@ class Dns:
             _read(self._resolver) or "",
             kept is not None,
             config is None or dns_host.is_served(config["listen"], config["port"]),
+            dns_guard.observe(context.node) if scope.covers(SERVER) else None,
         )
 
     def _clear(self, context: Context, folder: str) -> None:
@@ -110,6 +113,7 @@ class Dns:
         _plan_files(plan, observed, _files(context, config, observed, wanted))
         _plan_resolver(plan, config, observed)
         _plan_address(plan, observed)
+        _plan_guard(plan, observed, config["listen"])
         if not observed.serving and observed.files[COREFILE] is not None:
             plan.errors[SERVER] = KeyFault("ServerNotRunning", _silence(config))
         return plan
@@ -124,6 +128,8 @@ class Dns:
             dns_host.add_address(step.detail)
         elif step.action == "remove-address":
             dns_host.remove_address(step.detail)
+        elif step.action == "guard-address":
+            dns_guard.guard(context.node, "" if step.detail == "none" else step.detail)
         elif step.action == "write":
             name, text = step.data
             path = os.path.join(folder, name)
@@ -243,10 +249,17 @@ def _plan_address(plan: Plan, observed: ObservedNames) -> None:
         plan.opening.append(Step("remove-address", SERVER, observed.left))
 
 
+def _plan_guard(plan: Plan, observed: ObservedNames, listen: str) -> None:
+    address = "" if dns_host.is_loopback(listen) else listen  # which no pod reaches
+    if observed.guarded not in (None, address):
+        plan.closing.append(Step("guard-address", SERVER, address or "none"))
+
+
 def _plan_removal(plan: Plan, observed: ObservedNames) -> None:
     if observed.kept:
         plan.opening.append(Step("restore", SERVER, "resolv.conf"))
     _plan_address(plan, observed)
+    _plan_guard(plan, observed, "")
     there = [name for name in FILES if observed.files[name] is not None]
     plan.closing += [Step("delete", SERVER, name, name) for name in there]
     _tell_keys(plan, observed.parts, Parts({}, {}, {}, {}))

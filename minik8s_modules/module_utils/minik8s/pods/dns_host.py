@@ -25,9 +25,14 @@ RESOLVER = NODE_RESOLVER
 LOOPBACK = "lo"
 
 
+def is_loopback(address: str) -> bool:
+    """Return whether an address is of each machine by itself."""
+    return bool(address) and ipaddress.ip_address(address).is_loopback
+
+
 def has_address(address: str) -> bool:
     """Return whether the node has the address; asked by binding to it, which costs no netlink."""
-    if ipaddress.ip_address(address).is_loopback:
+    if is_loopback(address):
         return True
     with socket.socket(_family(address), socket.SOCK_DGRAM) as probe:
         try:
