@@ -70,10 +70,6 @@ options:
     description: Whether the cluster is to have sidecars.
     type: bool
     default: false
-  ipvs:
-    description: Whether services are to be realized by IPVS.
-    type: bool
-    default: false
   dns_address:
     description: The address of cluster DNS, empty for none. Pods must reach it, and no range may have it.
     type: str
@@ -162,7 +158,7 @@ from ansible.module_utils.minik8s.pods.devices import problems as device_problem
 
 PYTHON = (3, 11)
 SYSTEMS = [{"ids": ["debian"], "version": 12, "tried": True}]
-PLACE = ("address", "tunnels", "several", "mesh", "ipvs", "dns_address")
+PLACE = ("address", "tunnels", "several", "mesh", "dns_address")
 RANGES = (
     "cluster_cidr",
     "service_cidr",
@@ -190,7 +186,6 @@ def main() -> None:
             "tunnels": {"type": "bool", "default": False},
             "several": {"type": "bool", "default": False},
             "mesh": {"type": "bool", "default": False},
-            "ipvs": {"type": "bool", "default": False},
             "dns_address": {"type": "str", "default": ""},
             "configuration": {"type": "path", "default": "/etc/minik8s/apiserver.yml"},
             "network": {"type": "dict", "default": {}},

@@ -120,7 +120,6 @@ def _services_ipv6(configuration: Configuration, dual: DualStack, cluster_cidr: 
         return str(read_services_ipv6(configuration, dual_stack=bool(dual)) or "")
     without = {
         "service_cidr_ipv6": configuration.text("service_cidr_ipv6", ""),
-        "proxy_mode ipvs": configuration.text("proxy_mode", "") == "ipvs",
         "mesh": configuration.flag("mesh", default=False),
     }
     if given := next((name for name, found in without.items() if found), ""):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -26,9 +27,10 @@ class Dual(Machine):
         return {**super().plane, "ipv6": {**second, "gateway": GATEWAY, "node_ip": OWN}}
 
 
-@pytest.fixture(scope="module")
-def machine(lab: Lab) -> Iterator[Machine]:
-    made = on_lab(lab, "node1", "ipvs", Dual)
+@contextmanager
+def prepared(lab: Lab, kind: type[Machine]) -> Iterator[Machine]:
+    """Give a lab node with Pods of both families, and somebody outside."""
+    made = on_lab(lab, "node1", "ipvs", kind)
     made.node_ip = NODE_IP
     made.call("pods", bridge="mk8s-br0", gateway="10.32.0.1", pods=PODS, second={"gateway": GATEWAY, "pods": SECOND})
     made.call("pods", bridge=UPLINK, gateway=NODE_IP, pods={"outsider": "192.0.2.9"})
@@ -44,6 +46,12 @@ def machine(lab: Lab) -> Iterator[Machine]:
     finally:
         made.pass_(entries={})
         made.call("down")
+
+
+@pytest.fixture(scope="module")
+def machine(lab: Lab) -> Iterator[Machine]:
+    with prepared(lab, Dual) as made:
+        yield made
 
 
 def second(*pods: str, **more: object) -> JsonObject:

@@ -376,7 +376,6 @@ def test_ranges_of_ipv6_alone_will_do() -> None:
         ({"cluster_cidr_ipv6": "fd01::/48"}, "minik8s_cluster_cidr_ipv6 is not for a cluster with IPv6 alone"),
         ({"service_cidr_ipv6": "fd01::/112"}, "minik8s_service_cidr_ipv6 is not for a cluster with IPv6 alone"),
         ({"foreign_pods": True}, "minik8s_network_driver cni or weave is not for a cluster with IPv6 alone"),
-        ({"ipvs": True}, "minik8s_proxy_mode ipvs is not for a cluster with IPv6 alone"),
         ({"mesh": True}, "minik8s_mesh is not for a cluster with IPv6 alone"),
         ({"has_ipv6": False}, "IPv6 is off on this machine"),
         ({"has_loopback": False}, "IPv6 is off on the device lo"),

@@ -9,7 +9,9 @@ import pytest
 
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.module_utils.minik8s.services.services_entries import check_entry
 from minik8s_modules.reconcile.main import jittered, main
+from minik8s_modules.reconcile.network.dataplane import dataplane_entry
 from minik8s_modules.reconcile.options import OBSERVE_EVERY_S, read_options
 
 
@@ -64,6 +66,17 @@ def test_the_address_of_the_clusters_dns_is_nobodys(tmp_path: Path):
     assert (found.dns.listen, found.api_address) == ("fd00:169:254:20::10", "[fd00::1]:443")
     assert found.balancing.is_own("fd00:169:254:20::10")
     assert not found.balancing.is_own("fd00:169:254:20::11")
+
+
+def test_services_of_ipv6_alone_may_be_realized_by_ipvs(tmp_path: Path):
+    found = read_options(configuration(tmp_path, proxy_mode="ipvs", **ALONE)).settings
+    addresses = [{"type": "InternalIP", "address": "2001:db8::1"}]
+    node = {"metadata": {"name": "n1"}, "spec": {"podCIDR": "fd00:10:244:1::/64"}, "status": {"addresses": addresses}}
+    entry = dataplane_entry(node, found)
+    assert entry is not None
+    check_entry("dataplane", entry)
+    assert (entry["mode"], entry["service_cidr"], entry["node_ip"]) == ("ipvs", "", "2001:db8::1")
+    assert entry["ipv6"]["pod_cidr"] == "fd00:10:244:1::/64"
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,6 @@ class Ranges(NamedTuple):
     underlay: Underlay = Underlay()
     several: bool = False
     mesh: bool = False
-    ipvs: bool = False
     standing: str = ""
     dns_address: str = ""
     has_loopback: bool = True
@@ -123,7 +122,6 @@ def _alone_problems(wanted: Ranges, given: Mapping[str, str], connected: Sequenc
         "minik8s_cluster_cidr_ipv6": wanted.cluster_cidr_ipv6,
         "minik8s_service_cidr_ipv6": wanted.service_cidr_ipv6,
         "minik8s_network_driver cni or weave": wanted.foreign_pods,
-        "minik8s_proxy_mode ipvs": wanted.ipvs,
         "minik8s_mesh": wanted.mesh,
     }
     found = [f"{name} is not for a cluster with IPv6 alone: leave it out" for name, asked in without.items() if asked]

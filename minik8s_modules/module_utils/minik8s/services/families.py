@@ -108,7 +108,7 @@ def parts_of(config: Mapping[str, Any]) -> list[dict[str, Any]]:
         return found
     # node ports of IPv6 are at each address of the node, told by "local"; load balancers at the one in the document
     second = {"node_ip": "", "own_ip": config["ipv6"].get("node_ip", ""), "uplink_ip": config.get("node_ip", "")}
-    return [*found, {**own, **config["ipv6"], **second}]
+    return [*found, {**own, **config["ipv6"], **second, "alone": not found}]
 
 
 def network_of(cidr: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

@@ -98,6 +98,8 @@ SWITCHES = {
     "ipv4/vs/expire_quiescent_template": "1",
     "bridge/bridge-nf-call-iptables": "1",
 }
+OF_BOTH = "ipv4/vs/"
+"""What of them IPVS has for addresses of IPv6, too."""
 HOST, LOCAL_ROUTE = 254, 2
 
 
@@ -155,6 +157,8 @@ class Ipvs:
     def __init__(self, node: str, config: Mapping[str, Any], known: Mapping[str, str]) -> None:
         self._config = config
         self._cidr, self.family = ipaddress.ip_network(config["service_cidr"]), family_of(config["service_cidr"])
+        # the device and the switches are of both families: the first one of a dataplane sees to them
+        self._is_first = self.family is IPV4 or bool(config.get("alone"))
         self._nft, self._route, self._ipvs = Wire(NETFILTER), Wire(0), IpvsWire()
         name, chains = config["table"], skeleton(config)
         if self.family is not IPV4:
@@ -204,12 +208,13 @@ class Ipvs:
             KeyFault: the table is somebody else's.
         """
         table = self._table.found()
-        if self.family is not IPV4:  # the device and the switches are of both families
+        if not self._is_first:
             return table
         link = device(self._route, DEVICE)
         seen = {**table.seen, "device": f"{DEVICE} {link.kind}" if link else ""}
         wanted = {**table.wanted, "device": f"{DEVICE} dummy"}
-        for name, value in SWITCHES.items():
+        switches = SWITCHES if self.family is IPV4 else {name: SWITCHES[name] for name in SWITCHES if OF_BOTH in name}
+        for name, value in switches.items():
             seen[name], wanted[name] = read_switch(name), value
         return FixedPart(seen, wanted)
 
@@ -244,7 +249,7 @@ class Ipvs:
             gone = [Rule(SERVERS, place, None) for place in self._servers()]
             self._ipvs.each(DELETE_SERVER, gone, missing=errno.ESRCH)
         link = device(self._route, DEVICE)
-        if link is not None and link.kind == "dummy" and self.family is not IPV4:
+        if link is not None and link.kind == "dummy" and not self._is_first:
             self._set_addresses([*self._addresses()], DELETE_ADDRESS, errno.EADDRNOTAVAIL)
         elif link is not None and link.kind == "dummy":
             self._rtnetlink(f"delete {DEVICE}", DELETE_LINK, 0, LINK.pack(0, 0, link.number, 0, 0))
