@@ -197,7 +197,8 @@ def _service(gateway: JsonObject) -> JsonObject:
     ports = [
         {"name": f"port-{port}", "port": port, "targetPort": port, "protocol": "TCP"} for port in ports_of(gateway)
     ]
-    return {"type": "LoadBalancer", "selector": _marks(gateway), "ports": ports}
+    policy = {"ipFamilyPolicy": "PreferDualStack"}  # where the cluster has both
+    return {"type": "LoadBalancer", "selector": _marks(gateway), "ports": ports, **policy}
 
 
 def _deployment(gateway: JsonObject) -> JsonObject:

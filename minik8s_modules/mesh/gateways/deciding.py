@@ -94,7 +94,11 @@ def decide_gateways(declared: Declared) -> Decision:
     verdicts = {key: _verdict(each, listeners[key], attached[key], declared) for key, each in gateways.items()}
     told = {
         key: gateway_resources(
-            key, listeners[key], attached[key], {each.route: routed[each.route] for each in attached[key]}
+            key,
+            listeners[key],
+            attached[key],
+            {each.route: routed[each.route] for each in attached[key]},
+            ipv6=_has_ipv6(gateways[key], declared),
         )
         for key in gateways
         if verdicts[key].refused is None
@@ -165,13 +169,20 @@ def _service(gateway: JsonObject, declared: Declared) -> JsonObject | None:
     return next((each for each in declared.services if objects.key(each) == key), None)
 
 
+def _has_ipv6(gateway: JsonObject, declared: Declared) -> bool:
+    """Return whether a Gateway's Service has an IPv6 address; only then do its Pods have one."""
+    service = _service(gateway, declared)
+    return service is not None and "IPv6" in (objects.spec(service).get("ipFamilies") or ())
+
+
 def _reached(gateway: JsonObject, declared: Declared) -> tuple[tuple[str, ...], Why | None]:
     key = Key(objects.namespace(gateway), name_of_parts(objects.name(gateway)))
     service = _service(gateway, declared)
     if service is None or not objects.spec(service).get("clusterIP"):
         return (), ("AddressNotAssigned", f"Service {key} is not there yet")
     given = (objects.status(service).get("loadBalancer") or {}).get("ingress") or []
-    addresses = tuple(each["ip"] for each in given if each.get("ip")) or (objects.spec(service)["clusterIP"],)
+    inside = objects.spec(service).get("clusterIPs") or [objects.spec(service)["clusterIP"]]
+    addresses = tuple(each["ip"] for each in given if each.get("ip")) or tuple(inside)
     ready = any(
         (endpoint.get("conditions") or {}).get("ready") is not False
         for each in declared.slices

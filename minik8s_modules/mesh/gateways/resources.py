@@ -58,9 +58,14 @@ class Place(NamedTuple):
 
 
 def gateway_resources(
-    gateway: Key, listeners: Sequence[Listener], attached: Sequence[Attachment], routes: Mapping[Key, Routed]
+    gateway: Key,
+    listeners: Sequence[Listener],
+    attached: Sequence[Attachment],
+    routes: Mapping[Key, Routed],
+    *,
+    ipv6: bool = False,
 ) -> list[Resource]:
-    """Return what a Gateway's Envoys are told."""
+    """Return what a Gateway's Envoys are told; with ``ipv6`` they listen at their Pods' IPv6 addresses, too."""
     ports: dict[int, list[Listener]] = defaultdict(list)
     for each in listeners:
         if each.is_served:
@@ -69,6 +74,9 @@ def gateway_resources(
     for port, of_port in sorted(ports.items()):
         for kind, name, body in _of_port(gateway, port, of_port, attached, routes):
             found.append(Resource(kind, name, body, str(gateway)))
+            if ipv6 and kind == LISTENER:  # one of its own: a kernel without IPv6 would have Envoy refuse both
+                second = {**body, "name": f"{name}/ipv6", "address": address_of("::", port)}
+                found.append(Resource(kind, f"{name}/ipv6", second, str(gateway)))
     return found
 
 

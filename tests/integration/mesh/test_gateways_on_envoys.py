@@ -6,7 +6,7 @@ import base64
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -15,11 +15,13 @@ import yaml
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import POD, SECRET
+from minik8s_modules.api.kinds import POD, SECRET, SERVICE
 from minik8s_modules.api.network.gateway_api import CONTROLLER, GATEWAY_KINDS, GATEWAY_NAME, GROUP, name_of_parts
 from minik8s_modules.api.objects import JsonObject
-from tests.integration.control.conftest import Daemon
+from tests.integration.control.conftest import Cluster, Daemon
 from tests.integration.mesh.conftest import LONG_S, OK, PORT, Client, Mesh
+from tests.support.apiserver import ApiServerProcess
+from tests.support.etcd import EtcdServer
 from tests.support.gateway_api import definitions
 from tests.support.waiting import until
 
@@ -100,6 +102,12 @@ class Edge:
         code, _, where = last.partition(" ")
         return int(code), body.strip() or where
 
+    def by_ipv6(self) -> str:
+        """Ask the Envoy once at an IPv6 address; return code and body."""
+        asked = ("curl", "-s", "-m", "30", "-w", " %{http_code}", "--connect-to", f"a.example:{HTTP}:[::1]:{HTTP}")
+        words = ["ip", "netns", "exec", self.envoy.namespace, *asked, f"http://a.example:{HTTP}/"]
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+
     def conditions(self, kind: str, name: str) -> dict[str, str]:
         """Return reasons by type; of a route those of its parent here."""
         kinds = {each.kind: each for each in GATEWAY_KINDS}
@@ -111,10 +119,32 @@ class Edge:
         return {each["type"]: each["reason"] for each in found.get("conditions") or []}
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, etcd: EtcdServer) -> Iterator[Cluster]:
+    """Yield a cluster whose Services may have addresses of both families."""
+    folder = tmp_path_factory.mktemp("cluster")
+    second = "fd00:96::/112"
+    server = ApiServerProcess(folder / "api", etcd.endpoint, dual_stack=True, service_cidr_ipv6=second).start()
+    made = Cluster(folder, server)
+    yield made
+    made.admin.close()
+    server.stop()
+
+
 @pytest.fixture
 def edge(mesh: Mesh, controllers: Daemon) -> Edge:
     assert controllers.process is not None
     return Edge(mesh)
+
+
+def test_requests_come_by_ipv6_where_the_gateways_service_has_an_address(edge: Edge):
+    edge.route(to("web"))
+    until(lambda: edge.by_ipv6() == f"web v1 {OK}", LONG_S)
+    becomes((OK, "web v1"), edge.get)
+    own = edge.mesh.cluster.admin.get(SERVICE, name_of_parts("edge"), edge.mesh.namespace)["spec"]
+    assert own["ipFamilies"] == ["IPv4", "IPv6"]
+    gateway = edge.mesh.cluster.admin.get(GATEWAY_KINDS.gateways, "edge", edge.mesh.namespace)
+    assert [each["value"] for each in objects.status(gateway)["addresses"]] == own["clusterIPs"]
 
 
 def to(name: str, **more: Any) -> JsonObject:

@@ -106,6 +106,24 @@ def hosts(decision: Decision) -> dict[str, dict[str, list[JsonObject]]]:
 GOOD = {"Accepted": ("True", "Accepted"), "ResolvedRefs": ("True", "ResolvedRefs")}
 
 
+def test_a_gateway_listens_at_ipv6_addresses_where_its_service_has_one():
+    parts = name_of_parts("edge")
+    of_both: dict[str, Any] = {"ipFamilies": ["IPv4", "IPv6"], "clusterIPs": ["100.0.0.9", "fd00::9"]}
+    classes, found = [obj("GatewayClass", "ours", {"controllerName": CONTROLLER}, "")], gateway()
+    for more, addresses in (({}, ["0.0.0.0"]), (of_both, ["0.0.0.0", "::"])):
+        own = service(parts, clusterIP="100.0.0.9", **more)
+        decision = decide_gateways(
+            Declared(classes, [found], [route()], services=[service(), own], slices=[slice_of()])
+        )
+        listeners = [each for each in decision.told[EDGE] if each.type_url == LISTENER]
+        assert [each.body["address"]["socket_address"]["address"] for each in listeners] == addresses
+        assert [each.body["name"] for each in listeners] == [each.name for each in listeners]
+        assert len({each.name for each in listeners}) == len(listeners)
+        assert len({str(each.body["filter_chains"]) for each in listeners}) == 1
+        said = gateway_status(found, decision.gateways[EDGE], NOW)["addresses"]
+        assert [each["value"] for each in said] == more.get("clusterIPs", ["100.0.0.9"])
+
+
 def test_a_route_of_the_same_namespace_is_attached_and_led_to_its_service():
     decision = decide([gateway()], [route()])
     told = {each.type_url: each for each in decision.told[EDGE]}
