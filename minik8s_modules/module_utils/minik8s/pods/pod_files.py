@@ -1,19 +1,24 @@
 """The files of a pod that tell names: /etc/hosts as kubelet writes it, and /etc/resolv.conf.
 
-Docker makes both beside the pause container and mounts the same two files into every container that joins its network;
-they are filled in place (a mount is of the file, not of its name) when the pause container has started. Kubelet's first
-line in hosts tells that this has been done, so a pass cut off in between is made up for.
+A pod with a network of its own has both in ``<state_dir>/names/<uid>``, mounted into its pause container; on its node's
+network, Docker makes them beside that container. Docker mounts the same two files into every container that joins the
+pause container's network. They are changed in place (a mount is of the file, not of its name). Kubelet's first line in
+hosts tells that they have been filled, so a pass cut off before that is made up for.
 Source: pkg/kubelet/kubelet_pods.go (managedHostsFileContent), pkg/kubelet/network/dns/dns.go.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import os
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..core.faults import KeyFault
 from ..core.files import read_bytes
+from ..core.paths import component, names_dir
 
 MARK = b"# Kubernetes-managed hosts file"
 LOCAL_NAMES = """\
@@ -24,6 +29,7 @@ fe00::\tip6-mcastprefix
 fe00::1\tip6-allnodes
 fe00::2\tip6-allrouters
 """
+HOSTS, RESOLVER = "hosts", "resolv.conf"
 NODE_HOSTS = "/etc/hosts"
 NODE_RESOLVER = "/etc/resolv.conf"
 SYSTEMD_RESOLVER = "/run/systemd/resolve/resolv.conf"  # the servers behind systemd's stub on 127.0.0.53
@@ -122,14 +128,55 @@ def write(inspect: Mapping[str, Any], entry: Mapping[str, Any], kept: str | None
     Raises:
         KeyFault: CreatePodSandboxError, a file cannot be written.
     """
-    files = [
-        (inspect["ResolvConfPath"], resolver_text(entry["dns"], node_resolver(kept))),
-        (inspect["HostsPath"], hosts_text(entry, _text(NODE_HOSTS))),
+    _fill(inspect["ResolvConfPath"], resolver_text(entry["dns"], node_resolver(kept)))
+    _fill(inspect["HostsPath"], hosts_text(entry, _text(NODE_HOSTS)))
+
+
+def _fill(path: str, text: str) -> None:
+    try:
+        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "w", encoding="utf-8") as target:
+            target.write(text)
+            target.truncate()
+    except OSError as error:
+        raise KeyFault("CreatePodSandboxError", f"cannot write {path}: {error}") from error
+
+
+def make(state_dir: str, uid: str, entry: Mapping[str, Any], kept: str | None) -> None:
+    """Make the files of a pod with a network of its own, empty where its address is not known yet.
+
+    Raises:
+        KeyFault: CreatePodSandboxError, a file cannot be written.
+    """
+    folder = _folder(state_dir, uid)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    known = entry["plugin"] is None
+    _fill(os.path.join(folder, HOSTS), "")  # an earlier attempt's mark goes first
+    _fill(os.path.join(folder, RESOLVER), resolver_text(entry["dns"], node_resolver(kept)) if known else "")
+    _fill(os.path.join(folder, HOSTS), hosts_text(entry, "") if known else "")
+    for name in (HOSTS, RESOLVER):
+        os.chmod(os.path.join(folder, name), 0o644)  # for whoever the pod's programs run as
+
+
+def mounts(state_dir: str, uid: str) -> list[dict[str, str]]:
+    """Return Docker's mounts of these files in a pause container, from which the pod's other containers get them."""
+    folder = _folder(state_dir, uid)
+    return [
+        {"Type": "bind", "Source": os.path.join(folder, name), "Target": f"/etc/{name}"} for name in (HOSTS, RESOLVER)
     ]
-    for path, text in files:
-        try:
-            with open(path, "r+", encoding="utf-8") as target:
-                target.write(text)
-                target.truncate()
-        except OSError as error:
-            raise KeyFault("CreatePodSandboxError", f"cannot write {path}: {error}") from error
+
+
+def made(state_dir: str) -> list[str]:
+    """Return the uids of pods that have such files here."""
+    with contextlib.suppress(FileNotFoundError):
+        return sorted(os.listdir(names_dir(state_dir)))
+    return []
+
+
+def remove(state_dir: str, uid: str) -> None:
+    """Remove a pod's files; missing ones are fine."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(_folder(state_dir, uid))
+
+
+def _folder(state_dir: str, uid: str) -> str:
+    return os.path.join(names_dir(state_dir), component(uid))

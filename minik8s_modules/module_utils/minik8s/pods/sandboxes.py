@@ -1,11 +1,10 @@
-"""Section ``sandboxes``: a pod's pause container, its network attach, and the files Docker makes for its names.
+"""Section ``sandboxes``: a pod's pause container, its network attach, and the files of its names (pod_files.py).
 
-The pause container holds the network and IPC namespaces that the pod's containers join. Docker starts it without a
-network; a veth pair is made in one netlink message, its host end ``mk8s-<8 hex of the uid>`` in the node's bridge, the
-other one ``eth0`` inside. resolv.conf, hosts and hostname come from Docker's HostConfig, which survives its restart.
-An attempt's image, names and DNS are those of its creation; link, address and route are compared with the kernel and
-healed. A pause container that has exited stays: the reconciler answers with the next attempt (unattended: it is
-started again).
+The pause container holds the network and IPC namespaces that the pod's containers join. It starts with a network that
+Docker knows nothing of; a veth pair is made in one netlink message, its host end ``mk8s-<8 hex of the uid>`` in the
+node's bridge, the other one ``eth0`` inside. An attempt's image, names and DNS are those of its creation; link, address
+and route are compared with the kernel and healed. A pause container that has exited stays: the reconciler answers with
+the next attempt (unattended: it is started again).
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from ..network.attachment import (
 )
 from ..network.isolation import check_isolated
 from ..network.netlink import Link, Netlink
-from . import host_ports
+from . import host_ports, pod_files
 from . import sandbox_parts as parts
 from .sandbox_plan import LIVE, ObservedSandboxes, attempt_of, plan_removal, plan_sandbox
 
@@ -69,10 +68,10 @@ def _check_addresses(key: str, entry: Mapping[str, Any]) -> None:
         raise KeyFault("InvalidEntry", f"sandbox {key}: {error}") from None
 
 
-def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+def body_of(node: str, state_dir: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return Docker's create request for a sandbox."""
     entry = with_defaults(entry, ENTRY)
-    pod, dns, host_network = entry["pod"], entry["dns"], entry["host_network"]
+    pod, host_network = entry["pod"], entry["host_network"]
     marks = labels.pod_labels(node, pod, labels.SANDBOX, "POD", entry["attempt"])
     host_config: dict[str, Any] = {
         "NetworkMode": "host" if host_network else "none",
@@ -80,23 +79,19 @@ def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         "CpuShares": PAUSE_CPU_SHARES,
         "RestartPolicy": {"Name": "no"},
         "LogConfig": LOG_CONFIG,
-        "Dns": dns["nameservers"],
-        "DnsSearch": dns["searches"],
-        "DnsOptions": dns["options"],
     }
-    host_config |= parts.host_config(node, entry)
+    host_config |= parts.host_config(node, state_dir, entry)
     if entry["host_ports"]:
         marks[labels.HOST_PORTS] = str(len(entry["host_ports"]))
     # its stdin takes the table of probes, from whoever is the gateway at the time
     body: dict[str, Any] = {"Image": entry["image"], "Labels": marks, "HostConfig": host_config, "OpenStdin": True}
     if not host_network:
         body["Hostname"] = entry["hostname"]
+        body["NetworkDisabled"] = True  # the kernel's network is bare: Docker's took half of a pod's start
         if entry["plugin"] is not None:
             marks[labels.NETWORK] = entry["plugin"]["driver"]
         else:
             marks[labels.IP] = own_address(entry)
-            own = [each for each in (entry["ip"], (entry["ipv6"] or {}).get("ip")) if each]
-            host_config["ExtraHosts"] = [f"{entry['hostname']}:{ip}" for ip in own]
     return body
 
 
@@ -143,7 +138,7 @@ class Sandboxes:
         """Return the steps: undeclared ones go first, then each declared one."""
         plan = Plan()
         rest = observed.parts
-        seen = {*observed.containers, *observed.strays, *rest.ports.rows, *rest.cgroups_left, *rest.records}
+        seen = {*observed.containers, *observed.strays, *rest.ports.rows, *rest.left, *rest.records}
         for key in sorted(seen - set(entries)):
             if scope.covers(key):
                 plan_removal(plan, key, observed)
@@ -182,10 +177,10 @@ class Sandboxes:
     def _create(self, context: Context, step: Step) -> None:
         entry = step.data
         check_isolated(context.state_dir, step.key, entry)
-        context.checkpoint("create sandbox")
+        parts.make_names(context, step.key, entry)
         try:
             name = labels.sandbox_name(entry["pod"], entry["attempt"])
-            created = parts.create(context, name, body_of(context.node, entry), step.key)
+            created = parts.create(context, name, body_of(context.node, context.state_dir, entry), step.key)
         except DockerError as error:
             raise create_fault(error, entry["image"], "CreatePodSandboxError") from error
         self._bring_up(context, created, step.key, entry)
@@ -207,7 +202,8 @@ class Sandboxes:
         if entry["plugin"] is not None:
             self._plug(context, Step("plug", key, "", (inspect, entry)))
             return
-        parts.names(context, inspect, entry)
+        if not pod_files.written(inspect):
+            parts.names(context, inspect, entry)
         if not entry["host_network"]:
             attach(context, inspect, key, entry)
         if entry["host_ports"]:
@@ -265,7 +261,7 @@ class Sandboxes:
     def _unports(self, context: Context, step: Step) -> None:
         parts.ports(context, step.key, frozenset(), None)
 
-    def _uncgroup(self, context: Context, step: Step) -> None:
+    def _tidy(self, context: Context, step: Step) -> None:
         parts.removed(context, step.key)
 
     def status(
