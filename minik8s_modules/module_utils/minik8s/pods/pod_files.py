@@ -2,8 +2,9 @@
 
 A pod with a network of its own has both in ``<state_dir>/names/<uid>``, mounted into its pause container; on its node's
 network, Docker makes them beside that container. Docker mounts the same two files into every container that joins the
-pause container's network. They are changed in place (a mount is of the file, not of its name). Kubelet's first line in
-hosts tells that they have been filled, so a pass cut off before that is made up for.
+pause container's network; one that was started again looks for them where they would be its own, so there are links to
+them there. They are changed in place (a mount is of the file, not of its name). Kubelet's first line in hosts, read
+through the link, tells that all this has been done, so a pass cut off before that is made up for.
 Source: pkg/kubelet/kubelet_pods.go (managedHostsFileContent), pkg/kubelet/network/dns/dns.go.
 """
 
@@ -119,42 +120,47 @@ def _text(path: str) -> str:
 
 def written(inspect: Mapping[str, Any]) -> bool:
     """Return whether the files of a pause container have been filled."""
-    return (read_bytes(str(inspect.get("HostsPath") or "")) or b"").startswith(MARK)
+    return (read_bytes(_beside(inspect, HOSTS)) or b"").startswith(MARK)
+
+
+def _beside(inspect: Mapping[str, Any], name: str) -> str:
+    """Return the place beside a container where a started dockerd looks for the file, whatever was mounted."""
+    return os.path.join(os.path.dirname(inspect.get("HostnamePath") or ""), name)
 
 
 def write(inspect: Mapping[str, Any], entry: Mapping[str, Any], kept: str | None) -> None:
-    """Fill the files of a pause container; hosts last, for it carries the mark. ``kept``: see ``node_resolver``.
+    """Link and fill the files of a pause container; hosts last, for it carries the mark.
+
+    ``kept``: see ``node_resolver``.
 
     Raises:
         KeyFault: CreatePodSandboxError, a file cannot be written.
     """
-    _fill(inspect["ResolvConfPath"], resolver_text(entry["dns"], node_resolver(kept)))
-    _fill(inspect["HostsPath"], hosts_text(entry, _text(NODE_HOSTS)))
+    files = [
+        (RESOLVER, resolver_text(entry["dns"], node_resolver(kept))),
+        (HOSTS, hosts_text(entry, _text(NODE_HOSTS))),
+    ]
+    mounted = {each["Destination"]: each["Source"] for each in inspect.get("Mounts") or []}
+    for name, text in files:
+        path = _beside(inspect, name)
+        try:
+            if source := mounted.get(f"/etc/{name}"):
+                with contextlib.suppress(FileExistsError):
+                    os.symlink(source, path)
+            with open(path, "r+", encoding="utf-8") as target:
+                target.write(text)
+                target.truncate()
+        except OSError as error:
+            raise KeyFault("CreatePodSandboxError", f"cannot write {path}: {error}") from error
 
 
-def _fill(path: str, text: str) -> None:
-    try:
-        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "w", encoding="utf-8") as target:
-            target.write(text)
-            target.truncate()
-    except OSError as error:
-        raise KeyFault("CreatePodSandboxError", f"cannot write {path}: {error}") from error
-
-
-def make(state_dir: str, uid: str, entry: Mapping[str, Any], kept: str | None) -> None:
-    """Make the files of a pod with a network of its own, empty where its address is not known yet.
-
-    Raises:
-        KeyFault: CreatePodSandboxError, a file cannot be written.
-    """
+def make(state_dir: str, uid: str) -> None:
+    """Make the files of a pod with a network of its own, empty."""
     folder = _folder(state_dir, uid)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    known = entry["plugin"] is None
-    _fill(os.path.join(folder, HOSTS), "")  # an earlier attempt's mark goes first
-    _fill(os.path.join(folder, RESOLVER), resolver_text(entry["dns"], node_resolver(kept)) if known else "")
-    _fill(os.path.join(folder, HOSTS), hosts_text(entry, "") if known else "")
     for name in (HOSTS, RESOLVER):
-        os.chmod(os.path.join(folder, name), 0o644)  # for whoever the pod's programs run as
+        with open(os.path.join(folder, name), "wb") as target:
+            os.fchmod(target.fileno(), 0o644)  # for whoever the pod's programs run as
 
 
 def mounts(state_dir: str, uid: str) -> list[dict[str, str]]:

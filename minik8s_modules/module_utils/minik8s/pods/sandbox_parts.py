@@ -193,7 +193,7 @@ def make_names(context: Context, key: str, entry: Mapping[str, Any]) -> None:
     """Make the files that tell names, where they are not Docker's."""
     if not entry["host_network"]:
         context.checkpoint("make names")
-        pod_files.make(context.state_dir, key, entry, dns_host.kept_resolver(context.state_dir))
+        pod_files.make(context.state_dir, key)
 
 
 def names(context: Context, inspect: Inspect, entry: Mapping[str, Any]) -> None:

@@ -43,7 +43,7 @@ from ..network.attachment import (
 )
 from ..network.isolation import check_isolated
 from ..network.netlink import Link, Netlink
-from . import host_ports, pod_files
+from . import host_ports
 from . import sandbox_parts as parts
 from .sandbox_plan import LIVE, ObservedSandboxes, attempt_of, plan_removal, plan_sandbox
 
@@ -202,8 +202,7 @@ class Sandboxes:
         if entry["plugin"] is not None:
             self._plug(context, Step("plug", key, "", (inspect, entry)))
             return
-        if not pod_files.written(inspect):
-            parts.names(context, inspect, entry)
+        parts.names(context, inspect, entry)
         if not entry["host_network"]:
             attach(context, inspect, key, entry)
         if entry["host_ports"]:
