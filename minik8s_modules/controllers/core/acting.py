@@ -1,7 +1,8 @@
 """Takes the steps of a decider against the API: the thin shell of every workload controller.
 
 Creations in a row go in batches of 1, 2, 4, … (client-go's slow start), so that a quota or a bad template costs one
-refused request and not hundreds; deletions in a row go side by side. Every write is remembered as an expectation, so
+refused request and not hundreds; an owner whose namespace is being deleted never creates again, as that is not taken
+back. Deletions in a row go side by side. Every write is remembered as an expectation, so
 that the next decision waits until it shows. Names are made here, not by the server: when an answer is lost, a look at
 the name tells whether the object exists, and none is made twice.
 """
@@ -45,6 +46,7 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX = 5
 _LONGEST_BASE = 58  # 63 less the suffix, as the API server cuts generateName
 _TERMINATING = "NamespaceTerminating"
+_MOST_ENDING = 1000  # owners that are remembered; one that is forgotten costs one refused request
 
 
 class Failure(NamedTuple):
@@ -86,6 +88,7 @@ class Acting:
         self._expectations = expectations
         self._again = again
         self._same = same
+        self._ending: tuple[str, ...] = ()  # uids of owners whose namespace is being deleted; replaced, never changed
 
     def take(self, owner: Owner, steps: Sequence[Step]) -> list[Failure]:
         """Take the steps in order up to the first that fails; return what failed, empty when nothing did.
@@ -95,6 +98,7 @@ class Acting:
         for step in steps:
             if isinstance(step, Again):
                 self._again(owner.key, step.after_s)
+        steps = self.possible(owner, steps)
         if any(isinstance(step, Adopt) for step in steps) and not self._may_adopt(owner):
             return []
         for group in _groups(steps):
@@ -102,6 +106,12 @@ class Acting:
             if failures:
                 return failures
         return []
+
+    def possible(self, owner: Owner, steps: Sequence[Step]) -> Sequence[Step]:
+        """Return ``steps`` without creations where the owner's namespace is known to be being deleted."""
+        if objects.uid(owner.obj) not in self._ending:
+            return steps
+        return [step for step in steps if not isinstance(step, Create)]
 
     def settle(self, owner: Owner) -> None:
         """Find out about creations whose answer was lost.
@@ -145,7 +155,7 @@ class Acting:
             failures = [failure for failure in self._side_by_side(owner, batch) if failure is not None]
             if failures:
                 return failures
-            size *= 2
+            group, size = [*self.possible(owner, group)], size * 2
         return []
 
     def _side_by_side(self, owner: Owner, batch: list[Step]) -> Iterable[Failure | None]:
@@ -189,6 +199,8 @@ class Acting:
         except (StatusError, TemporaryError) as error:
             if is_terminating_namespace(error):
                 log.info("%s %s: its namespace is being deleted", owner.kind.kind, owner.key)
+                if objects.namespace(obj) == owner.key.namespace:
+                    self._ending = (*self._ending[1 - _MOST_ENDING :], objects.uid(owner.obj))
                 return
             if may_have_happened(error):
                 self._expectations.unsure(owner.key, step.kind, objects.key(obj))

@@ -109,6 +109,10 @@ class WorkloadController(ABC):
         """Take ``steps`` for ``owner``; for answers to failures."""
         return self._acting.take(owner, steps)
 
+    def possible(self, obj: JsonObject, steps: Sequence[Step]) -> Sequence[Step]:
+        """Return ``steps`` without creations that would be refused, as far as that is known."""
+        return self._acting.possible(Owner(self.kind, obj), steps)
+
     def found(self, kind: Kind, obj: JsonObject) -> list[JsonObject]:
         """Return what ``obj`` controls of a kind it owns, and the orphans of its namespace."""
         return owned_and_orphans(self.owned[kind], obj)

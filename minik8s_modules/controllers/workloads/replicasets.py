@@ -170,7 +170,8 @@ class ReplicaSetController(WorkloadController):
         clock = self.context.clock
         began = clock.monotonic()
         found = self.found(POD, obj)
-        steps = decide_replica_set(obj, found, self._related(obj, found), clock.now(), kind=self.kind)
+        declared = decide_replica_set(obj, found, self._related(obj, found), clock.now(), kind=self.kind)
+        steps = self.possible(obj, declared)
         ended = clock.monotonic()
         rest_s = min(_REST * (ended - began), _MOST_REST_S)
         if rest_s >= _LEAST_REST_S and all(isinstance(step, WriteStatus | Again) for step in steps):

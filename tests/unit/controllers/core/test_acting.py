@@ -171,6 +171,29 @@ def test_a_namespace_that_is_being_deleted_is_no_failure(shell: Shell):
     assert shell.recorded_events() == []
 
 
+def test_in_a_namespace_that_is_being_deleted_an_owner_tries_one_creation_and_no_other(shell: Shell):
+    """Each of hundreds of missing Pods cost a refused request, again with each Pod that went."""
+    tried = []
+
+    def refuse(kind: Any, obj: Any, **_more: Any) -> Any:
+        tried.append(obj)
+        refusal = Forbidden(POD, "x", "being terminated")
+        refusal.details["causes"] = [{"reason": "NamespaceTerminating", "message": "x", "field": "metadata.namespace"}]
+        raise refusal
+
+    create = shell.api.create
+    shell.api.create = refuse  # type: ignore[method-assign]
+    wanted = [new_pod(shell.owner.obj)] * 20
+    assert shell.acting.take(shell.owner, wanted) == []
+    assert shell.acting.take(shell.owner, wanted) == []
+    assert len(tried) == 1
+    # one by the same name, in a namespace by the same name, is another
+    shell.api.create = create  # type: ignore[method-assign]
+    meta = {**shell.owner.obj["metadata"], "uid": "another"}
+    shell.acting.take(shell.owner._replace(obj={**shell.owner.obj, "metadata": meta}), wanted[:2])
+    assert len(shell.pods()) == 2
+
+
 def replicas(api: FakeApi, wanted: int) -> bool:
     return len([pod for pod in api.list(POD, SPACE).items if not objects.is_deleting(pod)]) == wanted
 
