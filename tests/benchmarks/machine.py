@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+import yaml
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 TURNS, OBJECTS, ROUNDS = 5, 300, 400
 OPENSSL = ["openssl", "speed", "-seconds", "1", "-bytes", "8192", "-evp", "sha256"]
@@ -50,6 +52,12 @@ class Run(NamedTuple):
 def run_now() -> Run:
     """Return the run that begins now; takes some seconds."""
     return Run(commit(REPOSITORY), python_s(), openssl_mb_s(), facts())
+
+
+def daemon_environment() -> dict[str, str]:
+    """Return what the roles have in each daemon's environment."""
+    found = yaml.safe_load((REPOSITORY / "roles/minik8s/vars/main.yml").read_text(encoding="utf-8"))
+    return dict(found["minik8s_daemon_environment"])
 
 
 def python_s() -> float:

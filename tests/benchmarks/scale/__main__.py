@@ -30,7 +30,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, StatusError
 from minik8s_modules.api.kinds import DEPLOYMENT, NAMESPACE, NODE
 from minik8s_modules.base.errors import TemporaryError
-from tests.benchmarks.machine import run_now
+from tests.benchmarks.machine import daemon_environment, run_now
 from tests.benchmarks.scale.asking import asked
 from tests.benchmarks.scale.watching import BOUND, CREATED, RUNNING, Times, buckets, latencies, quantile, used
 from tests.integration.control.conftest import Cluster, Daemon
@@ -252,7 +252,8 @@ def deletion(run: Run) -> None:
     run.memory()
     if run.rest_s:
         time.sleep(run.rest_s)  # events of the past stay for some minutes
-        run.tell("PSS apiserver after a rest MB", used({"apiserver": run.server.pid})["apiserver"].pss_mb)
+        for part, one in used(run.roots()).items():
+            run.tell(f"PSS {part} after a rest MB", one.pss_mb)
 
 
 STEPS: dict[str, Callable[[Run, int], None]] = {
@@ -281,7 +282,7 @@ def main() -> int:
         parser.error(f"--steps: no such step: {', '.join(sorted(unknown))}")
     rollout = min(said.rollout, said.pods)
     print(run_now().opening(), flush=True)
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # as the role control_plane has it for each daemon
+    os.environ.update(daemon_environment() | os.environ)
     folder = Path(tempfile.mkdtemp(prefix="scale-"))
     run = Run(folder, said.nodes, said.pods, said.patience, said.rest, said.workers)
     try:

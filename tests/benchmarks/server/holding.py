@@ -1,7 +1,7 @@
 """What an API server holds before, under and after a mixed load: ``python -m tests.benchmarks.server.holding``.
 
     ... --seconds 180 --rest 300                      # the table of docs/explanation/costs.md, ten minutes
-    ... --env LD_PRELOAD=/usr/lib/…/libjemalloc.so.2  # with another allocator
+    ... --env LD_PRELOAD=/usr/lib/…/libjemalloc.so.2  # otherwise as daemons are installed
     ... --inside                                      # also tell what of it is in use, by kind of allocation
 
 As many ConfigMaps as Pods; then twelve clients read, patch, apply, list, delete and make them again, while sixteen
@@ -28,6 +28,7 @@ from typing import Any
 
 import psutil
 
+from tests.benchmarks.machine import daemon_environment
 from tests.benchmarks.scale.watching import used
 from tests.support.apiserver import ApiServerProcess
 from tests.support.etcd import EtcdServer
@@ -232,7 +233,9 @@ def main() -> int:
     parser.add_argument("--objects", type=int, default=3_500, help="of each of two kinds (%(default)s)")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the load lasts (%(default)s)")
     parser.add_argument("--rest", type=float, default=300.0, help="seconds afterwards (%(default)s)")
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="of the server alone")
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="of the server, beside what roles have"
+    )
     parser.add_argument("--inside", action="store_true", help="tell what is in use, too")
     said = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="holding-"))
@@ -240,7 +243,7 @@ def main() -> int:
     server = ApiServerProcess(folder / "api", etcd.endpoint)
     if said.inside:
         server.program = ("-m", "tests.benchmarks.server.holding_inside")
-    added = {"MALLOC_ARENA_MAX": "2", **dict(each.split("=", 1) for each in said.env)}
+    added = daemon_environment() | dict(each.split("=", 1) for each in said.env)
     try:
         os.environ.update(added)
         server.begin()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
+
+from tests.benchmarks.machine import daemon_environment
 
 _APART = """
     import ctypes, sys
@@ -39,11 +42,38 @@ _GIVEN_BACK = """
     give_back()
     print(before - resident() > 10_000)
 """
+_THREADS = """
+    import threading
+    from ctypes import CDLL, Structure, c_size_t, c_void_p
+
+    class Told(Structure):
+        _fields_ = [(name, c_size_t) for name in
+                    "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+
+    libc = CDLL(None)
+    libc.mallinfo2.restype, libc.malloc.restype, libc.free.argtypes = Told, c_void_p, [c_void_p]
+    idle, end = threading.Barrier(17), threading.Event()
+
+    def work():
+        for size in range(100, 1000, 16):
+            for block in [libc.malloc(size) for _ in range(10)]:
+                libc.free(block)
+        idle.wait()
+        end.wait()
+
+    before = libc.mallinfo2().uordblks
+    for _ in range(16):
+        threading.Thread(target=work).start()
+    idle.wait()
+    print(libc.mallinfo2().uordblks - before > 1_000_000)
+    end.set()
+"""
 
 
-def _run(program: str, *arguments: str) -> str:
+def _run(program: str, *arguments: str, **environment: str) -> str:
     words = [sys.executable, "-c", textwrap.dedent(program), *arguments]
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    done = subprocess.run(words, check=True, capture_output=True, text=True, env={**os.environ, **environment})
+    return done.stdout.strip()
 
 
 def test_large_blocks_stay_apart_from_the_heap():
@@ -53,3 +83,8 @@ def test_large_blocks_stay_apart_from_the_heap():
 
 def test_freed_memory_before_what_stays_is_given_back():
     assert _run(_GIVEN_BACK) == "True"
+
+
+def test_threads_of_installed_daemons_keep_nothing_that_they_freed():
+    assert _run(_THREADS, **daemon_environment()) == "False"
+    assert _run(_THREADS, GLIBC_TUNABLES="") == "True"  # why the roles say so
