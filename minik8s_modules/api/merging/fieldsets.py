@@ -118,7 +118,7 @@ def paths(fields: Fields, above: Path = ()) -> Iterator[Path]:
 
 def sort(fields: Fields) -> Fields:
     """Return the set with its elements in the order Kubernetes writes them."""
-    return {element: sort(node) for element, node in sorted(fields.items())}
+    return {element: sort(node) if (node := fields[element]) else node for element in sorted(fields)}
 
 
 def shown(path: Path) -> str:
@@ -235,7 +235,9 @@ def _whole(shape: Shape, value: Any) -> Fields:
     if isinstance(value, dict):
         for name, inner in value.items():
             sub = shape.below(name)
-            if sub is not None:
+            if sub is not None and not sub.relation:
+                children[f"f:{name}"] = _LEAF
+            elif sub is not None:
                 _put(children, f"f:{name}", _whole(sub, inner), embedded=shape.always(name, sub))
     elif shape.items is not None:
         for element, same in _indexed(shape, value).items():
@@ -247,9 +249,8 @@ def _put(children: Fields, element: str, node: Fields, *, embedded: bool) -> Non
     """Put a node; what Go always writes is no member by itself."""
     if embedded:
         node = {k: v for k, v in node.items() if k != "."}
-        if not node:
-            return
-    children[element] = node
+    if node or not embedded:
+        children[element] = node
 
 
 # --- comparison -----------------------------------------------------------------------------------

@@ -339,11 +339,11 @@ def _capped(managers: Managers) -> Managers:
 
 def same_owners(new: JsonObject, old: JsonObject) -> bool:
     """Return whether the managedFields of two objects are equal but for their times."""
-    return _untimed(new) == _untimed(old)
+    after, before = ((obj.get("metadata") or {}).get("managedFields") or [] for obj in (new, old))
+    return after == before or (len(after) == len(before) and _untimed(after) == _untimed(before))
 
 
-def _untimed(obj: JsonObject) -> list[JsonObject]:
-    entries = (obj.get("metadata") or {}).get("managedFields") or []
+def _untimed(entries: list[JsonObject]) -> list[JsonObject]:
     return sorted(
         ({field: value for field, value in entry.items() if field != "time"} for entry in entries), key=_named
     )

@@ -107,8 +107,10 @@ def parse_yaml(body: bytes) -> Any:
     return yaml_bodies.load(body)
 
 
-# where a name of an object ends; strings may hold as much, and are counted, too
-_NAME_END = re.compile(rb'"[ \t\n\r]*:')
+# where a name of an object ends; strings that begin with a colon are counted, too, but no quotes within strings, of
+# which the annotation of kubectl apply has many
+_NAME_END = re.compile(rb'(?<!\\)"[ \t\n\r]*:')
+_BACKSLASH_ENDS = b'\\\\"'  # a quote behind a backslash that may end its string
 
 
 def duplicate_fields(body: bytes, media: str, value: Any) -> list[str]:
@@ -116,8 +118,10 @@ def duplicate_fields(body: bytes, media: str, value: Any) -> list[str]:
 
     ``body`` has been parsed to ``value``: it is neither deep nor large. YAML refuses such names itself.
     """
+    if media != JSON:
+        return []
     # as many names came out as can have been in it: none stood for two
-    if media != JSON or len(_NAME_END.findall(body)) == size_limits.names(value):
+    if _BACKSLASH_ENDS not in body and len(_NAME_END.findall(body)) == size_limits.names(value):
         return []
     found: dict[str, None] = {}
 
