@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def test_a_sandbox_has_its_address_names_and_dns(node: TestNode) -> None:
 
 
 def test_docker_makes_no_network_for_a_pod_and_no_device_of_it_finds_out_who_is_near(node: TestNode) -> None:
-    sandboxes, _ = node.start_pod(7)
+    sandboxes, containers = node.start_pod(7)
     (uid,), (app,) = sandboxes, node.ids("app")
     pause = node.docker.inspect(node.ids(labels.SANDBOX)[0])
     assert pause is not None
@@ -44,9 +45,24 @@ def test_docker_makes_no_network_for_a_pod_and_no_device_of_it_finds_out_who_is_
         "resolv.conf": "0o644",
     }
     assert node.execute(app, "cat", "/etc/hosts") == (folder / "hosts").read_text()
+    assert not node.run("containers", containers)["changed"]
     node.run("sandboxes", {})
     node.run("containers", {})
     assert not folder.exists()
+
+
+def test_a_container_may_mount_a_hosts_file_of_its_own_and_a_read_only_root_has_no_names_to_write(
+    node: TestNode, tmp_path: Path
+) -> None:
+    (tmp_path / "own").write_text("192.0.2.1 own\n")
+    own = {"target": "/etc/hosts", "volume": "own", "kind": "hostPath", "host_path": str(tmp_path / "own")}
+    sandboxes, containers = node.start_pod(7, mounts=[own], security={"read_only_root": True})
+    (app,) = node.ids("app")
+    assert node.execute(app, "cat", "/etc/hosts") == "192.0.2.1 own\n"
+    options = [line.split()[3] for line in node.execute(app, "cat", "/proc/mounts").splitlines() if "resolv" in line]
+    assert [each.split(",")[0] for each in options] == ["ro"]
+    for section, entries in (("sandboxes", sandboxes), ("containers", containers)):
+        assert not node.run(section, entries)["changed"]
 
 
 def test_names_of_a_pod_that_a_killed_pass_left_go_with_it(node: TestNode) -> None:
@@ -64,8 +80,7 @@ def test_a_pause_container_from_before_the_upgrade_stays_and_its_names_are_writt
     node: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def before(docker: Docker, name: str, body: dict[str, Any]) -> str:
-        for field in ("Mounts", "Sysctls"):
-            body["HostConfig"].pop(field)
+        shutil.rmtree(Path(node.state_dir) / "names")
         return create(docker, name, {field: each for field, each in body.items() if field != "NetworkDisabled"})
 
     create = Docker.create

@@ -1,10 +1,9 @@
 """The files of a pod that tell names: /etc/hosts as kubelet writes it, and /etc/resolv.conf.
 
-A pod with a network of its own has both in ``<state_dir>/names/<uid>``, mounted into its pause container; on its node's
-network, Docker makes them beside that container. Docker mounts the same two files into every container that joins the
-pause container's network; one that was started again looks for them where they would be its own, so there are links to
-them there. They are changed in place (a mount is of the file, not of its name). Kubelet's first line in hosts, read
-through the link, tells that all this has been done, so a pass cut off before that is made up for.
+A pod with a network of its own has both in ``<state_dir>/names/<uid>``, mounted into each of its containers; on its
+node's network, Docker makes them beside the pause container and mounts them into whatever joins its network. They are
+filled in place (a mount is of the file, not of its name) when the pause container has started. Kubelet's first line in
+hosts tells that this has been done, so a pass cut off in between is made up for.
 Source: pkg/kubelet/kubelet_pods.go (managedHostsFileContent), pkg/kubelet/network/dns/dns.go.
 """
 
@@ -118,35 +117,22 @@ def _text(path: str) -> str:
     return (read_bytes(path) or b"").decode("utf-8", "replace")
 
 
-def written(inspect: Mapping[str, Any]) -> bool:
+def written(state_dir: str, uid: str, inspect: Mapping[str, Any]) -> bool:
     """Return whether the files of a pause container have been filled."""
-    return (read_bytes(_beside(inspect, HOSTS)) or b"").startswith(MARK)
+    return (read_bytes(_paths(state_dir, uid, inspect)[1]) or b"").startswith(MARK)
 
 
-def _beside(inspect: Mapping[str, Any], name: str) -> str:
-    """Return the place beside a container where a started dockerd looks for the file, whatever was mounted."""
-    return os.path.join(os.path.dirname(inspect.get("HostnamePath") or ""), name)
-
-
-def write(inspect: Mapping[str, Any], entry: Mapping[str, Any], kept: str | None) -> None:
-    """Link and fill the files of a pause container; hosts last, for it carries the mark.
-
-    ``kept``: see ``node_resolver``.
+def write(state_dir: str, inspect: Mapping[str, Any], entry: Mapping[str, Any], kept: str | None) -> None:
+    """Fill the files of a pause container; hosts last, for it carries the mark. ``kept``: see ``node_resolver``.
 
     Raises:
         KeyFault: CreatePodSandboxError, a file cannot be written.
     """
-    files = [
-        (RESOLVER, resolver_text(entry["dns"], node_resolver(kept))),
-        (HOSTS, hosts_text(entry, _text(NODE_HOSTS))),
-    ]
-    mounted = {each["Destination"]: each["Source"] for each in inspect.get("Mounts") or []}
-    for name, text in files:
-        path = _beside(inspect, name)
+    if inspect["Config"].get("NetworkDisabled") and not os.path.exists(_place(state_dir, entry["pod"]["uid"], HOSTS)):
+        make(state_dir, entry["pod"]["uid"])  # somebody removed them
+    texts = resolver_text(entry["dns"], node_resolver(kept)), hosts_text(entry, _text(NODE_HOSTS))
+    for path, text in zip(_paths(state_dir, entry["pod"]["uid"], inspect), texts):
         try:
-            if source := mounted.get(f"/etc/{name}"):
-                with contextlib.suppress(FileExistsError):
-                    os.symlink(source, path)
             with open(path, "r+", encoding="utf-8") as target:
                 target.write(text)
                 target.truncate()
@@ -154,21 +140,39 @@ def write(inspect: Mapping[str, Any], entry: Mapping[str, Any], kept: str | None
             raise KeyFault("CreatePodSandboxError", f"cannot write {path}: {error}") from error
 
 
+def _paths(state_dir: str, uid: str, inspect: Mapping[str, Any]) -> tuple[str, str]:
+    """Return resolv.conf and hosts of a pause container; Docker's where it made a network for it."""
+    if inspect["Config"].get("NetworkDisabled"):
+        return _place(state_dir, uid, RESOLVER), _place(state_dir, uid, HOSTS)
+    return str(inspect.get("ResolvConfPath") or ""), str(inspect.get("HostsPath") or "")
+
+
 def make(state_dir: str, uid: str) -> None:
     """Make the files of a pod with a network of its own, empty."""
-    folder = _folder(state_dir, uid)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    for name in (HOSTS, RESOLVER):
-        with open(os.path.join(folder, name), "wb") as target:
+    for name in (RESOLVER, HOSTS):
+        path = _place(state_dir, uid, name)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(path, "wb") as target:
             os.fchmod(target.fileno(), 0o644)  # for whoever the pod's programs run as
 
 
-def mounts(state_dir: str, uid: str) -> list[dict[str, str]]:
-    """Return Docker's mounts of these files in a pause container, from which the pod's other containers get them."""
-    folder = _folder(state_dir, uid)
-    return [
-        {"Type": "bind", "Source": os.path.join(folder, name), "Target": f"/etc/{name}"} for name in (HOSTS, RESOLVER)
+def mounted(state_dir: str, uid: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Docker's create request of a container with these files, unless it mounts others in their places."""
+    host = body["HostConfig"]
+    taken, read_only = {each["Target"] for each in host["Mounts"]}, bool(host.get("ReadonlyRootfs"))
+    files = {f"/etc/{name}": _place(state_dir, uid, name) for name in (RESOLVER, HOSTS)}
+    added = [
+        {"Type": "bind", "Source": path, "Target": target, "ReadOnly": read_only}
+        for target, path in files.items()
+        if target not in taken and os.path.exists(path)
     ]
+    return {**body, "HostConfig": {**host, "Mounts": [*host["Mounts"], *added]}}
+
+
+def is_own(mount: Mapping[str, Any], uid: str) -> bool:
+    """Return whether a mount, as Docker tells it, is of these files in their places."""
+    name = mount["Destination"].removeprefix("/etc/")
+    return bool(uid) and name in {RESOLVER, HOSTS} and str(mount["Source"]).endswith(_place("", uid, name))
 
 
 def made(state_dir: str) -> list[str]:
@@ -181,8 +185,8 @@ def made(state_dir: str) -> list[str]:
 def remove(state_dir: str, uid: str) -> None:
     """Remove a pod's files; missing ones are fine."""
     with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(_folder(state_dir, uid))
+        shutil.rmtree(os.path.dirname(_place(state_dir, uid, HOSTS)))
 
 
-def _folder(state_dir: str, uid: str) -> str:
-    return os.path.join(names_dir(state_dir), component(uid))
+def _place(state_dir: str, uid: str, name: str) -> str:
+    return os.path.join(names_dir(state_dir), component(uid), name)

@@ -74,14 +74,12 @@ def _check_port(key: str, one: Mapping[str, Any]) -> None:
         raise KeyFault("InvalidEntry", f"{key}.host_ports: {error}") from None
 
 
-def host_config(node: str, state_dir: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+def host_config(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of Docker's HostConfig of a pause container."""
     config: dict[str, Any] = {}
     sysctls = dict(entry["sysctls"])
-    if not entry["host_network"]:
-        config["Mounts"] = pod_files.mounts(state_dir, entry["pod"]["uid"])
-        if not any(_IPV6_SWITCH.fullmatch(name) for name in sysctls):
-            sysctls |= _without_ipv6()
+    if not entry["host_network"] and not any(_IPV6_SWITCH.fullmatch(name) for name in sysctls):
+        sysctls |= _without_ipv6()
     if entry["host_pid"]:
         config["PidMode"] = "host"
     elif entry["share_pid"]:
@@ -140,7 +138,9 @@ def observe(
     gone = pod_cgroup.left_over(context.node, ()) if scope.keys is None else scope.keys
     idle = {uid for uid in {*gone} - {*containers, *entries} if pod_cgroup.is_idle(context.node, uid)}
     left = sorted((named - {*containers, *entries}) | idle)
-    unnamed = frozenset(found for found, (_, each) in running.items() if not pod_files.written(each))
+    unnamed = frozenset(
+        found for found, (uid, each) in running.items() if not pod_files.written(context.state_dir, uid, each)
+    )
     records = _records(context, scope)
     faults = {
         found: fault
@@ -199,7 +199,7 @@ def make_names(context: Context, key: str, entry: Mapping[str, Any]) -> None:
 def names(context: Context, inspect: Inspect, entry: Mapping[str, Any]) -> None:
     """Fill the files that tell names."""
     context.checkpoint("write names")
-    pod_files.write(inspect, entry, dns_host.kept_resolver(context.state_dir))
+    pod_files.write(context.state_dir, inspect, entry, dns_host.kept_resolver(context.state_dir))
 
 
 def limits(context: Context, inspect: Inspect, key: str, entry: Mapping[str, Any]) -> None:

@@ -68,7 +68,7 @@ def _check_addresses(key: str, entry: Mapping[str, Any]) -> None:
         raise KeyFault("InvalidEntry", f"sandbox {key}: {error}") from None
 
 
-def body_of(node: str, state_dir: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return Docker's create request for a sandbox."""
     entry = with_defaults(entry, ENTRY)
     pod, host_network = entry["pod"], entry["host_network"]
@@ -80,7 +80,7 @@ def body_of(node: str, state_dir: str, entry: Mapping[str, Any]) -> dict[str, An
         "RestartPolicy": {"Name": "no"},
         "LogConfig": LOG_CONFIG,
     }
-    host_config |= parts.host_config(node, state_dir, entry)
+    host_config |= parts.host_config(node, entry)
     if entry["host_ports"]:
         marks[labels.HOST_PORTS] = str(len(entry["host_ports"]))
     # its stdin takes the table of probes, from whoever is the gateway at the time
@@ -180,7 +180,7 @@ class Sandboxes:
         parts.make_names(context, step.key, entry)
         try:
             name = labels.sandbox_name(entry["pod"], entry["attempt"])
-            created = parts.create(context, name, body_of(context.node, context.state_dir, entry), step.key)
+            created = parts.create(context, name, body_of(context.node, entry), step.key)
         except DockerError as error:
             raise create_fault(error, entry["image"], "CreatePodSandboxError") from error
         self._bring_up(context, created, step.key, entry)

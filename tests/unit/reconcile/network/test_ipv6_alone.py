@@ -164,7 +164,7 @@ def test_a_pod_has_one_address_everywhere() -> None:
     Sandboxes().check_entry(uid, entry)
     assert (entry["ip"], entry["gateway"]) == ("", "")
     assert entry["ipv6"] == {"ip": address, "gateway": "fd00:10:244:1::1"}
-    body = body_of("a", "/state", entry)
+    body = body_of("a", entry)
     assert body["Labels"]["minik8s.io/ip"] == address
     assert f"\n{address}\tweb\n" in hosts_text(with_defaults(entry, ENTRY), "")
     status = pod_status(pod, ObservedPod(), PodDecision({}), Place("2001:db8::1", address, ALONE), SystemClock().now())
