@@ -46,7 +46,7 @@ def main() -> None:
     served, own = _serving(8080, "pod", *inside), _serving(7777, "node")
     try:
         rows = frozenset({host_ports.Row("tcp", "127.0.0.1", 80, POD, 8080), host_ports.Row("tcp", "", 81, POD, 8080)})
-        host_ports.change(NODE, {}, "uid", rows, f"{BRIDGE}/24")
+        host_ports.change(NODE, host_ports.Ports({}, whole=True), "uid", rows, f"{BRIDGE}/24")
         set_switch("ipv4/conf/br0/route_localnet", "1")
         until(lambda: _asked("127.0.0.1", 7777) == "node" and _asked(POD, 8080) == "pod")
         found = {

@@ -2,7 +2,8 @@
 
 ``table ip minik8s_ports_<8 hex of the node's name>`` has a map of ports and one of address and port for each protocol.
 Where the pod has an IPv6 address, ``table ip6`` of the same name leads to it from the IPv6 addresses of the node.
-An element has its pod's uid as comment, so whose it is stands beside it and a change of a pod is a change of elements.
+Rules of Services are looked at first, whichever table is the older one. An element has its pod's uid as comment, so
+whose it is stands beside it; a change makes the whole table again, in one transaction.
 Connections from outside come through prerouting, those of the node itself through output; where both ends are pods of
 this node the source becomes the node's, else the answer would take the way over the bridge alone.
 So do 127.0.0.1 and its like, which need the bridge's route_localnet to have a way out; ``receiving`` drops what anybody
@@ -49,11 +50,16 @@ class Row(NamedTuple):
 Rows = dict[str, frozenset[Row]]  # by pod uid
 
 
+_BEFORE = re.compile(r"type nat .* priority (?:dstnat|-100);")
+"""Where the rules stood once: beside those of Services, of which the younger table went first."""
+
+
 class Ports(NamedTuple):
-    """What the kernel has: rows by pod, and whether the rules around them are whole."""
+    """What the kernel has: rows by pod, whether the rules around them are whole, and the network of the node's pods."""
 
     rows: Rows
     whole: bool
+    network: str = ""
 
 
 def table_of(node: str) -> str:
@@ -77,9 +83,9 @@ def declared(entry: Mapping[str, Any]) -> frozenset[Row]:
 
 
 def _frame(family: str, table: str) -> list[str]:
-    """Return the commands that make a family's table with its rules, whatever was there."""
+    """Return the commands that make a family's table with its rules, in place of the one that is there."""
     table, address = f"{family} {table}", ADDRESSES[family]
-    lines = [f"add table {table}"]
+    lines = [f"add table {table}", f"delete table {table}", f"add table {table}"]
     for name in PROTOCOLS:
         lines += [
             f"add map {table} {name}_any {{ type inet_service : {address} . inet_service ; }}",
@@ -87,19 +93,17 @@ def _frame(family: str, table: str) -> list[str]:
             f"add set {table} {name}_pods {{ type {address} . inet_service ; }}",
         ]
     lines += [f"add set {table} near {{ type {address} ; flags interval ; }}"]
-    for chain, rules in _chains(family).items():
-        hook = f" {{ {HOOKS[chain]} }}" if chain in HOOKS else ""
-        lines += [f"add chain {table} {chain}{hook}", f"flush chain {table} {chain}"]
-        lines += [f"add rule {table} {chain} {rule}" for rule in rules]
-    return lines
+    chains = _chains(family)
+    lines += [f"add chain {table} {chain}{f' {{ {HOOKS[chain]} }}' if chain in HOOKS else ''}" for chain in chains]
+    return lines + [f"add rule {table} {chain} {rule}" for chain, rules in chains.items() for rule in rules]
 
 
 HOOKS = {
-    "prerouting": "type nat hook prerouting priority dstnat; policy accept;",
-    "output": "type nat hook output priority -100; policy accept;",
+    "prerouting": "type nat hook prerouting priority dstnat + 10; policy accept;",
+    "output": "type nat hook output priority -90; policy accept;",
     "receiving": "type filter hook prerouting priority raw; policy accept;",
     "postrouting": "type nat hook postrouting priority srcnat; policy accept;",
-    "redirected": "type filter hook prerouting priority -99; policy accept;",
+    "redirected": "type filter hook prerouting priority -80; policy accept;",
     "leaving": "type filter hook postrouting priority -150; policy accept;",
 }
 
@@ -141,7 +145,8 @@ def observe(node: str) -> Ports:
         for uid, found in parse_rows(text).items():
             rows[uid] = rows.get(uid, frozenset()) | found
     whole = any(listings.values()) and all(_is_whole(family, text) for family, text in listings.items() if text)
-    return Ports(rows, whole)
+    network = _NEAR.search(listings[IPV4])
+    return Ports(rows, whole, network[1] if network else "")
 
 
 def _listing(node: str, family: str) -> str:
@@ -155,7 +160,7 @@ def _listing(node: str, family: str) -> str:
 
 def _is_whole(family: str, text: str) -> bool:
     chains = parse_chains(text)
-    return _chains(family) == {
+    return not _BEFORE.search(text) and _chains(family) == {
         name: [rule for rule in rules if not rule.startswith("type ")] for name, rules in chains.items()
     }
 
@@ -170,60 +175,56 @@ def parse_rows(text: str) -> Rows:
     return {uid: frozenset(group) for uid, group in rows.items()}
 
 
+_NEAR = re.compile(r"\tset near \{[^}]*elements = \{ (\S+) \}")
 _ELEMENT = re.compile(r'(?:([\da-f.:]+) \. )?(\d+) comment "([^"]*)" : ([\da-f.:]+) \. (\d+)')
 
 
-def _element(row: Row, uid: str = "") -> tuple[str, str]:
-    """Return (map, element); with ``uid`` the whole element, else what deletes it."""
+def _element(row: Row, uid: str) -> str:
+    """Return what a row is in its map, and the map's name before it."""
     place = f"{row.address} . {row.host_port}" if row.address else str(row.host_port)
     name = f"{row.protocol}_{'one' if row.address else 'any'}"
-    message = f' comment "{uid}"' if uid else ""
-    return name, f"{place}{message} : {row.ip} . {row.port}"
+    return f'{name} {{ {place} comment "{uid}" : {row.ip} . {row.port} }}'
 
 
-def change(node: str, seen: Rows, uid: str, wanted: frozenset[Row], network: str) -> None:
+def change(node: str, seen: Ports, uid: str, wanted: frozenset[Row], network: str) -> None:
     """Give the pod exactly ``wanted``, in one transaction; a port that another pod held is taken over.
+
+    Args:
+        node: the node's name.
+        seen: what the kernel has.
+        uid: the pod.
+        wanted: its ports.
+        network: of the node's pods of IPv4, "" for what is known already.
 
     Raises:
         KeyFault: NetworkNotReady, nft refuses or is not installed.
     """
     places = {_place(row) for row in wanted}
-    gone = {row for other, rows in seen.items() for row in rows if other == uid or _place(row) in places}
-    kept = {row for rows in seen.values() for row in rows} - gone
+    kept = [(row, other) for other, rows in seen.rows.items() if other != uid for row in rows]
+    rows = [each for each in kept if _place(each[0]) not in places] + [(row, uid) for row in wanted]
     lines: list[str] = []
     for family in (IPV4, IPV6):
-        parts = [{row for row in rows if family_of(row.ip) == family} for rows in (gone, kept, wanted)]
-        if parts[1] or parts[2]:
-            lines += _changed(family, table_of(node), uid, *parts)
-            lines += _near(f"{family} {table_of(node)} near", network, parts[1] | parts[2])
+        own = sorted(each for each in rows if family_of(each[0].ip) == family)
+        if own:
+            lines += _made(family, table_of(node), own, network or seen.network)
         elif family == IPV4 or _listing(node, family):
             lines += [f"{verb} table {family} {table_of(node)}" for verb in ("add", "delete")]
     _must(lines)
-
-
-def _near(place: str, network: str, rows: set[Row]) -> list[str]:
-    """Return the commands that say which pods' answers would not pass the node.
-
-    Of IPv6 that is only what a pod sends to itself: all else goes through the node anyway (network_ipv6.py).
-    """
-    if place.startswith(f"{IPV4} "):
-        return [f"add element {place} {{ {network} }}"] if network else []
-    pods = ", ".join(sorted({row.ip for row in rows}))
-    return [f"flush set {place}", f"add element {place} {{ {pods} }}"]
 
 
 def _place(row: Row) -> tuple[Any, ...]:
     return (family_of(row.ip), *row[:3])
 
 
-def _changed(family: str, table: str, uid: str, gone: set[Row], kept: set[Row], wanted: set[Row]) -> list[str]:
-    """Return the commands that leave a family's table with ``kept`` and ``wanted``."""
+def _made(family: str, table: str, rows: list[tuple[Row, str]], network: str) -> list[str]:
+    """Return the commands that make a family's table with these rows."""
     lines, table = _frame(family, table), f"{family} {table}"
-    lines += [f"delete element {table} {name} {{ {place} }}" for name, place in sorted(map(_element, gone))]
-    lines += [f"add element {table} {name} {{ {place} }}" for name, place in sorted(_element(r, uid) for r in wanted)]
-    lines += [f"flush set {table} {name}_pods" for name in PROTOCOLS]
-    lines += [f"add element {table} {row.protocol}_pods {{ {row.ip} . {row.port} }}" for row in sorted(kept | wanted)]
-    return lines
+    for row, uid in rows:
+        lines.append(f"add element {table} {_element(row, uid)}")
+        lines.append(f"add element {table} {row.protocol}_pods {{ {row.ip} . {row.port} }}")
+    # pods whose answers would not pass the node: of IPv6 those to itself alone, all else does anyway (network_ipv6.py)
+    near = [network] if family == IPV4 else sorted({row.ip for row, _ in rows})
+    return lines + [f"add element {table} near {{ {each} }}" for each in near if each]
 
 
 def network_of(entry: Mapping[str, Any]) -> str:

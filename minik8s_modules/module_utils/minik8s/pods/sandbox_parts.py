@@ -220,7 +220,7 @@ def limits(context: Context, inspect: Inspect, key: str, entry: Mapping[str, Any
 def ports(context: Context, key: str, wanted: frozenset[host_ports.Row], entry: Mapping[str, Any] | None) -> None:
     """Lead exactly ``wanted`` ports to the pod; ``entry`` None: it goes."""
     with PORTS_LOCK:
-        seen = host_ports.observe(context.node).rows
+        seen = host_ports.observe(context.node)
         context.checkpoint("nft transaction")
         network = host_ports.network_of(entry) if entry and wanted else ""
         host_ports.change(context.node, seen, key, wanted, network)

@@ -234,6 +234,11 @@ def shown(rule: Rule) -> tuple[str, str]:
     return family.text(rule.key), "refuses what no service takes"
 
 
+def kept(family: Family = IPV4) -> str:
+    """Return the rule by which later ones (host ports) lead nothing of an announced address elsewhere."""
+    return f"{family.word} daddr @{ANNOUNCED} dnat to {family.word} daddr"
+
+
 def rejecting_here(family: Family = IPV4) -> list[str]:
     """Return the rules for what comes to an announced address and was not led to a service."""
     there, icmp = f"{family.word} daddr @{ANNOUNCED} ct state new meta l4proto", family.icmp

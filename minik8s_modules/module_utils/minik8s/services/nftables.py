@@ -108,6 +108,7 @@ def skeleton(config: Mapping[str, Any], *, bridged: bool) -> dict[str, list[str]
             f"{here} {ip} saddr {cluster} meta l4proto . th dport vmap @{NEAR_PORTS}",
             f"{here} fib saddr type local meta l4proto . th dport vmap @{NEAR_PORTS}",
             f"{here} meta l4proto . th dport vmap @{NODE_PORTS}",
+            announcing.kept(family),
         ],
         "to_cluster_ip": [
             f"{ip} saddr != {cluster} {sets_mark}",
