@@ -17,7 +17,7 @@ from typing import Any
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.scheduler.framework.infos import NodeInfo, PodInfo, takes_room
-from minik8s_modules.scheduler.framework.snapshot import Snapshot, Workload
+from minik8s_modules.scheduler.framework.snapshot import Snapshot, Workload, worth_knowing
 from minik8s_modules.scheduler.framework.storage import Storage
 
 
@@ -83,7 +83,7 @@ class ClusterCache:
                 self._rebuilt = True
             else:
                 self._nodes[name] = info = NodeInfo.of(new, known.pods)
-                self._changes.append((info, (), (), matters(known.node) != matters(new)))
+                self._note(info, (), (), itself=matters(known.node) != matters(new))
 
     def update_pod(self, old: JsonObject | None, new: JsonObject | None) -> frozenset[str]:
         """Take a watch event of a pod; return where it holds no room any more.
@@ -202,7 +202,17 @@ class ClusterCache:
             self._strays.setdefault(node, {})[key] = info
         else:
             self._nodes[node] = changed = known.with_pod(info)
-            self._changes.append((changed, (), (info,), False))
+            self._note(changed, (), (info,))
+
+    def _note(
+        self, info: NodeInfo, gone: tuple[PodInfo, ...], come: tuple[PodInfo, ...], *, itself: bool = False
+    ) -> None:
+        """Note a change for the next snapshot, which may be asked for in days: after many it is given everything."""
+        if not self._rebuilt:
+            self._changes.append((info, gone, come, itself))
+            if len(self._changes) > worth_knowing(len(self._nodes)):
+                self._changes.clear()
+                self._rebuilt = True
 
     def _remove(self, key: Key) -> None:
         self._assumed.discard(key)
@@ -217,7 +227,7 @@ class ClusterCache:
                 self._strays.pop(node, None)
         else:
             self._nodes[node] = changed = known.without_pod(info)
-            self._changes.append((changed, (info,), (), False))
+            self._note(changed, (info,), ())
 
     def _swap(self, node: str, old: PodInfo, new: PodInfo) -> None:
         """Put the pod as it is now in its place, for those that read more of it than its shape."""
@@ -226,7 +236,7 @@ class ClusterCache:
             self._strays[node][new.key] = new
             return
         self._nodes[node] = changed = known.with_newer(old, new)
-        self._changes.append((changed, (), (), False))
+        self._note(changed, (), ())
 
 
 def matters(node: JsonObject) -> tuple[Any, ...]:

@@ -19,9 +19,15 @@ from minik8s_modules.scheduler.framework.infos import NodeInfo, PodInfo, takes_r
 from minik8s_modules.scheduler.framework.storage import Storage
 from minik8s_modules.scheduler.framework.terms import Namespaces, selector
 
-_LOG = 4096
+_LOG, _LOG_LEAST = 4096, 256
+"""How many changes are known at most, and in a small cluster. Each holds its node as it was and as it is: some KB."""
 _MEMO = 512
 T = TypeVar("T")
+
+
+def worth_knowing(nodes: int) -> int:
+    """Return how many changes of so many nodes are worth following; beyond these, all nodes are looked at again."""
+    return min(_LOG, max(_LOG_LEAST, nodes))
 
 
 class Change(NamedTuple):
@@ -126,9 +132,10 @@ class Snapshot:
             self.images.update(new.images.keys())
             self.forget()
         self._log.append(Change(position, old, new, gone, come, itself))
-        if len(self._log) > 2 * _LOG:
-            del self._log[:_LOG]
-            self._first += _LOG
+        known = worth_knowing(len(self.nodes))
+        if len(self._log) > 2 * known:
+            self._first += len(self._log) - known
+            del self._log[:-known]
 
     @property
     def version(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from pathlib import Path
 
 import orjson
@@ -10,8 +11,11 @@ import orjson
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.scheduler.cluster.cache import ClusterCache
+from minik8s_modules.scheduler.deciding.cycle import explain
 from minik8s_modules.scheduler.framework.infos import PodInfo, amounts, slim
-from minik8s_modules.scheduler.framework.snapshot import Snapshot
+from minik8s_modules.scheduler.framework.snapshot import Snapshot, worth_knowing
+from minik8s_modules.scheduler.profiles.building import bench
+from minik8s_modules.scheduler.profiles.configuration import ProfileSettings
 from tests.unit.scheduler.worlds import node, placed, pod
 
 
@@ -142,3 +146,45 @@ def test_a_pod_that_is_being_resized_keeps_what_it_counts_for():
     resized["status"] = {"phase": "Running", "conditions": [in_progress], "containerStatuses": [given]}
     assert PodInfo.of(resized).requests.milli_cpu == 3000
     assert PodInfo.of(slim(resized)).shape is PodInfo.of(resized).shape
+
+
+def test_changes_are_not_kept_for_a_decision_that_does_not_come():
+    """Heartbeats and pods that go would fill the memory of a scheduler that has nothing to do."""
+    cache, snapshot = ClusterCache(), Snapshot()
+    shown = [node(name) for name in "ab"]
+    for one in shown:
+        cache.update_node(None, one)
+    assert used(cache.update(snapshot)) == {"a": {}, "b": {}}
+    tracemalloc.start()
+    try:
+        for _ in range(2_000):
+            newer = node("a")
+            cache.update_node(shown[0], newer)
+            shown[0] = newer
+            cache.update_pod(None, bound := placed(1, {"node": "b"}))
+            cache.update_pod(bound, None)
+        grown = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert grown < 2_000_000
+    cache.update_pod(None, placed(2, {"node": "b", "requests": {"cpu": "1"}}))
+    assert used(cache.update(snapshot)) == {"a": {}, "b": {"cpu": 1000, "pods": 1}}
+
+
+def test_what_nodes_were_is_kept_for_no_longer_than_it_is_followed():
+    cache, snapshot, made = ClusterCache(), Snapshot(), bench(ProfileSettings())
+    for name in "ab":
+        cache.update_node(None, node(name, cpu="1000", pods=5_000, labels={"kubernetes.io/hostname": name}))
+    apart = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+    web = pod("web", topologySpreadConstraints=[{**apart, "labelSelector": {"matchLabels": {"app": "web"}}}])
+    web["metadata"]["labels"] = {"app": "web"}
+    assert all(one.status is None for one in explain(web, cache.update(snapshot), made))
+    first = snapshot.version
+    for number in range(1_000):
+        cache.update_pod(None, placed(number, {"node": "a", "labels": {"app": "web"}}))
+        cache.update(snapshot)
+    assert snapshot.since(first) is None
+    assert len(snapshot.since(snapshot.version - worth_knowing(2)) or ()) == worth_knowing(2)
+    after = explain(web, cache.update(snapshot), made)
+    assert after == explain(web, cache.snapshot(0), bench(ProfileSettings()))
+    assert [(one.node, one.status is None) for one in after] == [("b", True), ("a", False)]
