@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible import constants
 from ansible._internal._templating._engine import TemplateEngine
@@ -18,6 +18,7 @@ from ansible.plugins.loader import action_loader, connection_loader, module_load
 from ansible.template import Templar
 
 from minik8s_modules.base.files import stamp_if_there
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.plugins.live.items import Item
 from minik8s_modules.plugins.live.process import die_with_parent
 
@@ -34,8 +35,17 @@ UNSUPPORTED = (
     "ignore_errors",
     "vars",
 )
+JOINED = "sections"
+"""The task that realizes all sections of a document which an item has."""
 # Options that belong to the host: the playbook's expression gives them where an item does not.
 HOST_OPTIONS = ("node", "docker_socket", "state_dir", "run_dir")
+
+
+class Call(NamedTuple):
+    """One task that a worker runs, and the sections of the item that it realizes."""
+
+    task: str
+    sections: list[str]
 
 
 def sections_of(blocks: Iterable[Any]) -> dict[str, Any]:
@@ -74,14 +84,48 @@ def host_options(task: Any, task_vars: dict[str, Any], loader: Any) -> dict[str,
     return options
 
 
-def prepare_task(of_host: dict[str, dict[str, Any]], item: Item, section: str, task: Any) -> None:
-    """Give ``task``, a copy for this item alone, the item's options.
+def called(tasks: Iterable[str]) -> list[str]:
+    """Return the tasks of a play that items are realized by."""
+    names = list(tasks)
+    return [name for name in names if JOINED not in names or name not in SECTIONS]
+
+
+def calls_of(tasks: Iterable[str], item: Item) -> list[Call]:
+    """Return the calls of an item, in play order: one for all sections of the document, where the play has it."""
+    alone = called(tasks)
+    joined = [name for name in tasks if name in item.sections and name not in alone]
+    calls = [Call(name, [name]) for name in alone if name in item.sections]
+    return [Call(JOINED, joined), *calls] if joined else calls
+
+
+def results_of(call: Call, result: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the result of each section of a call; where the call failed, that of the first one it lacks is the last."""
+    if call.task != JOINED:
+        yield call.sections[0], result
+        return
+    found = result.pop("sections", None)
+    for section in call.sections:
+        one = found.get(section) if isinstance(found, dict) else None
+        if not isinstance(one, dict):
+            yield section, {"msg": "the module returned nothing of it", **result, "failed": True}
+            return
+        yield section, one
+
+
+def prepare_task(of_host: dict[str, dict[str, Any]], tasks: dict[str, Any], item: Item, call: Call, task: Any) -> None:
+    """Give ``task``, a copy for this item alone, the item's options; ``tasks`` are the play's.
 
     The options go to the module as they came: they are never templated (and large ones never walked).
     """
-    options = {**of_host[section], **item.sections[section]}
-    if item.token and "token" in task.args:
-        options.setdefault("token", item.token)
+    found = {}
+    for section in call.sections:
+        found[section] = {**of_host[section], **item.sections[section]}
+        if item.token and "token" in tasks[section].args:
+            found[section].setdefault("token", item.token)
+    options: dict[str, Any] = found[call.sections[0]]
+    if call.task == JOINED:
+        blob = found.get("secrets", {}).pop("blob", None)  # a secret: no part of what the module may log
+        options = {"sections": found, "blob": blob}
 
     def keep_options(_attribute: str, _value: object, _templar: Any) -> dict[str, Any]:
         return options

@@ -106,7 +106,8 @@ class Server:
         """Load what every worker would look up again, and keep its pages shared between all of them."""
         hosts = self._inventory.hosts.values()
         connections = {str(host.vars.get("ansible_connection", "ssh")) for host in hosts}
-        play.preload(self._sections.values(), connections, self._loader)
+        tasks = [self._sections[name] for name in play.called(self._sections)]
+        play.preload(tasks, connections, self._loader)
         # frozen objects are passed over by collections, which would write to each page and so copy it for the worker
         gc.collect()
         gc.freeze()

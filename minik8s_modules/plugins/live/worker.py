@@ -18,7 +18,7 @@ from typing import Any
 
 from ansible.executor.process.worker import WorkerProcess
 
-from minik8s_modules.plugins.live import archives, results
+from minik8s_modules.plugins.live import archives, play, results
 from minik8s_modules.plugins.live.process import die_with_parent
 
 LENGTH = struct.Struct(">I")
@@ -134,12 +134,13 @@ class ItemWorker(WorkerProcess):  # type: ignore[misc]  # ansible is not typed
         os._exit(0)  # all is sent; what multiprocessing would clean up ends with the process
 
     def _run_item(self, item: Any) -> None:
-        for section in [name for name in self._sections if name in item.sections]:
-            task = self._task_of(section)
-            self._prepare(item, section, task)
+        for call in play.calls_of(self._sections, item):
+            task = self._task_of(call.task)
+            self._prepare(self._sections, item, call, task)
             result = self._execute(task)
             result.pop("invocation", None)  # repeats all options: large, and never needed
-            self._final_q.send("result", (section, result))
+            for section, one in play.results_of(call, result):
+                self._final_q.send("result", (section, one))
             if result.get("failed") or result.get("unreachable"):
                 break
 

@@ -108,6 +108,51 @@ def test_a_person_gets_the_same_pod_and_sees_no_secret(node: TestNode, tmp_path:
     assert not any(node.traces().values())
 
 
+def test_one_call_realizes_several_sections_and_tells_no_secret(node: TestNode, tmp_path: Path) -> None:
+    wanted = {task["name"]: task[f"minik8s_{task['name']}"] for task in tasks_of(node, sections(node))}
+    blob = wanted["secrets"].pop("blob")
+    task = {"name": "all", "minik8s_sections": {"sections": wanted, "blob": blob}}
+    (planned,), first = play(tmp_path, [task], "--check", "--diff")
+    assert (planned["changed"], node.ids()) == (True, [])
+    (done,), second = play(tmp_path, [task])
+    assert set(done["sections"]) == set(ORDER)
+    assert [one["errors"] for one in done["sections"].values()] == [{}] * len(ORDER)
+    (status,) = done["sections"]["containers"]["status"].values()
+    assert node.execute(status["id"], "cat", "/s/p") == CANARY
+    (again,), third = play(tmp_path, [task])
+    assert again["changed"] is False
+    for text in (first, second, third):
+        assert CANARY not in text
+        assert blob not in text
+    empty = {name: {**options, "entries": {}} for name, options in wanted.items()}
+    for names in (("containers",), ORDER):
+        play(tmp_path, [{**task, "minik8s_sections": {"sections": {name: empty[name] for name in names}}}])
+    assert not any(node.traces().values())
+
+
+def test_a_section_that_fails_ends_the_call_and_what_came_before_is_told(node: TestNode, tmp_path: Path) -> None:
+    common = {"node": node.name, "state_dir": node.state_dir, "run_dir": node.run_dir, "entries": {}}
+    for options, word in (
+        ({"docker_socket": "/nonexistent"}, "docker does not answer on /nonexistent"),
+        ({"mode": "delta"}, "mode is delta but all of the following are missing: base"),
+        ({"other": {}}, "options that cannot be used: other. Supported parameters include"),
+        ({"entries": "text"}, "entries"),
+    ):
+        wanted = {"folders": common, "containers": {**common, **options}, "dns": common}
+        task = {"name": "wrong", "minik8s_sections": {"sections": wanted}, "ignore_errors": True}
+        (result,), _ = play(tmp_path, [task])
+        assert result["msg"].startswith("minik8s_containers: "), result
+        assert word in result["msg"]
+        assert list(result["sections"]) == ["folders"]
+    unusable: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"pods": common}, "section pods is none of"),
+        ({"folders": []}, "no dictionary"),
+    )
+    for given, word in unusable:
+        (result,), _ = play(tmp_path, [{"name": "w", "minik8s_sections": {"sections": given}, "ignore_errors": True}])
+        assert word in result["msg"]
+
+
 def test_wrong_options_and_a_dead_docker_fail_with_a_reason(node: TestNode, tmp_path: Path) -> None:
     for options, word in (
         ({}, "mode is full but all of the following are missing: entries"),

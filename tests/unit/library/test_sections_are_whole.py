@@ -11,6 +11,7 @@ import yaml
 from minik8s_modules.module_utils.minik8s import reapplying
 from minik8s_modules.module_utils.minik8s.core.sections import HELD, SECTIONS
 from minik8s_modules.plugins.doc_fragments.minik8s_entries import ModuleDocFragment
+from minik8s_modules.plugins.live.play import JOINED
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PAGE = "docs/how-to/add-a-module.md lists every place"
@@ -35,6 +36,7 @@ def test_tasks_come_in_the_order_of_sections() -> None:
     assert tasks == list(SECTIONS), f"tasks of playbooks/reconcile_node.yml differ from SECTIONS; {PAGE}"
     modules = {task["name"]: f"minik8s_{task['name']}" for task in _play()["tasks"]}
     assert all(modules[task["name"]] in task for task in _play()["tasks"])
+    assert _play()["tasks"][0]["name"] == JOINED, "without that task, each section of an item is a call of its own"
 
 
 def test_a_node_of_its_own_knows_no_other_section() -> None:
