@@ -27,6 +27,7 @@ class AddressClaims:
         self._look_again = look_again
         self._lock = threading.Lock()
         self._refused: dict[str, str] = {}
+        self._releasing: set[str] = set()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="claim")
 
     def stop(self) -> None:
@@ -79,7 +80,11 @@ class AddressClaims:
         self._look_again(waiting)
 
     def release_later(self, uid: str) -> None:
-        """Give the pod's address back soon; a failure is left to the next look at the node."""
+        """Give the pod's address back soon, once however often it is asked; a failure is left to the next look."""
+        with self._lock:
+            if uid in self._releasing:
+                return
+            self._releasing.add(uid)
         self._pool.submit(self._release, uid)
 
     def _release(self, uid: str) -> None:
@@ -87,6 +92,9 @@ class AddressClaims:
             self.release(uid)
         except (TemporaryError, StatusError) as error:
             log.info("address of pod %s is not released yet: %s", uid, error)
+        finally:
+            with self._lock:
+                self._releasing.discard(uid)
 
     def release(self, uid: str) -> None:
         """Give the pod's address back; raises as the API does, and repeating is safe."""
