@@ -66,6 +66,24 @@ def test_packages_are_installed_in_one_place() -> None:
     assert found == {"packages/tasks/present.yml"}
 
 
+def test_a_role_asks_a_package_manager_only_where_something_is_missing() -> None:
+    """It loads all that could be had before it says that nothing is to be done, on each machine again."""
+    asking = [
+        (str(path.relative_to(ROLES)), str(task.get("when", "")))
+        for path in ROLES.rglob("tasks/*.yml")
+        for task in yaml.safe_load(path.read_text()) or []
+        for verb in ("include_role", "import_role")
+        if (task.get(f"ansible.builtin.{verb}") or {}).get("name") == "packages"
+    ]
+    # found by the program; of a sandbox for trying; delegated, once in a cluster's life
+    otherwise = {"container_runtime/tasks/main.yml", "monitoring/tasks/program.yml", "nfs_server/tasks/server.yml"}
+    otherwise |= {"nginx/tasks/install.yml", "slurm_sandbox/tasks/main.yml", "pki/tasks/ssh_client.yml"}
+    asked = {
+        path for path, when in asking if re.search(r"minik8s_present|hostvars\[images_builder\].minik8s_packages", when)
+    }
+    assert {path for path, _when in asking} == asked | otherwise
+
+
 # What Ansible finds out about machines, and the family that they have by it.
 MACHINES = {
     "debian-12": [("Debian", "Debian", "12")],
