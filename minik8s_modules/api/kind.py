@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from minik8s_modules.api.errors import Cause
@@ -106,7 +107,7 @@ class Declaration:
     convert: Convert | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what each request asks of it several times is kept
 class Kind:
     """One served kind.
 
@@ -138,7 +139,7 @@ class Kind:
     lists: str = ""
     custom: Declaration | None = None
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         """Return ``group/version``, or the version alone for core."""
         return f"{self.group}/{self.version}" if self.group else self.version
@@ -158,7 +159,7 @@ class Kind:
         """Return the name for one object, lower-case."""
         return self.singular or self.kind.lower()
 
-    @property
+    @cached_property
     def id(self) -> tuple[str, str]:
         """Return (group, kind): what the tables of defaults, validation and columns are looked up by."""
         return (self.group, self.kind)
@@ -168,7 +169,7 @@ class Kind:
         """Return whether a program outside may have to be asked for objects of this kind."""
         return self.custom is not None and self.custom.convert is not None
 
-    @property
+    @cached_property
     def prefix(self) -> str:
         """Return the store's key prefix of all objects, with the slash at its end."""
         group, plural = self.storage or (self.group, self.plural)

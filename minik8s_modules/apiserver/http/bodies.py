@@ -109,7 +109,7 @@ def parse_yaml(body: bytes) -> Any:
 
 # where a name of an object ends; strings that begin with a colon are counted, too, but no quotes within strings, of
 # which the annotation of kubectl apply has many
-_NAME_END = re.compile(rb'(?<!\\)"[ \t\n\r]*:')
+_NAME_END = re.compile(rb'"(?<!\\")[ \t\n\r]*:')
 _BACKSLASH_ENDS = b'\\\\"'  # a quote behind a backslash that may end its string
 
 
