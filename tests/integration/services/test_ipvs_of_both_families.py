@@ -146,6 +146,28 @@ def test_a_service_is_reached_at_the_machines_own_address_and_at_one_that_others
     assert servers(machine) == []
 
 
+def test_a_port_of_all_addresses_takes_nothing_of_a_service(machine: Machine) -> None:
+    outside = {"outside": ["192.0.2.50"], "announced": {"192.0.2.50": "n1"}}
+    outside_ipv6 = {"outside": [ADDRESS], "announced": {ADDRESS: "n1"}}
+    first, both = entry("100.0.0.2", "pod2", **outside), second("pod2", node_port=30080, **outside_ipv6)
+    machine.declare(**{"web:80": first, "web:80/IPv6": both})
+    for ip, pod in (("ip", PODS["pod4"]), ("ip6", SECOND["pod4"])):  # as host ports do (pods/host_ports.py)
+        lines = [f"add table {ip} mallory"]
+        for chain, priority in (("prerouting", "dstnat + 10"), ("output", "-90")):
+            lines.append(f"add chain {ip} mallory {chain} {{ type nat hook {chain} priority {priority}; }}")
+            lines.append(f"add rule {ip} mallory {chain} fib daddr type local tcp dport 80-81 dnat to {pod}")
+        machine.shell(["nft", "-f", "-"], "\n".join(lines) + "\n")
+    try:
+        for address in ("100.0.0.2", SERVICE, "192.0.2.50", ADDRESS):
+            for client in ("", "pod3"):
+                assert machine.ask(address, 80, pod=client) == {"pod2": 1}, (address, client)
+        for address in ("192.0.2.50", ADDRESS):
+            assert machine.ask(address, 80, pod="outsider") == {"pod2": 1}, address
+    finally:
+        for ip in ("ip", "ip6"):
+            machine.shell(["nft", "delete", "table", ip, "mallory"])
+
+
 def test_what_somebody_changes_by_hand_comes_back(machine: Machine) -> None:
     machine.declare(**{"web:80": entry("100.0.0.2", "pod2"), "web:80/IPv6": second("pod2", node_port=30080)})
     for damage in (

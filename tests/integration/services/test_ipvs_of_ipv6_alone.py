@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -36,9 +37,12 @@ class Alone(Dual):
 
 
 @pytest.fixture(scope="module")
-def machine(lab: Lab) -> Iterator[Machine]:
-    with prepared(lab, Alone) as made:
-        yield made
+def machine() -> Iterator[Machine]:
+    # of its own: what the tests of both families leave on a machine is in the way of these
+    with Lab(f"t{uuid.uuid4().hex[:7]}") as lab:
+        lab.up(1, "uml")
+        with prepared(lab, Alone) as made:
+            yield made
 
 
 def test_a_service_is_reached_from_everywhere_and_leaves_nothing(machine: Machine) -> None:

@@ -32,6 +32,7 @@ from .ipvs_rules import (
     KEPT,
     KEPT_PLACES,
     MASKED_PLACES,
+    keeping,
     place_of,
     read_key,
     rules_of,
@@ -124,6 +125,7 @@ def skeleton(config: Mapping[str, Any]) -> dict[str, list[str]]:
     own = redirected(config["bridge"], "ct direction reply ct status snat") if family is not IPV4 else {}
     return {
         **own,
+        **keeping(services, family),
         "marking": marking,
         "prerouting": ["type filter hook prerouting priority mangle", "jump marking"],
         "output": ["type filter hook output priority mangle", "jump marking"],

@@ -11,7 +11,7 @@ from . import announcing
 from . import nftables_wire as wire_words
 from .announcing import ANNOUNCED, UPLINK
 from .conntrack import Lost
-from .families import as_the_kernel_says, family_of, family_of_key
+from .families import Family, as_the_kernel_says, family_of, family_of_key
 from .guards import guard_chain, jump_to
 from .ipvs_wire import DESTINATIONS, SCHEDULER, SERVERS, Place
 from .nftables_elements import GUARDED, PROTOCOLS, places_of
@@ -27,6 +27,17 @@ _CLIENTS = {
     KEPT_PLACES: "keep their address",
     MASKED_PLACES: "have the node's address",
 }
+
+
+def keeping(services: str, family: Family) -> dict[str, list[str]]:
+    """Return the chains by which later rules, such as host ports, lead nothing elsewhere that IPVS is to take."""
+    ip, place = family.word, f"{family.word} daddr . meta l4proto . th dport"
+    ours = (f"{ip} daddr {services}", f"{place} @{MASKED_PLACES}", f"{place} @{KEPT_PLACES}")
+    return {
+        "keeping": [*(f"{each} dnat to {ip} daddr" for each in ours), announcing.kept(family)],
+        "arriving_first": ["type nat hook prerouting priority dstnat", "jump keeping"],
+        "leaving_first": ["type nat hook output priority -100", "jump keeping"],
+    }
 
 
 def rules_of(
