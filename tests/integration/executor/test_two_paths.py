@@ -83,6 +83,8 @@ def make_dirty(node: TestNode) -> None:
 def state(node: TestNode) -> dict[str, Any]:
     """Return all that a pass can be seen by, without what differs between any two containers."""
     inspected = json.loads(command("docker", "-H", f"unix://{SOCKET}", "inspect", *node.ids()))
+    for each in inspected:
+        each["Mounts"].sort(key=lambda mount: str(mount["Destination"]))  # Docker tells them in any order
     lines = {
         each["Name"]: [
             line for line in json.dumps(each, indent=0, sort_keys=True).splitlines() if not VOLATILE.match(line)
