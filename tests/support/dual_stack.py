@@ -192,7 +192,7 @@ class Machine:
 
     def hosts(self, number: int) -> str:
         """Return the hosts file that a pod's containers have."""
-        uid = self._pod(number)["pod"]["uid"]
+        uid = str(self._pod(number)["pod"]["uid"])
         return (self._folder / "s" / "names" / uid / "hosts").read_text()
 
     def pod(self, number: int, *argv: str) -> subprocess.CompletedProcess[str]:
