@@ -25,6 +25,7 @@ from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import add_all_plugin_dirs
 from ansible.template import Templar
 
+from minik8s_modules.plugins.live import routing
 from minik8s_modules.plugins.live.process import die_with_parent
 from minik8s_modules.plugins.live.serving import Ansible, Server
 
@@ -77,6 +78,7 @@ def main() -> None:
     """Run as a program that ends with its parent."""
     if not die_with_parent(int(os.environ.get("MINIK8S_PARENT") or os.getppid())):
         sys.exit(1)
+    routing.leave_out_modules()
     LivePlaybook.cli_executor(sys.argv)
 
 

@@ -29,7 +29,7 @@ import zipfile
 from types import ModuleType
 
 from minik8s_modules.plugins.warm.compiled import OURS, Compiled, checksums
-from minik8s_modules.plugins.warm.leftovers import Before
+from minik8s_modules.plugins.warm.leftovers import Before, Values
 
 LENGTH = struct.Struct(">I")
 MODULE_UMASK = 0o022  # root's usual one, so that a module makes the same files without us
@@ -59,17 +59,17 @@ def read_frame(connection: socket.socket) -> bytes:
 class Child:
     """Runs calls, one after the other, in a process that was forked for the first of them."""
 
-    def __init__(self, control: socket.socket, learn_fd: int) -> None:
-        self._control, self._learn_fd = control, learn_fd
+    def __init__(self, control: socket.socket, learn_fd: int, values: Values) -> None:
+        self._control, self._learn_fd, self._values = control, learn_fd, values
 
     def run(self, connection: socket.socket, archive: str) -> None:
         """Run ``connection``'s call, and each that the template passes on while nothing is left behind."""
         os.setsid()
         outputs = self._redirect()
-        before = Before()
+        before = Before(self._values)
         for left in reversed(range(MOST_CALLS)):
             stays = self._serve(connection, archive, outputs)
-            if new := before.imported():
+            if new := self._values.imported():
                 os.write(self._learn_fd, json.dumps(sorted(new)).encode()[:LEARN_BYTES] + b"\n")
             if not left or not stays or not before.holds_again():
                 return
@@ -193,9 +193,14 @@ class Template:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._woken_fd, warn_on_full_buffer=False)
 
+    def _note(self) -> None:
+        """Note what children begin with; what a collection does not walk through stays shared by all processes."""
+        self._values = Values()
+        gc.freeze()
+
     def serve(self) -> None:
         """Fork, learn and reap until the server has gone."""
-        gc.freeze()  # what a collection does not walk through stays shared by all processes
+        self._note()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._control, selectors.EVENT_READ, self._take)
         self._selector.register(self._learn_fd, selectors.EVENT_READ, self._learn)
@@ -230,14 +235,20 @@ class Template:
                 ours.close()
 
     def _take_in(self, archive: str) -> None:
-        """Know another archive's modules, too; children that wait do not, and end."""
+        """Know another archive's modules, too; children that wait do not, and end.
+
+        They end first: what is imported while they are there, each page that it writes to exists twice.
+        """
+        for child, worker in list(self._workers.items()):
+            if worker.waits:
+                self._dismiss(worker)
+                os.waitpid(child, 0)
+                self._bury(child)
         share_imports(self._archives, archive)
         self._archives.append(archive)
         with self._compiled.importing(archive):
             import_all(archive)
-        gc.freeze()
-        for worker in [one for one in self._workers.values() if one.waits]:
-            self._dismiss(worker)
+        self._note()
 
     def _pass_on(self, data: bytes, connection: socket.socket) -> bool:
         """Have a child that waits run the call; returns whether there was one."""
@@ -297,7 +308,7 @@ class Template:
             self._workers.clear()
             if kind == b"c":
                 gc.enable()
-                Child(control, self._teach_fd).run(passed, archive)
+                Child(control, self._teach_fd, self._values).run(passed, archive)
             else:
                 control.close()
                 os.close(self._teach_fd)
@@ -311,21 +322,24 @@ class Template:
         for line in os.read(self._learn_fd, 1 << 16).splitlines():
             with contextlib.suppress(ValueError):  # cut off
                 import_names(json.loads(line))
-        gc.freeze()
+        self._note()
 
     def _reap(self) -> None:
         """Bury children; tell the server of each call that has ended with one (a sibling is no call)."""
         os.read(self._wake_fd, 4096)
         with contextlib.suppress(ChildProcessError):
             while child := os.waitpid(-1, os.WNOHANG)[0]:
-                worker = self._workers.pop(child, None)
-                if worker is None:
-                    continue
-                with contextlib.suppress(KeyError):  # it was heard already
-                    self._selector.unregister(worker.control)
-                worker.control.close()
-                if worker.is_busy:
-                    self._control.sendall(b"d")
+                self._bury(child)
+
+    def _bury(self, child: int) -> None:
+        worker = self._workers.pop(child, None)
+        if worker is None:
+            return
+        with contextlib.suppress(KeyError):  # it was heard already
+            self._selector.unregister(worker.control)
+        worker.control.close()
+        if worker.is_busy:
+            self._control.sendall(b"d")
 
 
 def import_all(archive: str) -> None:

@@ -17,7 +17,7 @@ for name in ("ansible", "ansible.module_utils", "ansible.module_utils.thing"):
 thing = sys.modules["ansible.module_utils.thing"]
 thing.ARGUMENTS, thing.warnings, thing.NAME, thing.table = None, {}, "a", [1]
 os.chdir("/")
-before = module.Before()
+before = module.Before(module.Values())
 """
 
 
@@ -39,6 +39,8 @@ def test_a_call_that_leaves_nothing_may_be_followed_by_another() -> None:
 
 def test_replaced_values_are_put_back() -> None:
     assert after("thing.ARGUMENTS, thing.NAME = {'secret': 1}, 'b'", times=3) == ["True", "None", "a"]
+    assert after("del thing.NAME", times=3) == ["True", "None", "a"]
+    assert after("thing.table = [1, 2]; thing.new = 'plain'") == ["True", "None", "a"]
 
 
 @pytest.mark.parametrize(
@@ -47,6 +49,8 @@ def test_replaced_values_are_put_back() -> None:
         "thing.warnings['w'] = 1",
         "thing.table.append(2)",
         "thing.new = {'cache': 1}",
+        "del thing.NAME\nthing.new = {'cache': 1}\nthing.NAME = 'b'",
+        "import colorsys\nsys.modules.pop('ansible.module_utils.thing')",
         "os.environ['LANG'] = 'xx'",
         "os.chdir('/tmp')",
         "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",

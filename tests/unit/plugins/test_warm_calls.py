@@ -45,15 +45,15 @@ PACKAGES = (
 )
 
 
-def archive(name: str, shared: str = "", wing: str = "", begins: str = "") -> bytes:
-    """Return the archive of one module, with a file of its own beside those that all have; ``wing`` is in a package."""
+def archive(name: str, shared: str = "", wing: str = "", begins: str = "", ends: str = "") -> bytes:
+    """Return the archive of one module, with a file of its own, which ``ends`` so; ``wing`` is in a package."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w") as file:
         for package in PACKAGES:
             file.writestr(f"{package}/__init__.py", "")
         file.writestr(f"{PACKAGES[-1]}/_loader.py", LOADER)
         file.writestr("ansible/module_utils/shared.py", f"VALUE = {shared!r}\n{begins}")
-        file.writestr(f"ansible/module_utils/{name}.py", f"NAME = {name!r}")
+        file.writestr(f"ansible/module_utils/{name}.py", f"NAME = {name!r}\n{ends}")
         code = MODULE.format(name=name)
         if wing:
             file.writestr("ansible/module_utils/wing/__init__.py", "")
@@ -75,11 +75,17 @@ class Interpreter:
         self.pid = peer_pid(Path(self._path))
 
     def call(
-        self, name: str = "minik8s_thing", shared: str = "", wing: str = "", begins: str = "", **asked: int
+        self,
+        name: str = "minik8s_thing",
+        shared: str = "",
+        wing: str = "",
+        begins: str = "",
+        ends: str = "",
+        **asked: int,
     ) -> int:
         """Return the process that answered what was asked."""
         module = f"ansible.legacy.{name}"
-        payload = Payload(archive(name, shared, wing, begins), module, "legacy", json.dumps(asked))
+        payload = Payload(archive(name, shared, wing, begins, ends), module, "legacy", json.dumps(asked))
         answer = client.call(self._path, payload)
         told = json.loads(answer.out)
         assert (told["asked"], told["is"], answer.err) == (asked, name + shared, b"")
@@ -130,6 +136,15 @@ def test_modules_of_one_release_follow_each_other_in_one_process(folder: str) ->
     assert len({pid for pid, _ in found}) < len(found) / 2
     assert max(len({name for pid, name in found if pid == each}) for each, _ in found) == len(names)
     os.kill(interpreter.pid, signal.SIGKILL)
+
+
+def test_a_process_that_waits_has_ended_when_another_module_is_imported(folder: str, interpreter: Interpreter) -> None:
+    first = interpreter.call()
+    time.sleep(0.3)  # it looks at what was left, then waits
+    children = "open('/proc/self/task/{}/children'.format(os.getpid())).read()"
+    ends = f"import os\nopen({folder!r} + '/seen', 'w').write(str(os.getpid()) + ':' + {children})"
+    assert interpreter.call("minik8s_other", ends=ends) != first
+    assert Path(folder, "seen").read_text(encoding="ascii") == f"{interpreter.templates()[0]}:"
 
 
 def test_a_package_may_have_come_with_any_of_the_archives_before(folder: str) -> None:
