@@ -125,13 +125,13 @@ def test_what_follows_from_the_family_of_services() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({}, {}),
+        ({}, {"dns": {"listen": "169.254.20.10"}}),
         ({"minik8s_dns_address": ""}, {}),
         ({"minik8s_dns_address": "10.0.0.53"}, {"dns": {"listen": "10.0.0.53"}}),
         ({"minik8s_cluster_cidr": "fd00:10:244::/48"}, {"dns": {"listen": "fd00:169:254:20::10"}}),
     ],
 )
-def test_a_name_servers_address_that_is_not_refused_anyway_is_told_to_who_would_give_it_away(
+def test_the_name_servers_address_is_told_to_who_would_give_it_away(
     given: dict[str, Any], told: dict[str, Any]
 ) -> None:
     found = rendered(OLD[:1], OLD_SERVICES, **given)
