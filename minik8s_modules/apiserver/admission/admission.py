@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from minik8s_modules.api.errors import Forbidden, NotFound
+from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import NAMESPACE, SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject, deletion_timestamp, name, uid
 from minik8s_modules.apiserver.admission import service_addresses
@@ -55,11 +55,8 @@ def check_deletion(target: Target) -> None:
 
 def _namespace(backend: Backend, namespace: str) -> CachedObject:
     found = backend.cache.get(NAMESPACE.key("", namespace))
-    if found is None:
-        # another server may have made it a moment ago
-        entry = backend.store.get(NAMESPACE.key("", namespace))
-        if entry is None:
-            raise NotFound(NAMESPACE, namespace)
+    if found is None or deletion_timestamp(found.object):
+        # another server may have made it, or made it again, a moment ago
         return backend.latest(Target(NAMESPACE, "", namespace))
     return found
 

@@ -1,10 +1,10 @@
 """Takes the steps of a decider against the API: the thin shell of every workload controller.
 
 Creations in a row go in batches of 1, 2, 4, … (client-go's slow start), so that a quota or a bad template costs one
-refused request and not hundreds; an owner whose namespace is being deleted never creates again, as that is not taken
-back. Deletions in a row go side by side. Every write is remembered as an expectation, so
-that the next decision waits until it shows. Names are made here, not by the server: when an answer is lost, a look at
-the name tells whether the object exists, and none is made twice.
+refused request and not hundreds; an owner whose namespace is being deleted creates nothing for a minute. Deletions in a
+row go side by side. Every write is remembered as an expectation, so that the next decision waits until it shows. Names
+are made here, not by the server: when an answer is lost, a look at the name tells whether the object exists, and none
+is made twice.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX = 5
 _LONGEST_BASE = 58  # 63 less the suffix, as the API server cuts generateName
 _TERMINATING = "NamespaceTerminating"
+# for so long an owner is not tried again: a server that is behind may refuse for a namespace that was made again
+_ENDING_S = 60.0
 _MOST_ENDING = 1000  # owners that are remembered; one that is forgotten costs one refused request
 
 
@@ -88,7 +90,8 @@ class Acting:
         self._expectations = expectations
         self._again = again
         self._same = same
-        self._ending: tuple[str, ...] = ()  # uids of owners whose namespace is being deleted; replaced, never changed
+        # uids of owners whose namespace is being deleted, and when they are tried again; replaced, never changed
+        self._ending: dict[str, float] = {}
 
     def take(self, owner: Owner, steps: Sequence[Step]) -> list[Failure]:
         """Take the steps in order up to the first that fails; return what failed, empty when nothing did.
@@ -109,7 +112,7 @@ class Acting:
 
     def possible(self, owner: Owner, steps: Sequence[Step]) -> Sequence[Step]:
         """Return ``steps`` without creations where the owner's namespace is known to be being deleted."""
-        if objects.uid(owner.obj) not in self._ending:
+        if self._ending.get(objects.uid(owner.obj), 0.0) <= self._context.clock.monotonic():
             return steps
         return [step for step in steps if not isinstance(step, Create)]
 
@@ -198,9 +201,7 @@ class Acting:
             answer = self._ours(owner, step.kind, obj)
         except (StatusError, TemporaryError) as error:
             if is_terminating_namespace(error):
-                log.info("%s %s: its namespace is being deleted", owner.kind.kind, owner.key)
-                if objects.namespace(obj) == owner.key.namespace:
-                    self._ending = (*self._ending[1 - _MOST_ENDING :], objects.uid(owner.obj))
+                self._remember_ending(owner, obj)
                 return
             if may_have_happened(error):
                 self._expectations.unsure(owner.key, step.kind, objects.key(obj))
@@ -208,6 +209,13 @@ class Acting:
             raise
         self._expectations.wrote(owner.key, step.kind, answer)
         self._tell(owner, "Normal", words.reason, f"{words.message}{objects.name(answer)}")
+
+    def _remember_ending(self, owner: Owner, refused: JsonObject) -> None:
+        log.info("%s %s: its namespace is being deleted", owner.kind.kind, owner.key)
+        if objects.namespace(refused) == owner.key.namespace:
+            newest = list(self._ending.items())[1 - _MOST_ENDING :]
+            self._ending = {**dict(newest), objects.uid(owner.obj): self._context.clock.monotonic() + _ENDING_S}
+        self._again(owner.key, _ENDING_S)
 
     def _ours(self, owner: Owner, kind: Kind, wanted: JsonObject) -> JsonObject:
         """Return the object of that name if it is the owner's already, and as wanted; else AlreadyExists holds."""

@@ -194,6 +194,22 @@ def test_in_a_namespace_that_is_being_deleted_an_owner_tries_one_creation_and_no
     assert len(shell.pods()) == 2
 
 
+def test_an_owner_that_met_a_namespace_being_deleted_is_tried_again_after_a_minute(shell: Shell):
+    """A server that was behind refused for a namespace that was there again: the owner never had a Pod again."""
+    refusal = Forbidden(POD, "x", "being terminated")
+    refusal.details["causes"] = [{"reason": "NamespaceTerminating", "message": "x", "field": "metadata.namespace"}]
+    shell.api.fail(refusal)
+    wanted = [new_pod(shell.owner.obj)] * 3
+    assert shell.acting.take(shell.owner, wanted) == []
+    assert shell.again == [60.0]
+    shell.clock.advance(59.0)
+    assert shell.acting.take(shell.owner, wanted) == []
+    assert shell.pods() == []
+    shell.clock.advance(1.0)
+    assert shell.acting.take(shell.owner, wanted) == []
+    assert len(shell.pods()) == 3
+
+
 def replicas(api: FakeApi, wanted: int) -> bool:
     return len([pod for pod in api.list(POD, SPACE).items if not objects.is_deleting(pod)]) == wanted
 
