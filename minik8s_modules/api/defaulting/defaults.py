@@ -55,8 +55,8 @@ def _service(service: JsonObject) -> None:
         spec.pop("sessionAffinityConfig", None)  # as SetDefaults_Service: nothing would act on it
     for port in spec.get("ports") or []:
         set_nonempty(port, protocol="TCP")
-        if port.get("targetPort") in {None, 0, ""}:
-            port["targetPort"] = port.get("port")
+        if port.get("targetPort") in {None, 0, ""} and "port" in port:
+            port["targetPort"] = port["port"]
     if spec["type"] != "ExternalName":
         set_nonempty(spec, internalTrafficPolicy="Cluster")
     if spec["type"] in {"NodePort", "LoadBalancer"}:

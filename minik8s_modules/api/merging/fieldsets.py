@@ -304,7 +304,7 @@ def _compare_at(shape: Shape, element: str, before: Any, after: Any, found: Comp
         found.added[element] = _whole(shape, after)
     elif after is _MISSING:
         found.removed[element] = _whole(shape, before)
-    elif _is_leaf(shape.of(before, after)) or not (before or after):
+    elif _is_leaf(shape.of(before, after)) or not (before or after) or _of_two_types(before, after):
         if before != after:
             found.modified[element] = _LEAF
     else:
@@ -313,6 +313,11 @@ def _compare_at(shape: Shape, element: str, before: Any, after: Any, found: Comp
         for mine, theirs in zip(found, inner, strict=True):
             if theirs:
                 mine[element] = {**mine.get(element, {}), **theirs}
+
+
+def _of_two_types(before: Any, after: Any) -> bool:
+    """Return whether what is stored is none of what its field holds: it is replaced as a whole."""
+    return type(before) is not type(after) and before is not None and after is not None
 
 
 def _compare_items(shape: Shape, old: list[Any], new: list[Any], found: Comparison) -> None:

@@ -106,18 +106,19 @@ def readable(
         obj: the object.
         options: how unknown fields are taken.
         around: see dialect_around.
-        fresh: its fields that are not as they are stored, where that is known: what is stored has been read.
+        fresh: its fields that are not as they are stored, where that is known: others may hold unknown fields.
 
     Raises:
         BadRequest: it is of another kind, has values of wrong JSON types, or (Strict) unknown fields.
     """
     check_kind(kind, obj)
-    given, plain = obj, structural.is_readable(kind, obj if fresh is None else fresh)
+    given, plain = obj, structural.is_readable(kind, obj)
     obj = to_canonical(kind, obj, around, known=plain)
     if plain and obj is given:
         return obj
     if options.validation != "Ignore":
-        refuse_or_warn(kind, structural.unknown_fields(kind, obj), options)
+        written = fresh if fresh is not None and obj is given else obj
+        refuse_or_warn(kind, structural.unknown_fields(kind, written), options)
     check_types(kind, obj)
     return obj
 

@@ -58,6 +58,9 @@ NAME_ATTEMPTS = 8
 # each lost round means that another writer won one, so this many in a row is a crowd, not an accident
 CHANGE_ATTEMPTS = 20
 
+# in no object that is pruned, but for texts and free forms; what is stored may be older than a rule
+_NULL = b"null"
+
 Mutation = Callable[[JsonObject], JsonObject]
 """Makes of an object, which it may use up, what it is to be."""
 
@@ -266,6 +269,9 @@ def change(
         new, fresh = mutate(new), None
         if patched:
             new, fresh = _read(target, new, old, options)
+        if _NULL in item.data and target.kind.custom is None:  # as pruned on both sides as what is written today
+            prune(stored_kind(target.kind), old)
+            fresh = None
         asked = metadata(new).get("resourceVersion") or _WHATEVER
         if asked not in {_WHATEVER, str(item.revision)}:
             if attempt or not _may_be_behind(asked, item.revision):
