@@ -98,8 +98,16 @@ def calls_of(tasks: Iterable[str], item: Item) -> list[Call]:
     return [Call(JOINED, joined), *calls] if joined else calls
 
 
+def called_with(tasks: Iterable[str], item: Item, section: str) -> list[str]:
+    """Return the sections that the call which realizes ``section`` of an item is for."""
+    return next(call.sections for call in calls_of(tasks, item) if section in call.sections)
+
+
 def results_of(call: Call, result: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the result of each section of a call; where the call failed, that of the first one it lacks is the last."""
+    """Yield the result of each section of a call; where the call failed, that of the first one it lacks is the last.
+
+    A call that was killed or lasted too long tells nothing: its failure names all its sections.
+    """
     if call.task != JOINED:
         yield call.sections[0], result
         return
@@ -107,9 +115,17 @@ def results_of(call: Call, result: dict[str, Any]) -> Iterator[tuple[str, dict[s
     for section in call.sections:
         one = found.get(section) if isinstance(found, dict) else None
         if not isinstance(one, dict):
-            yield section, {"msg": "the module returned nothing of it", **result, "failed": True}
+            failed = {"msg": "the module returned nothing of it", **result, "failed": True}
+            if not isinstance(found, dict) and not result.get("unreachable"):
+                failed["msg"] = in_one_call(call.sections, failed["msg"])
+            yield section, failed
             return
         yield section, one
+
+
+def in_one_call(sections: list[str], why: str) -> str:
+    """Return ``why`` a call failed as a whole, with the sections that it was for."""
+    return f"one call for {', '.join(sections)}, any of which may have failed: {why}" if len(sections) > 1 else why
 
 
 def prepare_task(of_host: dict[str, dict[str, Any]], tasks: dict[str, Any], item: Item, call: Call, task: Any) -> None:

@@ -304,6 +304,9 @@ class Server:
         if item is None:
             return
         if worker.status == "ok":
-            worker.status, worker.message = "failed", f"{worker.left[0]}: the worker died (exit code {code})"
-            self._publish(worker, item, worker.left.pop(0), {"failed": True, "msg": worker.message})
+            section = worker.left.pop(0)
+            sections = play.called_with(self._sections, item, section)
+            why = play.in_one_call(sections, f"the worker died (exit code {code})")
+            worker.status, worker.message = "failed", f"{section}: {why}"
+            self._publish(worker, item, section, {"failed": True, "msg": worker.message})
         self._finish(worker, item)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from minik8s_modules.plugins.live.items import Item
-from minik8s_modules.plugins.live.play import JOINED, Call, calls_of, prepare_task, results_of
+from minik8s_modules.plugins.live.play import JOINED, Call, called_with, calls_of, prepare_task, results_of
 
 TASKS = [JOINED, "network", "secrets", "containers", "facts"]
 FAILED = {"failed": True, "msg": "minik8s_secrets: no tmpfs"}
@@ -30,6 +30,12 @@ def test_the_sections_of_a_document_are_one_call_and_what_is_none_has_its_own() 
     wanted = item(facts={}, containers={}, secrets={})
     assert calls_of(TASKS, wanted) == [Call(JOINED, ["secrets", "containers"]), Call("facts", ["facts"])]
     assert calls_of(TASKS, item(facts={})) == [Call("facts", ["facts"])]
+
+
+def test_a_section_is_called_with_those_of_the_same_call() -> None:
+    wanted = item(facts={}, containers={}, secrets={})
+    assert called_with(TASKS, wanted, "containers") == ["secrets", "containers"]
+    assert called_with(TASKS, wanted, "facts") == ["facts"]
 
 
 def test_a_play_without_that_task_has_a_call_for_each() -> None:
@@ -77,7 +83,18 @@ def test_a_call_that_failed_is_the_failure_of_the_first_section_it_does_not_tell
     ]
 
 
+def test_a_call_that_was_ended_names_all_its_sections_as_any_may_have_hung() -> None:
+    """The first one was told, whichever it was: of containers that hung, an operator heard that the network failed."""
+    ended = {"failed": True, "msg": "Timed out after 180 second(s)."}
+    ((section, found),) = results_of(Call(JOINED, ["network", "secrets", "containers"]), ended)
+    assert section == "network"
+    message = "one call for network, secrets, containers, any of which may have failed: Timed out after 180 second(s)."
+    assert found == {"failed": True, "msg": message}
+    assert dict(results_of(Call(JOINED, ["containers"]), ended)) == {"containers": ended}
+
+
 def test_an_answer_without_a_section_is_a_failure_and_never_an_empty_result() -> None:
     for sections in ({"network": 1}, {}, None, [1]):
-        (found,) = results_of(Call(JOINED, ["network", "secrets"]), {"sections": sections})
-        assert found == ("network", {"msg": "the module returned nothing of it", "failed": True})
+        ((section, found),) = results_of(Call(JOINED, ["network", "secrets"]), {"sections": sections})
+        assert (section, found["failed"]) == ("network", True)
+        assert found["msg"].endswith("the module returned nothing of it")
