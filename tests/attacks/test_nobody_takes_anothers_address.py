@@ -13,14 +13,8 @@ import pytest
 
 from minik8s_modules.api import objects, syntax
 from minik8s_modules.api.network.balancing import read_balancing
-from minik8s_modules.api.network.load_balancers import (
-    Machine,
-    World,
-    by_age,
-    decide_addresses,
-    decide_outside,
-    world_of,
-)
+from minik8s_modules.api.network.load_balancers import by_age, decide_addresses, decide_outside
+from minik8s_modules.api.network.surroundings import Machine, World, world_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.config import Configuration
 from tests.attacks.people import editor_of

@@ -18,64 +18,17 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from minik8s_modules.api import objects, syntax
-from minik8s_modules.api.network.balancing import Balancing, Network
-from minik8s_modules.api.nodes.virtual_nodes import is_virtual
+from minik8s_modules.api.network.balancing import Balancing
+from minik8s_modules.api.network.surroundings import Machine, World, family_of
 from minik8s_modules.api.objects import JsonObject
 
 CLASSES = {"minik8s.io/nodes": "nodes", "minik8s.io/pool": "pool"}
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
-SILENT = "minik8s.io/Silent"
-"""The condition of a Node that has missed its last heartbeats: others take over what it announces."""
-EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 NODE_PORTS = range(30000, 32768)
 _EVERYBODY = ipaddress.IPv4Address("255.255.255.255")
 IPV6 = 6
 IN_USE, OUT_OF_RANGE, NOT_AVAILABLE = "AddressInUse", "AddressNotInPool", "AddressNotAvailable"
 PORT_KEPT, PORT_IN_USE, NO_NODES, REFUSED = "PortKept", "PortInUse", "NoNodes", "AddressRefused"
-
-
-class Machine(NamedTuple):
-    """A Node as load balancers see it."""
-
-    name: str
-    address: str
-    ready: bool
-    silent: bool
-    second: str = ""
-    """Its address of the other family."""
-    others: tuple[str, ...] = ()
-    """Further addresses that its Node tells, such as an ``ExternalIP``."""
-    ranges: tuple[str, ...] = ()
-    """Of its Pods."""
-
-    def of_family(self, family: str) -> str:
-        """Return its address of a family, "" for none."""
-        return next((one for one in (self.address, self.second) if one and family_of(one) == family), "")
-
-
-class World(NamedTuple):
-    """What addresses are decided by: the machines, and where API servers answer."""
-
-    machines: tuple[Machine, ...] = ()
-    servers: frozenset[str] = frozenset()
-    ranges: tuple[Network, ...] = ()
-    """Of Pods on nodes that have others than the cluster's."""
-
-    def taken(self) -> frozenset[str]:
-        """Return the addresses that machines have themselves."""
-        own = {each for one in self.machines for each in (one.address, one.second, *one.others) if each}
-        return self.servers | own
-
-    def has_range_of(self, address: str) -> bool:
-        """Return whether an address is a Pod's or a Pod's gateway's, of a range that is not the cluster's."""
-        return any(ip_address(address) in each for each in self.ranges)
-
-
-def world_of(nodes: Iterable[JsonObject], slices: Iterable[JsonObject], balancing: Balancing) -> World:
-    """Return the machines, and what is theirs; ``slices`` are those of default/kubernetes."""
-    machines = machines_of(nodes)
-    ranges = balancing.further({each for one in machines for each in one.ranges})
-    return World(machines, api_servers(slices), ranges)
 
 
 class Given(NamedTuple):
@@ -121,33 +74,6 @@ def way_of(service: JsonObject, balancing: Balancing) -> str:
     return balancing.default if balancing.default != "none" else ""
 
 
-def machines_of(nodes: Iterable[JsonObject]) -> tuple[Machine, ...]:
-    """Return the machines, by name; those that are to be no load balancers count as not ready."""
-    found = []
-    for node in sorted(nodes, key=objects.name):
-        own, others = _addresses(node, "InternalIP"), _addresses(node, "ExternalIP")
-        if own and not is_virtual(node):
-            ready = _is_true(node, "Ready") and EXCLUDED not in objects.labels(node)
-            second = next((one for one in own if family_of(one) != family_of(own[0])), "")
-            rest, ranges = tuple(one for one in (*own, *others) if one not in (own[0], second)), _ranges(node)
-            found.append(Machine(objects.name(node), own[0], ready, _is_true(node, SILENT), second, rest, ranges))
-    return tuple(found)
-
-
-def _addresses(node: JsonObject, kind: str) -> list[str]:
-    told = (one for one in objects.status(node).get("addresses") or [] if one.get("type") == kind)
-    return [syntax.shortest_ip(str(one["address"])) for one in told]
-
-
-def _ranges(node: JsonObject) -> tuple[str, ...]:
-    declared = objects.spec(node)
-    return tuple(str(each) for each in (declared.get("podCIDR"), *(declared.get("podCIDRs") or ())) if each)
-
-
-def _is_true(node: JsonObject, condition: str) -> bool:
-    return (objects.condition(node, condition) or {}).get("status") == "True"
-
-
 def serving_nodes(slices: Iterable[JsonObject]) -> frozenset[str]:
     """Return the nodes that have a ready endpoint in these slices."""
     return frozenset(
@@ -156,16 +82,6 @@ def serving_nodes(slices: Iterable[JsonObject]) -> frozenset[str]:
         for endpoint in one.get("endpoints") or []
         if (endpoint.get("conditions") or {}).get("ready") is not False
     ) - {""}
-
-
-def api_servers(slices: Iterable[JsonObject]) -> frozenset[str]:
-    """Return the addresses in the slices of default/kubernetes."""
-    return frozenset(
-        syntax.shortest_ip(str(address))
-        for one in slices
-        for endpoint in one.get("endpoints") or []
-        for address in endpoint.get("addresses") or []
-    )
 
 
 def is_local(service: JsonObject) -> bool:
@@ -183,11 +99,6 @@ def ingress_of(service: JsonObject) -> list[str]:
     """Return the addresses that a Service's status has."""
     found = objects.dig(service, "status", "loadBalancer", "ingress") or []
     return [syntax.shortest_ip(str(one["ip"])) for one in found if one.get("ip")]
-
-
-def family_of(address: str) -> str:
-    """Return the family of an address."""
-    return "IPv6" if ":" in address else "IPv4"
 
 
 def by_age(services: Iterable[JsonObject]) -> list[JsonObject]:
@@ -368,9 +279,8 @@ def decide_outside(service: JsonObject, world: World, local: AbstractSet[str], b
     if objects.is_deleting(service):
         return NOWHERE
     way, named = way_of(service, balancing), ingress_of(service)
-    named_ips = (objects.spec(service).get("externalIPs") or []) if balancing.external_ips else []
-    external = [syntax.shortest_ip(str(one)) for one in named_ips]
-    others = [*external, *([] if way else _virtual(service))]
+    external = external_ips(service) if balancing.external_ips else []
+    others = [*external, *([] if way else virtual_addresses(service))]
     families = (objects.spec(service).get("ipFamilies") or ["IPv4"]) if way == "pool" else []
     ours = [one for one in named if family_of(one) in families and balancing.in_pool(one)]
     refused = [one for one in others if not _is_foreign(one, world, balancing)]
@@ -381,7 +291,12 @@ def decide_outside(service: JsonObject, world: World, local: AbstractSet[str], b
     return Outside(found, way == "nodes" and bool(named), tuple(dict.fromkeys(refused)))
 
 
-def _virtual(service: JsonObject) -> list[str]:
+def external_ips(service: JsonObject) -> list[str]:
+    """Return the addresses of others that a Service names."""
+    return [syntax.shortest_ip(str(one)) for one in objects.spec(service).get("externalIPs") or []]
+
+
+def virtual_addresses(service: JsonObject) -> list[str]:
     """Return the addresses of a LoadBalancer's status whose packets keep it as their destination."""
     if objects.spec(service).get("type") != "LoadBalancer":
         return []

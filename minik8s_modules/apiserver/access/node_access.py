@@ -13,13 +13,12 @@ kubernetes ``plugin/pkg/auth/authorizer/node``, ``plugin/pkg/admission/noderestr
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 
 from minik8s_modules.api.access.rbac import Rule, compiled
-from minik8s_modules.api.errors import Forbidden, NotFound
+from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import (
     CONFIG_MAP,
     CSI_NODE,
@@ -34,18 +33,16 @@ from minik8s_modules.api.kinds import (
     SERVICE_ACCOUNT,
     VOLUME_ATTACHMENT,
 )
-from minik8s_modules.api.nodes.pod_cidrs import claim_name
 from minik8s_modules.api.objects import JsonObject, dig, labels, metadata, name, spec, uid
 from minik8s_modules.api.pods.mirror_pods import MIRROR, is_mirror, static_uid
 from minik8s_modules.api.pods.pod_references import Reference, references
 from minik8s_modules.api.pods.slurm import takes_results
 from minik8s_modules.api.storage.attachments import attachment_name, driver_of, node_secrets
-from minik8s_modules.api.syntax import cidr_name
+from minik8s_modules.apiserver.access import node_addresses
 from minik8s_modules.apiserver.access.node_index import RESULTS, NodeIndex
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.identity import User
 from minik8s_modules.apiserver.http.backend import Backend
-from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.http.write import Write
 from minik8s_modules.store.cache import WatchCache
 
@@ -248,7 +245,10 @@ def _node_written(write: Write, node: str) -> Iterator[str]:
     called = write.target.name or name(write.obj or {})
     if called != node:
         yield f'node "{node}" is not allowed to modify node "{called}"'
-    if write.operation == "delete" or write.target.subresource:
+    if write.operation == "delete":
+        return
+    yield from node_addresses.addresses_told(write, node)
+    if write.target.subresource:
         return
     before, after = labels(write.old or {}), labels(write.new)
     changed = sorted(key for key in {*before, *after} if before.get(key) != after.get(key) and _is_guarded(key))
@@ -256,34 +256,12 @@ def _node_written(write: Write, node: str) -> Iterator[str]:
         yield f'node "{node}" is not allowed to set the labels: {", ".join(changed)}'
     if write.operation == "update" and _others_taints(write.old or {}) != _others_taints(write.new):
         yield f'node "{node}" is not allowed to modify taints'
-    wanted = _range_of(write.new)
-    if wanted and wanted != _range_of(write.old or {}) and not _has_claimed(write.backend, node, wanted):
-        yield f'node "{node}" is not allowed to set the podCIDR {wanted}, which no PodCIDR claims for it'
-
-
-def _range_of(node: JsonObject) -> str:
-    return str(spec(node).get("podCIDR") or next(iter(spec(node).get("podCIDRs") or []), ""))
-
-
-def _has_claimed(backend: Backend, node: str, cidr: str) -> bool:
-    """Return whether the range is claimed for the node, as the store has it: a claim is made just before."""
-    try:
-        claim = backend.latest(Target(POD_CIDR, "", claim_name(cidr))).object
-    except NotFound:
-        return False
-    return bool(spec(claim).get("nodeName") == node)
+    yield from node_addresses.ranges_told(write, node)
 
 
 def _range_claimed(write: Write, node: str) -> Iterator[str]:
-    """Tell what forbids a claim: others' ranges are theirs, whatever the length of the prefix."""
     yield from _address_written(write, node)
-    cidr = str(spec(write.obj or {}).get("cidr") or "")
-    if write.operation != "create" or cidr_name(claim_name(cidr)):  # that is no range, validation refuses
-        return
-    wanted = ipaddress.ip_network(cidr)
-    for claim in (spec(item.peek()) for item in write.backend.cache.list(POD_CIDR.prefix).items):
-        if claim.get("nodeName") != node and wanted.overlaps(ipaddress.ip_network(claim["cidr"])):
-            yield f'node "{node}" can not claim {cidr}: it overlaps {claim["cidr"]} of node "{claim.get("nodeName")}"'
+    yield from node_addresses.range_claimed(write, node)
 
 
 def _drivers_written(write: Write, node: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from minik8s_modules.api import cause
 from minik8s_modules.api.errors import Cause, Invalid
 from minik8s_modules.api.kinds import SERVICE
-from minik8s_modules.api.network.load_balancers import family_of
+from minik8s_modules.api.network.surroundings import family_of
 from minik8s_modules.api.objects import JsonObject, name, spec
 
 IPV4, IPV6 = "IPv4", "IPv6"

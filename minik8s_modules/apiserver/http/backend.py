@@ -18,6 +18,7 @@ from minik8s_modules.api.errors import NotFound, ServiceUnavailable, StatusError
 from minik8s_modules.api.kind import Kinds
 from minik8s_modules.api.kinds import KINDS
 from minik8s_modules.api.network.service_ranges import Network
+from minik8s_modules.apiserver.http.addressing import UNKNOWN, Addressing
 from minik8s_modules.apiserver.http.board import Place
 from minik8s_modules.apiserver.http.quota_ledger import QuotaLedger
 from minik8s_modules.apiserver.http.target import Target
@@ -73,6 +74,8 @@ class Backend:
     """Whether Services may name addresses of others."""
     name_server: str = ""
     """The address of the cluster's DNS, which no Service may name."""
+    addressing: Addressing = UNKNOWN
+    """The ranges of Pods and the pool, which nodes' addresses go by."""
     refuse_taken_hosts: bool = False
     """Whether a new Ingress may not ask for a host or path that an Ingress of another namespace has."""
     place: Place | None = None

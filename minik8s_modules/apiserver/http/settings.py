@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from minik8s_modules.apiserver.http.addressing import UNKNOWN, Addressing, read_addressing
 from minik8s_modules.base.config import LONGEST_OF_SERVICES, Configuration, read_services_ipv6
 from minik8s_modules.base.errors import ConfigurationError
 
@@ -114,6 +115,7 @@ class Settings:
     service_cidr_ipv6: ipaddress.IPv6Network | None = None
     external_ips: bool = False
     name_server: str = ""
+    addressing: Addressing = UNKNOWN
     refuse_taken_hosts: bool = False
     front_proxy: TlsFiles | None = None
     kubelet_port: int = 0
@@ -162,6 +164,7 @@ def read(configuration: Configuration) -> Settings:
         service_cidr_ipv6=read_services_ipv6(configuration, dual_stack=configuration.flag("dual_stack", default=False)),
         external_ips=configuration.flag("external_ips", default=False),
         name_server=_name_server(configuration.text("dns.listen", "")),
+        addressing=read_addressing(configuration),
         refuse_taken_hosts=configuration.flag("refuse_taken_hosts", default=False),
         front_proxy=_files(configuration, "front_proxy", "ca") if configuration.has("front_proxy") else None,
         kubelet_port=_kubelet_port(configuration, port),

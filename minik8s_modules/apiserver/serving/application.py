@@ -261,6 +261,7 @@ def _backend(
         service_cidr_ipv6=configured.service_cidr_ipv6,
         external_ips=configured.external_ips,
         name_server=configured.name_server,
+        addressing=configured.addressing,
         refuse_taken_hosts=configured.refuse_taken_hosts,
         policies=Policies(metrics),
         webhooks=Webhooks(metrics, Transport(routes.connect)),

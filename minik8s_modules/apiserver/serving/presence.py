@@ -19,7 +19,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound, StatusError
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, ENDPOINTS, LEASE
-from minik8s_modules.api.network.load_balancers import family_of
+from minik8s_modules.api.network.surroundings import family_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.board import Place

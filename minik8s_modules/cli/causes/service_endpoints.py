@@ -8,13 +8,8 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, EVENT, NODE, POD, SERVICE
-from minik8s_modules.api.network.load_balancers import (
-    FINALIZER,
-    decide_announcer,
-    is_local,
-    machines_of,
-    serving_nodes,
-)
+from minik8s_modules.api.network.load_balancers import FINALIZER, decide_announcer, is_local, serving_nodes
+from minik8s_modules.api.network.surroundings import machines_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.places import place
 from minik8s_modules.cli.causes.faults import Fault, kubectl, resource, unrecovered

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, ENDPOINTS, NODE, POD, SERVICE
-from minik8s_modules.api.network.load_balancers import family_of
+from minik8s_modules.api.network.surroundings import family_of
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.selectors import from_map
 from minik8s_modules.client.informer import Informer

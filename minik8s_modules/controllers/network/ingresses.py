@@ -23,7 +23,7 @@ from minik8s_modules.api.network.ingress_routes import (
     decide_routes,
     owner_of,
 )
-from minik8s_modules.api.network.load_balancers import family_of
+from minik8s_modules.api.network.surroundings import family_of
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import rfc3339

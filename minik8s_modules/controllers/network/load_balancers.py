@@ -19,19 +19,16 @@ from minik8s_modules.api.network.load_balancers import (
     FINALIZER,
     REFUSED,
     Given,
-    World,
-    api_servers,
     by_age,
     decide_addresses,
     decide_outside,
     ingress_of,
     is_local,
     is_outside,
-    machines_of,
     serving_nodes,
     way_of,
-    world_of,
 )
+from minik8s_modules.api.network.surroundings import World, api_servers, machines_of, world_of
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_LABEL

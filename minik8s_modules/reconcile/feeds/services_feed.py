@@ -14,7 +14,8 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, SERVICE
-from minik8s_modules.api.network.load_balancers import is_outside, machines_of, world_of
+from minik8s_modules.api.network.load_balancers import is_outside
+from minik8s_modules.api.network.surroundings import machines_of, world_of
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Source

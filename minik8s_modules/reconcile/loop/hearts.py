@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.network.load_balancers import SILENT
+from minik8s_modules.api.network.surroundings import SILENT
 from minik8s_modules.api.objects import JsonObject
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.network.load_balancers import family_of
+from minik8s_modules.api.network.surroundings import family_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry
 from minik8s_modules.reconcile.values.resources import host_ip, host_ips

@@ -13,16 +13,9 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.balancing import Balancing
-from minik8s_modules.api.network.load_balancers import (
-    NOWHERE,
-    Outside,
-    World,
-    decide_outside,
-    family_of,
-    is_free_port,
-    serving_nodes,
-)
+from minik8s_modules.api.network.load_balancers import NOWHERE, Outside, decide_outside, is_free_port, serving_nodes
 from minik8s_modules.api.network.service_ranges import addresses_of
+from minik8s_modules.api.network.surroundings import World, family_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.places import place
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry, ServiceEntry

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.network.load_balancers import SILENT
+from minik8s_modules.api.network.surroundings import SILENT
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods import huge_pages
 from minik8s_modules.api.quantities import format_bytes

@@ -8,16 +8,8 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.network.balancing import Balancing, read_balancing
-from minik8s_modules.api.network.load_balancers import (
-    Given,
-    Machine,
-    World,
-    by_age,
-    decide_addresses,
-    decide_announcer,
-    decide_outside,
-    machines_of,
-)
+from minik8s_modules.api.network.load_balancers import Given, by_age, decide_addresses, decide_announcer, decide_outside
+from minik8s_modules.api.network.surroundings import Machine, World, machines_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError

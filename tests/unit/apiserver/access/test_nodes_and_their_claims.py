@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import NODE as NODE_KIND
-from minik8s_modules.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, POD_ADDRESS, POD_CIDR, Kind
+from minik8s_modules.api.kinds import (
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    POD_ADDRESS,
+    POD_CIDR,
+    SERVICE,
+    Kind,
+)
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.access.node_access import NodeAuthorizer, restrict
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.authorization import Access, Requester
 from minik8s_modules.apiserver.authorization.identity import User
 from minik8s_modules.apiserver.authorization.policy import Rbac
+from minik8s_modules.apiserver.http.addressing import read_addressing
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.http.write import Write
 from minik8s_modules.apiserver.verbs import writing
+from minik8s_modules.base.config import Configuration
 
 NODE = User("system:node:n1", ("system:nodes",))
 
@@ -148,3 +159,84 @@ def test_a_node_claims_no_address_for_a_pod_of_another_node(backend: Backend, op
     for uid in (uids["n2"], static):
         with pytest.raises(Forbidden, match="can only claim addresses for pods with"):
             asked(backend, options, POD_ADDRESS, "10.244.1.5", spec={"podUID": uid, "podName": "p", "nodeName": "n1"})
+
+
+def of_an_installation(backend: Backend) -> Backend:
+    """Return a backend that knows the ranges of Pods, and the pool."""
+    told = {
+        "cluster_cidr": "10.244.0.0/16",
+        "cluster_cidr_ipv6": "fd00:10:244::/48",
+        "load_balancer": {"addresses": ["192.0.2.50-192.0.2.60", "2001:db8::50-2001:db8::60"]},
+    }
+    return replace(backend, addressing=read_addressing(Configuration(told, "test")))
+
+
+@pytest.mark.parametrize("cidr", ["192.0.0.0/8", "192.0.2.0/24", "10.0.0.0/8", "0.0.0.0/0", "::/0", "2001:db8::/64"])
+def test_a_node_claims_parts_of_the_clusters_ranges_alone(backend: Backend, options: Options, cidr: str):
+    known = of_an_installation(backend)
+    for own in ("10.244.1.0/24", "fd00:10:244:1::/64"):
+        asked(known, options, POD_CIDR, own.replace("/", "-"), spec={"cidr": own, "nodeName": "n1"})
+
+    with pytest.raises(Forbidden, match="nodes claim ranges of"):
+        asked(known, options, POD_CIDR, cidr.replace("/", "-"), spec={"cidr": cidr, "nodeName": "n1"})
+
+
+@pytest.mark.parametrize("second", ["::/0", "fd00:10:244:2::/64", "2001:db8::/64", "no range"])
+def test_each_range_of_a_node_is_claimed_or_follows(backend: Backend, options: Options, second: str):
+    known = of_an_installation(backend)
+    make(backend, POD_CIDR, "10.244.1.0-24", spec={"cidr": "10.244.1.0/24", "nodeName": "n1"})
+    ranges = ["10.244.1.0/24", "fd00:10:244:1::/64"]
+    asked(known, options, NODE_KIND, "n1", spec={"podCIDR": ranges[0], "podCIDRs": ranges})
+    for told in ([ranges[0], second], [second]):
+        with pytest.raises(Forbidden, match="which no PodCIDR claims for it"):
+            asked(known, options, NODE_KIND, "n1", spec={"podCIDRs": told})
+
+
+def tells(backend: Backend, options: Options, before: JsonObject, *told: str) -> JsonObject:
+    """Have the node write its addresses, as ``Internal 192.0.2.1``; return its status."""
+    kinds = (each.split() for each in told)
+    status = {"addresses": [{"type": f"{kind}IP", "address": address} for kind, address in kinds]}
+    requester = Requester(NODE, Access(Rbac(backend.cache)), {})
+    target = Target(NODE_KIND, "", "n1", "status")
+    restrict(Write(backend, "update", target, {"status": status}, {"status": before}, options, requester))
+    return status
+
+
+def test_a_node_tells_no_address_of_the_pool_beside_its_own(backend: Backend, options: Options):
+    known = of_an_installation(backend)
+    own = "Internal 192.0.2.55", "Internal 2001:db8::55"
+    status = tells(known, options, {}, *own, "External 192.0.2.70", "Internal 192.0.2.71", "Hostname n1")
+    for further in ("External 192.0.2.50", "Internal 192.0.2.50", "External 2001:DB8:0::50", "Internal 2001:db8::50"):
+        with pytest.raises(Forbidden, match="of the load balancers' pool"):
+            tells(known, options, status, *own, further)
+        with pytest.raises(Forbidden, match="of the load balancers' pool"):
+            tells(known, options, {}, *own, further)
+    moved = "Internal 192.0.2.56", "Internal 2001:db8::55"
+    tells(known, options, status, *moved)
+    with pytest.raises(Forbidden, match="of the load balancers' pool"):
+        tells(known, options, status, *moved, "Internal 192.0.2.55")  # nor does it go through the pool by and by
+    tells(known, options, {"addresses": [{"type": "ExternalIP", "address": "192.0.2.50"}]}, "External 192.0.2.50")
+
+
+def test_a_node_tells_no_address_that_a_service_has(backend: Backend, options: Options):
+    known = of_an_installation(backend)
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    make(backend, SERVICE, "named", spec={**spec, "externalIPs": ["198.51.100.8", "198.51.100.1"]})
+    for name, points in {
+        "pooled": [{"ip": "192.0.2.55", "ipMode": "VIP"}, {"ip": "2001:db8::55"}],
+        "metal": [{"ip": "203.0.113.5"}],
+        "at-nodes": [{"ip": "198.51.100.2", "ipMode": "Proxy"}],
+    }.items():
+        make(backend, SERVICE, name, spec=spec)
+        found = backend.get(Target(SERVICE, "default", name)).object
+        told = {**found, "status": {"loadBalancer": {"ingress": points}}}
+        writing.update(backend, Target(SERVICE, "default", name, "status"), told, options)
+    for taken in ("Internal 192.0.2.55", "Internal 2001:db8::55"):
+        with pytest.raises(Forbidden, match="Service default/pooled has"):
+            tells(known, options, {}, taken)
+    for taken, service in (("External 203.0.113.5", "metal"), ("External 198.51.100.8", "named")):
+        with pytest.raises(Forbidden, match=f"Service default/{service} has"):
+            tells(known, options, {}, "Internal 198.51.100.1", taken)
+    # its own address is its own, whoever names it; so are those that Services have because they are nodes'
+    tells(known, options, {}, "Internal 198.51.100.1", "External 198.51.100.2")
+    tells(known, options, {"addresses": [{"type": "InternalIP", "address": "192.0.2.55"}]}, "Internal 192.0.2.55")

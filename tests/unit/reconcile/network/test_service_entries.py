@@ -11,7 +11,7 @@ import yaml
 
 from minik8s_modules.api.network.balancing import Balancing, Span
 from minik8s_modules.api.network.dual_stack import DualStack
-from minik8s_modules.api.network.load_balancers import Machine, World
+from minik8s_modules.api.network.surroundings import Machine, World
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.entries.services import DataplaneEntry
 from minik8s_modules.reconcile.network.dataplane import dataplane_entry

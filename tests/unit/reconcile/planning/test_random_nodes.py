@@ -43,7 +43,8 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.api.network.balancing import read_balancing
 from minik8s_modules.api.network.dual_stack import DualStack
-from minik8s_modules.api.network.load_balancers import World, by_age, decide_addresses, machines_of, serving_nodes
+from minik8s_modules.api.network.load_balancers import by_age, decide_addresses, serving_nodes
+from minik8s_modules.api.network.surroundings import World, machines_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.interception import OUTBOUND_PORTS
 from minik8s_modules.api.pods.mutual_tls import MARK
