@@ -118,8 +118,8 @@ def test_the_clusters_dns_is_no_external_address(dual: ApiServerProcess, spelled
 @pytest.mark.parametrize("spelled", [NAME_SERVER, "FD00:169:254:20::10", "fd00:0169:254:20:0:0:0.0.0.16"])
 def test_no_pod_asks_for_a_port_of_the_clusters_dns(dual: ApiServerProcess, spelled: str) -> None:
     for field, more in (("containers", {}), ("initContainers", {"restartPolicy": "Always"})):
-        for address, code in ((spelled, 403), ("2001:db8::9", 201)):
-            port = {"containerPort": 53, "hostPort": 53, "protocol": "UDP", "hostIP": address}
+        for address, number, code in ((spelled, 53, 403), (spelled, 8053, 201), ("2001:db8::9", 53, 201)):
+            port = {"containerPort": 53, "hostPort": number, "protocol": "UDP", "hostIP": address}
             one = {"name": "dns", "image": "i", "ports": [port], **more}
             spec = {"containers": [{"name": "app", "image": "i"}], field: [one]}
             body = {"metadata": {"generateName": "p-"}, "spec": spec}

@@ -19,6 +19,7 @@ _PRIORITY_CLASSES = "/registry/scheduling.k8s.io/priorityclasses/"
 _SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 # of a namespace whose level rises, so many pods are named in warnings
 _NAMED_PODS = 10
+_DNS_PORT = 53
 _TOLERATION_S = 300  # --default-not-ready-toleration-seconds
 
 
@@ -58,12 +59,12 @@ def account(write: Write) -> None:
 
 
 def keep_name_server(write: Write) -> None:
-    """Refuse a pod that asks for a port of the name server's address, which stays its own (names/dns_guard.py)."""
+    """Refuse a pod that asks for the name server's own port, which leads to no pod (names/dns_guard.py)."""
     server = write.backend.name_server
     for container in lasting_containers(write.new):
         for port in container.get("ports") or []:
-            if server and port.get("hostPort") and syntax.shortest_ip(port.get("hostIP") or "") == server:
-                why = f"hostIP {server} of port {port['hostPort']} is the address of the cluster's DNS"
+            if server and port.get("hostPort") == _DNS_PORT and syntax.shortest_ip(port.get("hostIP") or "") == server:
+                why = f"hostIP {server} of port {_DNS_PORT} is the address of the cluster's DNS"
                 raise _forbid(write, f"{why} (minik8s_dns_address), which leads to no pod")
 
 

@@ -19,7 +19,11 @@ from minik8s_modules.module_utils.minik8s.names.dns_guard import table_of
 from tests.support.dual_stack import Machine, two_machines
 
 LISTENS = ("169.254.20.10", "fd00:169:254:20::10")
-PORTS = [{"ip": "", "protocol": protocol, "host_port": 53, "port": 53} for protocol in ("UDP", "TCP")]
+OTHER = 8080
+PORTS = [
+    {"ip": "", "protocol": protocol, "host_port": port, "port": 53}
+    for protocol, port in (("UDP", 53), ("TCP", 53), ("TCP", OTHER))
+]
 OURS = "ours"
 # at each of the addresses, over TCP and UDP, whether the machine has it yet or not (IP_FREEBIND, IPV6_FREEBIND)
 NAME_SERVER = """
@@ -108,6 +112,8 @@ def test_questions_go_to_the_clusters_dns(machine: Machine, listen: str, way: st
         # between neighbours on the bridge a published port takes more than one rule: the machine itself asks then
         ask = machine.asking(8) if way == "hostPort" else machine.ask
         assert ask(node, 53, "UDP").name == mallory, "the port itself is the attacker's to have"
+        if way == "hostPort":
+            assert ask(listen, OTHER).name == mallory, "other ports of the address are as all of the machine's"
         machine.inside("nft", "flush", "table", victim, table_of(machine.node))
         for protocol in ("UDP", "TCP"):
             assert ask(listen, 53, protocol).name == mallory, "nothing else keeps it"

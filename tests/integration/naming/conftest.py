@@ -22,7 +22,7 @@ import pytest
 from minik8s_modules.api.kinds import HOST_GRANT, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.names import nginx as server
-from minik8s_modules.module_utils.minik8s.names.dns_guard import guard
+from minik8s_modules.module_utils.minik8s.names.dns_guard import NOWHERE, guard
 from minik8s_modules.module_utils.minik8s.pods.dns_host import remove_address
 from minik8s_modules.store.errors import StaleWrite
 from minik8s_modules.store.etcd import EtcdStore
@@ -213,6 +213,6 @@ def cluster() -> Iterator[Cluster]:
     finally:
         made.close()
         remove_address(made.listen)
-        guard(made.node.name, "")
+        guard(made.node.name, NOWHERE)
         if not os.environ.get("MINIK8S_KEEP"):
             shutil.rmtree(folder, ignore_errors=True)

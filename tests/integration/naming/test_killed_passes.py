@@ -23,7 +23,7 @@ import pytest
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.module_utils.minik8s.names.dns_files import without_serial
-from minik8s_modules.module_utils.minik8s.names.dns_guard import guard, observe
+from minik8s_modules.module_utils.minik8s.names.dns_guard import NOWHERE, Place, guard, observe
 from minik8s_modules.module_utils.minik8s.names.nginx import PROGRAM, STAGE
 from minik8s_modules.module_utils.minik8s.pods.dns_host import has_address, remove_address
 from tests.integration.naming import test_dns_section, test_ingress_section
@@ -152,7 +152,7 @@ def names(root: Path) -> Iterator[test_dns_section.Machine]:
         yield made
     finally:
         remove_address(made.server[0])
-        guard(made.node, "")
+        guard(made.node, NOWHERE)
 
 
 @pytest.mark.parametrize("linked", [False, True], ids=["file", "link"])
@@ -168,7 +168,7 @@ def test_names_killed_before_any_effect(names: test_dns_section.Machine, change:
 
     def check() -> None:
         assert has_address(names.server[0]) == bool(after)
-        assert observe(names.node) == (names.server[0] if after else "")
+        assert observe(names.node) == (Place(*names.server) if after else NOWHERE)
 
     effects = killed_everywhere(
         names.root, partial(names.run, before, **CALM), partial(names.run, after, **CALM), check

@@ -13,7 +13,7 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import INGRESS, NODE, POD
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.module_utils.minik8s.names.dns_guard import guard
+from minik8s_modules.module_utils.minik8s.names.dns_guard import NOWHERE, guard
 from minik8s_modules.module_utils.minik8s.pods.dns_host import remove_address
 from tests.integration.naming.conftest import Cluster, nginx, request
 from tests.integration.naming.test_names_and_paths_on_pods import ingress
@@ -44,7 +44,7 @@ def dual() -> Iterator[DualCluster]:
             made.admin.create(INGRESS, ingress("web", HOST, [("Prefix", "/", "web")]))
             yield made
     remove_address(made.listen)
-    guard(made.node.name, "")
+    guard(made.node.name, NOWHERE)
 
 
 def answers(dual: DualCluster, address: str) -> bool:

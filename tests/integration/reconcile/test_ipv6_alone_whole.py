@@ -31,7 +31,7 @@ from minik8s_modules.api.kinds import (
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.places import parse_place
 from minik8s_modules.module_utils.minik8s.names.dns import folder_of
-from minik8s_modules.module_utils.minik8s.names.dns_guard import guard
+from minik8s_modules.module_utils.minik8s.names.dns_guard import NOWHERE, guard
 from minik8s_modules.module_utils.minik8s.pods.dns_host import remove_address
 from minik8s_modules.reconcile.network.services import kubernetes_address
 from tests.integration.naming.conftest import free_node_port, nginx
@@ -131,7 +131,7 @@ def cluster() -> Iterator[AloneCluster]:
             made.serve()
             yield made
     remove_address(made.dns)
-    guard(made.node.name, "")
+    guard(made.node.name, NOWHERE)
 
 
 def test_a_pod_is_reached_by_address_name_and_node_port(cluster: AloneCluster) -> None:

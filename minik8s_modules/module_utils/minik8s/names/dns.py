@@ -38,8 +38,8 @@ class ObservedNames(NamedTuple):
     resolver: str
     kept: bool
     serving: bool
-    guarded: str | None
-    """The address whose rules are there (dns_guard.py), None where nobody has looked."""
+    guarded: dns_guard.Place | None
+    """What has rules of ours (dns_guard.py), None where nobody has looked."""
 
 
 def folder_of(state_dir: str) -> str:
@@ -113,7 +113,7 @@ class Dns:
         _plan_files(plan, observed, _files(context, config, observed, wanted))
         _plan_resolver(plan, config, observed)
         _plan_address(plan, observed)
-        _plan_guard(plan, observed, config["listen"])
+        _plan_guard(plan, observed, dns_guard.Place(config["listen"], config["port"]))
         if not observed.serving and observed.files[COREFILE] is not None:
             plan.errors[SERVER] = KeyFault("ServerNotRunning", _silence(config))
         return plan
@@ -129,7 +129,7 @@ class Dns:
         elif step.action == "remove-address":
             dns_host.remove_address(step.detail)
         elif step.action == "guard-address":
-            dns_guard.guard(context.node, "" if step.detail == "none" else step.detail)
+            dns_guard.guard(context.node, step.data)
         elif step.action == "write":
             name, text = step.data
             path = os.path.join(folder, name)
@@ -249,19 +249,23 @@ def _plan_address(plan: Plan, observed: ObservedNames) -> None:
         plan.opening.append(Step("remove-address", SERVER, observed.left))
 
 
-def _plan_guard(plan: Plan, observed: ObservedNames, listen: str) -> None:
-    address = "" if dns_host.is_loopback(listen) else listen  # which no pod reaches
-    if observed.guarded not in (None, address):
-        plan.closing.append(Step("guard-address", SERVER, address or "none"))
+def _plan_guard(plan: Plan, observed: ObservedNames, server: dns_guard.Place) -> None:
+    reached = server != dns_guard.NOWHERE and not dns_host.is_loopback(server.address)  # which no pod reaches
+    wanted = server if reached else dns_guard.NOWHERE
+    if observed.guarded in (None, wanted):
+        return
+    plan.closing.append(Step("guard-address", SERVER, str(wanted), wanted))
+    before, after = (known.get(SERVER) or {} for known in (plan.before, plan.after))
+    plan.differs(SERVER, {**before, "guarded": str(observed.guarded)}, {**after, "guarded": str(wanted)})
 
 
 def _plan_removal(plan: Plan, observed: ObservedNames) -> None:
     if observed.kept:
         plan.opening.append(Step("restore", SERVER, "resolv.conf"))
     _plan_address(plan, observed)
-    _plan_guard(plan, observed, "")
     there = [name for name in FILES if observed.files[name] is not None]
     plan.closing += [Step("delete", SERVER, name, name) for name in there]
     _tell_keys(plan, observed.parts, Parts({}, {}, {}, {}))
     if there:
         plan.differs(SERVER, {"files": ", ".join(there)}, None)
+    _plan_guard(plan, observed, dns_guard.NOWHERE)

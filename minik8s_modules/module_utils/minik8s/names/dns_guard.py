@@ -1,28 +1,47 @@
-"""Rules by which the name server's address stays its own, whatever else leads ports of the node elsewhere.
+"""Rules by which the name server's port stays its own, whatever else leads ports of the node elsewhere.
 
-It is an address of the machine. So a port of all of a node's addresses (``hostPort``, or one that Docker publishes)
+Its address is one of the machine. So a port of all of a node's addresses (``hostPort``, or one that Docker publishes)
 would mean it, too: what pods ask it at port 53 would go to whoever has that port.
 
     table ip minik8s_names_<8 hex of the node's name> {
-            chain prerouting { type nat hook prerouting priority -110; ip daddr ADDRESS dnat to ADDRESS }
-            chain output     { … of what the node itself asks }
+            chain prerouting {
+                    type nat hook prerouting priority -110; policy accept;
+                    ip daddr ADDRESS udp dport 53 dnat to ADDRESS     # and of TCP
+            }
+            chain output { … of what the node itself asks }
     }
 
 The kernel translates the destination of a connection once: the first chain that says so has it, here that it stays as
-it is. Chains of all others are looked at later (dstnat is -100).
+it is. Chains of all others are looked at later (dstnat is -100). Other ports of the address are the machine's.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
+from typing import NamedTuple
 
 from ..core.faults import KeyFault
-from ..network.netfilter import IPV4, IPV6, family_of, parse_chains
+from ..network.netfilter import IPV4, IPV6, family_of, hooked_chains
 
 PREFIX = "minik8s_names_"
-BROKEN = "incomplete"
-_CHAINS = ("prerouting", "output")
+
+
+class Place(NamedTuple):
+    """Where the name server is asked."""
+
+    address: str
+    port: int = 0
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        return f"{self.address} port {self.port}" if self.port else self.address
+
+
+NOWHERE = Place("none")
+BROKEN = Place("incomplete")
+"""Of rules that are not whole."""
 
 
 def table_of(node: str) -> str:
@@ -30,25 +49,28 @@ def table_of(node: str) -> str:
     return PREFIX + hashlib.sha256(node.encode()).hexdigest()[:8]
 
 
-def _rule(address: str) -> str:
-    """Return the rule of an address, as nft prints it."""
-    return f"{family_of(address)} daddr {address} dnat to {address}"
+def _chains(place: Place) -> dict[str, list[str]]:
+    """Return the rules by chain, as nft prints them."""
+    address, family = place.address, family_of(place.address)
+    rules = [f"{family} daddr {address} {each} dport {place.port} dnat to {address}" for each in ("udp", "tcp")]
+    hook = "type nat hook {} priority -110; policy accept;"
+    return {name: [hook.format(name), *rules] for name in ("prerouting", "output")}
 
 
-def observe(node: str) -> str | None:
-    """Return the address that is guarded, "" for none, ``BROKEN`` for rules that are not whole, None without nft."""
+_RULE = re.compile(r"\bdaddr (\S+) udp dport (\d+) ")
+
+
+def observe(node: str) -> Place | None:
+    """Return what is guarded, ``NOWHERE`` for nothing, ``BROKEN`` for rules that are not whole, None without nft."""
     try:
-        found = {family: parse_chains(text) for family in (IPV4, IPV6) if (text := _listing(family, node))}
+        found = [text for family in (IPV4, IPV6) if (text := _listing(family, node))]
     except FileNotFoundError:
         return None
     if not found:
-        return ""
-    rules = [
-        [rule for rule in chains.get(name, ()) if " hook " not in rule] for chains in found.values() for name in _CHAINS
-    ]
-    address = rules[0][0].rpartition(" ")[2] if rules[0] else ""
-    whole = len(found) == 1 and address and all(each == [_rule(address)] for each in rules)
-    return address if whole else BROKEN
+        return NOWHERE
+    rule = _RULE.search(found[0])
+    place = Place(rule[1], int(rule[2])) if rule else NOWHERE
+    return place if rule and len(found) == 1 and hooked_chains(found[0]) == _chains(place) else BROKEN
 
 
 def _listing(family: str, node: str) -> str:
@@ -57,20 +79,20 @@ def _listing(family: str, node: str) -> str:
     return listed.stdout if listed.returncode == 0 else ""
 
 
-def guard(node: str, address: str) -> None:
-    """Guard exactly this address, "" for none, in one transaction.
+def guard(node: str, place: Place) -> None:
+    """Guard exactly this place, in one transaction.
 
     Raises:
         KeyFault: NetworkNotReady, nft refuses.
     """
     # only what is there: a kernel may have no tables of IPv6
     lines = [f"delete table {family} {table_of(node)}" for family in (IPV4, IPV6) if _listing(family, node)]
-    if address:
-        table = f"{family_of(address)} {table_of(node)}"
+    if place != NOWHERE:
+        table = f"{family_of(place.address)} {table_of(node)}"
         lines.append(f"add table {table}")
-        for chain in _CHAINS:
-            lines.append(f"add chain {table} {chain} {{ type nat hook {chain} priority -110; policy accept; }}")
-            lines.append(f"add rule {table} {chain} {_rule(address)}")
+        for chain, (hook, *rules) in _chains(place).items():
+            lines.append(f"add chain {table} {chain} {{ {hook} }}")
+            lines += [f"add rule {table} {chain} {rule}" for rule in rules]
     text = "\n".join(lines) + "\n"
     done = subprocess.run(["nft", "-f", "-"], input=text, capture_output=True, text=True, check=False)
     if done.returncode != 0:

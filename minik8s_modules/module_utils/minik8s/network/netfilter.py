@@ -59,6 +59,25 @@ def parse_chains(text: str) -> dict[str, list[str]]:
     return found
 
 
+_PRIORITIES = {"raw": -300, "mangle": -150, "dstnat": -100, "filter": 0, "security": 50, "srcnat": 100}
+_PRIORITY = re.compile(rf"(?<= priority )(?:({'|'.join(_PRIORITIES)})\b)? ?([+-]? ?\d+)?(?=;)")
+
+
+def in_numbers(line: str) -> str:
+    """Return a chain's first line with its priority as a number, which nft of one version prints and another names."""
+    return _PRIORITY.sub(
+        lambda found: str(_PRIORITIES.get(found[1], 0) + int((found[2] or "0").replace(" ", ""))), line
+    )
+
+
+def hooked_chains(text: str) -> dict[str, list[str]]:
+    """Return the rules by chain, and before them where it hangs, its priority a number."""
+    return {
+        name: [in_numbers(line) if line.startswith("type ") else line for line in lines]
+        for name, lines in parse_chains(text).items()
+    }
+
+
 def parse_forward(node: str, text: str) -> dict[str, list[str]]:
     """Return the node's FORWARD rules by bridge from ``iptables -S FORWARD``."""
     found: dict[str, list[str]] = {}
