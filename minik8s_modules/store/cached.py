@@ -144,6 +144,7 @@ class Resource:
         self._ring_events, self._ring_bytes, self._held_bytes = ring_events, ring_bytes, 0
         self.floor = floor  # events up to this revision are not in the ring
         self._old = floor  # events up to this revision were there when the old ones were last forgotten
+        self._forgotten = floor  # events up to this revision have lost their parsed forms then, or before
         self.changes = 0  # how often an object came, changed or went
 
     def below(self, prefix: str) -> list[CachedObject]:
@@ -217,7 +218,7 @@ class Resource:
     def forget_old(self) -> int:
         """Drop the events that were there at the last call, but for the latest few; return how many have gone.
 
-        Those few lose their parsed forms.
+        Those few lose their parsed forms: of an object as it stands, once, as it may be asked for all the time.
         """
         before = len(self.ring)
         while len(self.ring) > RING_LEAST and self.ring[0].revision <= self._old:
@@ -225,8 +226,9 @@ class Resource:
         for event in self.ring:
             if event.revision > self._old:
                 break
-            _forget_parsed(event)
-        self._old = self.ring[-1].revision if self.ring else self.floor
+            if event.revision > self._forgotten or self.objects.get(event.key) is not event.current:
+                _forget_parsed(event)
+        self._forgotten, self._old = self._old, self.ring[-1].revision if self.ring else self.floor
         return before - len(self.ring)
 
     def _drop_oldest(self) -> None:
