@@ -27,7 +27,7 @@ class AddressClaims:
         self._look_again = look_again
         self._lock = threading.Lock()
         self._refused: dict[str, str] = {}
-        self._releasing: set[str] = set()
+        self._releasing: dict[str, bool] = {}  # uid -> asked again meanwhile: there may be a claim that was not seen
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="claim")
 
     def stop(self) -> None:
@@ -80,21 +80,37 @@ class AddressClaims:
         self._look_again(waiting)
 
     def release_later(self, uid: str) -> None:
-        """Give the pod's address back soon, once however often it is asked; a failure is left to the next look."""
+        """Give the pod's address back soon; who asks meanwhile gets one more look. Failures are left to later asks."""
         with self._lock:
-            if uid in self._releasing:
-                return
-            self._releasing.add(uid)
-        self._pool.submit(self._release, uid)
+            under_way = uid in self._releasing
+            self._releasing[uid] = under_way
+        if under_way:
+            return
+        try:
+            self._pool.submit(self._release, uid)
+        except RuntimeError:  # stopped
+            log.debug("address of pod %s is left to who comes next", uid)
 
     def _release(self, uid: str) -> None:
         try:
             self.release(uid)
-        except (TemporaryError, StatusError) as error:
-            log.info("address of pod %s is not released yet: %s", uid, error)
-        finally:
+            while self._asked_again(uid):
+                self.release(uid)
+        except Exception as error:
             with self._lock:
-                self._releasing.discard(uid)
+                del self._releasing[uid]
+            if not isinstance(error, (TemporaryError, StatusError)):
+                raise
+            log.info("address of pod %s is not released yet: %s", uid, error)
+
+    def _asked_again(self, uid: str) -> bool:
+        """Return whether somebody asked since the last look at the pod's claims; if nobody did, that was the last."""
+        with self._lock:
+            if not self._releasing[uid]:
+                del self._releasing[uid]
+                return False
+            self._releasing[uid] = False
+            return True
 
     def release(self, uid: str) -> None:
         """Give the pod's address back; raises as the API does, and repeating is safe."""

@@ -48,3 +48,27 @@ def test_an_address_is_given_back_once_while_that_is_under_way_and_again_after_a
             break
     claims.stop()
     assert sorted(book.released) == ["claim of a", "claim of a", "claim of b"]
+
+
+def test_a_claim_that_was_written_during_a_release_is_given_back_by_who_asked_meanwhile() -> None:
+    book: Any = Book()
+    held = ["first"]
+    book.claims_of = lambda _uid: [held.pop()] if held else []
+    claims = AddressClaims(book, lambda _uids: None)
+    claims.release_later("a")
+    assert book.begun.acquire(timeout=10)
+    held.append("second")
+    for _ in range(3):
+        claims.release_later("a")
+    book.go.release(2)
+    assert book.begun.acquire(timeout=10)
+    claims.stop()
+    assert book.released == ["first", "second"]
+
+
+def test_after_the_end_nothing_is_begun() -> None:
+    book: Any = Book()
+    claims = AddressClaims(book, lambda _uids: None)
+    claims.stop()
+    claims.release_later("a")
+    assert book.released == []
