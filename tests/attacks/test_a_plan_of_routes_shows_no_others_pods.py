@@ -15,7 +15,7 @@ from minik8s_modules.apiserver.nodes.plan_view import shown
 from minik8s_modules.reconcile.planning.questions import Operation, Question
 from minik8s_modules.reconcile.planning.simulated_mesh import mesh_notes
 from minik8s_modules.reconcile.planning.simulated_services import PlannedServices
-from tests.unit.mesh.gateways.test_deciding import gateway, listener, obj, route, service
+from tests.unit.mesh.gateways.declared import gateway, listener, obj, route, service
 from tests.unit.reconcile.planning.test_simulated_routes import CALLED, cluster, pods_of
 
 AWAY: dict[str, Any] = {"rules": [{"backendRefs": [{"name": "other", "namespace": "elsewhere", "port": 80}]}]}

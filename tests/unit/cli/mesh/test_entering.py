@@ -10,7 +10,7 @@ from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD, SERVICE
 from minik8s_modules.api.network.gateway_api import CONTROLLER, GATEWAY_KINDS, name_of_parts
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.mesh.entering import by_gateways
-from tests.unit.mesh.gateways.test_deciding import gateway, listener, obj, route, service, slice_of
+from tests.unit.mesh.gateways.declared import gateway, listener, obj, route, service, slice_of
 
 
 class Lists:

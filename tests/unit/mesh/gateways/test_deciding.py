@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,61 +16,18 @@ from minik8s_modules.mesh.gateways.statuses import class_status, gateway_status,
 from minik8s_modules.mesh.messages import message_of
 from minik8s_modules.mesh.policies import is_for_get
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-EDGE = Key("shop", "edge")
-
-
-def obj(kind: str, name: str, spec: JsonObject, namespace: str = "shop", **meta: Any) -> JsonObject:
-    return {
-        "apiVersion": f"{GROUP}/v1",
-        "kind": kind,
-        "metadata": {"name": name, "namespace": namespace, "generation": 3, **meta},
-        "spec": spec,
-    }
-
-
-def listener(name: str = "http", port: int = 80, protocol: str = "HTTP", **more: Any) -> JsonObject:
-    return {"name": name, "port": port, "protocol": protocol, **more}
-
-
-def gateway(*listeners: JsonObject, **spec: Any) -> JsonObject:
-    return obj("Gateway", "edge", {"gatewayClassName": "ours", "listeners": [*listeners] or [listener()], **spec})
-
-
-def route(name: str = "web", *, namespace: str = "shop", parent: JsonObject | None = None, **spec: Any) -> JsonObject:
-    told = {"name": "edge", **({"namespace": "shop"} if namespace != "shop" else {}), **(parent or {})}
-    rules = spec.pop("rules", [{"backendRefs": [{"name": "web", "port": 80}]}])
-    created = spec.pop("created", "2026-01-01T00:00:00Z")
-    return obj("HTTPRoute", name, {"parentRefs": [told], "rules": rules, **spec}, namespace, creationTimestamp=created)
-
-
-def service(name: str = "web", namespace: str = "shop", **spec: Any) -> JsonObject:
-    return {
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"clusterIP": "100.0.0.1", "ports": [{"port": 80}], **spec},
-    }
-
-
-def slice_of(name: str = "web", namespace: str = "shop", *ips: str) -> JsonObject:
-    return {
-        "metadata": {"name": name, "namespace": namespace, "labels": {"kubernetes.io/service-name": name}},
-        "addressType": "IPv4",
-        "ports": [{"port": 8080}],
-        "endpoints": [{"addresses": [ip], "conditions": {"ready": True}} for ip in ips or ("10.0.0.1",)],
-    }
-
-
-def decide(gateways: Sequence[JsonObject], routes: Sequence[JsonObject], **more: Any) -> Decision:
-    parts = name_of_parts("edge")
-    services = [service(), service("other", "elsewhere"), service(parts, clusterIP="100.0.0.9")]
-    slices = [slice_of(), slice_of("other", "elsewhere"), slice_of(parts)]
-    classes = [obj("GatewayClass", "ours", {"controllerName": CONTROLLER}, "")]
-    return decide_gateways(Declared(classes, gateways, routes, services=services, slices=slices, **more))
-
-
-def conditions(found: Sequence[JsonObject]) -> dict[str, tuple[str, str]]:
-    return {each["type"]: (each["status"], each["reason"]) for each in found}
+from tests.unit.mesh.gateways.declared import (
+    EDGE,
+    NOW,
+    conditions,
+    decide,
+    gateway,
+    listener,
+    obj,
+    route,
+    service,
+    slice_of,
+)
 
 
 def of_route(one: JsonObject, gateways: Sequence[JsonObject], **more: Any) -> dict[str, tuple[str, str]]:

@@ -15,7 +15,7 @@ from minik8s_modules.mesh.mapping import Declared, decide_mapping
 from minik8s_modules.mesh.messages import Packer, message_of
 from minik8s_modules.mesh.policies import is_for_get
 from minik8s_modules.mesh.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES
-from tests.unit.mesh.gateways.test_deciding import NOW, conditions, decide, gateway, obj, route, service, slice_of
+from tests.unit.mesh.gateways.declared import NOW, conditions, decide, gateway, obj, route, service, slice_of
 
 WEB: JsonObject = {"group": "", "kind": "Service", "name": "web"}
 TO_WEB = [{"backendRefs": [{"name": "web", "port": 80}]}]

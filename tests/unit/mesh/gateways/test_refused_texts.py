@@ -10,7 +10,7 @@ import pytest
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.mesh.gateways.meshing import Routes, decide_led
 from minik8s_modules.mesh.gateways.rules import unsupported
-from tests.unit.mesh.gateways.test_deciding import route
+from tests.unit.mesh.gateways.declared import route
 from tests.unit.mesh.gateways.test_meshing import TO_WEB, objects_of, within
 
 

@@ -26,7 +26,7 @@ from minik8s_modules.reconcile.planning.simulation import (
 )
 from minik8s_modules.scheduler.profiles.deciding import Profiles, Scene
 from tests.support.pki import Authority
-from tests.unit.mesh.gateways.test_deciding import NOW, gateway, listener, obj, route, service, slice_of
+from tests.unit.mesh.gateways.declared import NOW, gateway, listener, obj, route, service, slice_of
 from tests.unit.mesh.namespaces import virtual_service
 from tests.unit.reconcile.loop.test_loop import Cluster as Memory
 from tests.unit.reconcile.planning.test_plan import ask
