@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..core.faults import KeyFault
-from ..network.netfilter import IPV4, IPV6, family_of, parse_chains
+from ..network.netfilter import IPV4, IPV6, family_of, hooked_chains, in_numbers
 from ..network.sources import REDIRECTED_BIT
 
 PREFIX = "minik8s_ports_"
@@ -50,12 +50,8 @@ class Row(NamedTuple):
 Rows = dict[str, frozenset[Row]]  # by pod uid
 
 
-_BEFORE = re.compile(r"type nat .* priority (?:dstnat|-100);")
-"""Where the rules stood once: beside those of Services, of which the younger table went first."""
-
-
 class Ports(NamedTuple):
-    """What the kernel has: rows by pod, whether the rules around them are whole, and the network of the node's pods."""
+    """What the kernel has: rows by pod, whether the rules around are whole, and the networks of the node's pods."""
 
     rows: Rows
     whole: bool
@@ -146,7 +142,7 @@ def observe(node: str) -> Ports:
             rows[uid] = rows.get(uid, frozenset()) | found
     whole = any(listings.values()) and all(_is_whole(family, text) for family, text in listings.items() if text)
     network = _NEAR.search(listings[IPV4])
-    return Ports(rows, whole, network[1] if network else "")
+    return Ports(rows, whole, " ".join(network[1].split()) if network else "")
 
 
 def _listing(node: str, family: str) -> str:
@@ -159,10 +155,8 @@ def _listing(node: str, family: str) -> str:
 
 
 def _is_whole(family: str, text: str) -> bool:
-    chains = parse_chains(text)
-    return not _BEFORE.search(text) and _chains(family) == {
-        name: [rule for rule in rules if not rule.startswith("type ")] for name, rules in chains.items()
-    }
+    hooks = {chain: [in_numbers(hook)] for chain, hook in HOOKS.items()}
+    return hooked_chains(text) == {chain: hooks.get(chain, []) + rules for chain, rules in _chains(family).items()}
 
 
 def parse_rows(text: str) -> Rows:
@@ -175,7 +169,7 @@ def parse_rows(text: str) -> Rows:
     return {uid: frozenset(group) for uid, group in rows.items()}
 
 
-_NEAR = re.compile(r"\tset near \{[^}]*elements = \{ (\S+) \}")
+_NEAR = re.compile(r"\tset near \{[^}]*elements = \{ ([^}]+) \}")
 _ELEMENT = re.compile(r'(?:([\da-f.:]+) \. )?(\d+) comment "([^"]*)" : ([\da-f.:]+) \. (\d+)')
 
 
