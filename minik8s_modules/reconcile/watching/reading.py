@@ -23,10 +23,13 @@ _NOTHING = frozenset[str]()
 _DEVICES = b"mk8s-"
 """What the names of our devices begin with (module_utils, network/attachment.py)."""
 _IPVS = b"minik8s-dummy"
-_POLICIES = b" minik8s_policies"
-"""What the name of the table of policies begins with."""
-_TUNNELS = b" minik8s_tunnels"
-"""What the name of the table that guards tunnels begins with."""
+_TABLES = {
+    b" minik8s_policies": frozenset({"policies"}),
+    b" minik8s_tunnels": frozenset({"network"}),
+    b" minik8s_ports_": frozenset({"sandboxes"}),
+    b" minik8s_names_": frozenset({"dns"}),
+}
+"""What the names of tables begin with that are one section's."""
 
 
 _FOLDERS = {b"nginx": frozenset({"ingress"}), b"dns": frozenset({"dns"}), b"pods": frozenset({"volumes"})}
@@ -104,10 +107,9 @@ def _of_neighbour(line: bytes, places: Places, before: bytes) -> frozenset[str]:
 
 def _of_rule(line: bytes, bridge: bytes) -> frozenset[str]:
     """Return the sections that a line of nft may be about."""
-    if _POLICIES in line:
-        return frozenset({"policies"})
-    if _TUNNELS in line:
-        return frozenset({"network"})
+    for table, sections in _TABLES.items():
+        if table in line:
+            return sections
     forward = line.startswith(b"delete ") and b" FORWARD " in line
     return _RULES if forward or bridge in line else _NOTHING
 

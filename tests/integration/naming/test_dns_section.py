@@ -11,6 +11,7 @@ import pytest
 
 from minik8s_modules.module_utils.minik8s.core.section import Request, context_for, run_pass
 from minik8s_modules.module_utils.minik8s.names.dns import Dns
+from minik8s_modules.module_utils.minik8s.names.dns_guard import NOWHERE, Place, guard, observe
 from tests.support.etcd import free_port
 from tests.support.node import PATIENT
 from tests.support.servers import coredns
@@ -126,6 +127,22 @@ def test_a_file_changed_by_hand_is_put_right_and_shown_by_a_check(served: Machin
     assert "192.0.2.66" not in shown["diff"]["after"]
     assert served.run(entries)["steps"] == shown["steps"]
     assert not served.run(entries)["changed"]
+
+
+def test_rules_that_nobody_declared_are_shown_by_a_check_and_go(machine: Machine):
+    entries = machine.entries()
+    machine.run(entries)
+    left = Place("169.254.77.9", 53)
+    guard(machine.node, left)  # of a server at another address than loopback's
+    try:
+        shown = machine.run(entries, check=True)
+        assert [step["action"] for step in shown["steps"]] == ["guard-address"]
+        assert f"guarded: {left}" in shown["diff"]["before"]
+        assert "guarded: none" in shown["diff"]["after"]
+        assert machine.run(entries)["steps"] == shown["steps"]
+        assert observe(machine.node) == NOWHERE
+    finally:
+        guard(machine.node, NOWHERE)
 
 
 def test_killed_before_any_effect_the_next_pass_finishes(machine: Machine):

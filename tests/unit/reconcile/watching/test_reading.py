@@ -39,6 +39,8 @@ LINKS, RULES, NOTHING = {"network", "sandboxes"}, {"network", "sandboxes", "serv
         ("delete element ip minik8s_policies_mk8s0 ingress_of { 10.244.0.7 }", {"policies"}),
         ("delete table inet minik8s_tunnels", {"network"}),
         ("add element inet minik8s_tunnels_mk8t-vx0 peers { 2001:db8::7 }", {"network"}),
+        ("delete element ip minik8s_ports_1a2b3c4d tcp_any { 80 : 10.244.0.7 . 8080 }", {"sandboxes"}),
+        ("delete chain ip6 minik8s_names_1a2b3c4d prerouting", {"dns"}),
         ("add rule ip minik8s_pods mk8s0 ip saddr 10.244.0.0/24 counter accept", RULES),
         ("delete element ip minik8s_mk8s0 services { 100.0.0.7 . tcp . 80 }", RULES),
         ("delete rule ip filter FORWARD handle 17", RULES),
