@@ -26,7 +26,7 @@ options:
     elements: dict
     default: []
 extends_documentation_fragment: [minik8s_node.state, minik8s_node.docker]
-author: minik8s
+author: the minik8s authors
 """
 
 EXAMPLES = r"""

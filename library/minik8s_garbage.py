@@ -44,7 +44,7 @@ attributes:
     description: What is gone is not removed again.
     support: full
 extends_documentation_fragment: [minik8s_node.state, minik8s_node.run, minik8s_node.docker]
-author: minik8s
+author: the minik8s authors
 """
 
 EXAMPLES = r"""

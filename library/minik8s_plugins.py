@@ -25,7 +25,7 @@ attributes:
   idempotent:
     description: Nothing on the node is changed.
     support: full
-author: minik8s
+author: the minik8s authors
 """
 
 EXAMPLES = r"""

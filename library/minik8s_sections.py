@@ -28,7 +28,7 @@ attributes:
   idempotent:
     description: A second run finds nothing to do, unless a key's error or C(due) of a section says otherwise.
     support: full
-author: minik8s
+author: the minik8s authors
 """
 
 EXAMPLES = r"""

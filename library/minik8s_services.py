@@ -19,7 +19,7 @@ extends_documentation_fragment:
   - minik8s_node.state
   - minik8s_node.run
   - minik8s_node.docker
-author: minik8s
+author: the minik8s authors
 """
 
 EXAMPLES = r"""

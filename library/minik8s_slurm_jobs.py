@@ -85,7 +85,7 @@ attributes:
   idempotent:
     description: A second run submits nothing again, also where the first was killed.
     support: full
-author: minik8s
+author: the minik8s authors
 """
 
 EXAMPLES = r"""

@@ -23,7 +23,7 @@ attributes:
   idempotent:
     description: Files are only read.
     support: full
-author: minik8s
+author: the minik8s authors
 """
 
 EXAMPLES = r"""

@@ -57,7 +57,7 @@ attributes:
   idempotent:
     description: A second run starts nothing again, also where the first was killed.
     support: full
-author: minik8s
+author: the minik8s authors
 """
 
 EXAMPLES = r"""

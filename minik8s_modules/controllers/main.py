@@ -91,7 +91,7 @@ def controllers(
     balancing: Balancing = NO_BALANCING,
     dual_stack: DualStack = SINGLE_STACK,
 ) -> list[Controller]:
-    """Return all controllers; a new one is a line here.
+    """Return all controllers; a new one is a line here, or in ``_of_workloads``.
 
     ``authorities`` returns the PEM that pods are to trust; so many ``terminated_pods`` are kept; nodes
     get ranges of ``cluster_cidr``, unless it is empty; autoscalers are counted in ``figures``;
@@ -99,16 +99,7 @@ def controllers(
     """
     recorder, readings, kept = context.recorder, Readings(client, context.clock), partial(extended, client)
     return [
-        ReplicaSetController(context),
-        ReplicaSetController(context, REPLICATION_CONTROLLER),
-        DeploymentController(context),
-        DisruptionController(context),
-        JobController(context),
-        CronJobController(context),
-        OriginalJobController(context),
-        DaemonSetController(context),
-        StatefulSetController(context),
-        RollingUpdateController(context),
+        *_of_workloads(context),
         EndpointSliceController(context),
         EndpointsController(context),
         RouteController(context, both=bool(dual_stack)),
@@ -145,6 +136,21 @@ def controllers(
             extensions=kept,
         ),
         GarbageCollector(context, kept),
+    ]
+
+
+def _of_workloads(context: Context) -> list[Controller]:
+    return [
+        ReplicaSetController(context),
+        ReplicaSetController(context, REPLICATION_CONTROLLER),
+        DeploymentController(context),
+        DisruptionController(context),
+        JobController(context),
+        CronJobController(context),
+        OriginalJobController(context),
+        DaemonSetController(context),
+        StatefulSetController(context),
+        RollingUpdateController(context),
     ]
 
 

@@ -27,7 +27,7 @@ description:
   - Event-driven; work items arrive as JSON lines on a Unix socket, named by E(MINIK8S_ITEM_SOCKET).
   - Runs flat plays of named tasks without loops, handlers or registered variables.
 version_added: "0.1"
-author: minik8s
+author: the minik8s authors
 """
 
 EXAMPLES = """
