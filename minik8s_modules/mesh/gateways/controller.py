@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import Conflict, Forbidden, NotFound
+from minik8s_modules.api.errors import Conflict, Forbidden, Invalid, NotFound
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, NAMESPACE, ROLLING_UPDATE, SECRET, SERVICE
 from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS, GatewayKinds, is_ours, name_of_parts
@@ -229,6 +229,8 @@ class _Keeper:
             self._context.client.update(kind, {**obj, "status": status}, subresource="status")
         except (Conflict, NotFound):
             return  # our copy is older than the object; its change brings the key back
+        except Invalid as error:  # the others are to have theirs all the same
+            self._context.recorder.event(obj, "Warning", "StatusRefused", f"its conditions are older ones: {error}")
 
 
 def _one(_old: JsonObject | None, _new: JsonObject | None) -> Iterable[Key]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import islice, zip_longest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.gateway_api import CONTROLLER
@@ -13,6 +14,8 @@ from minik8s_modules.mesh.gateways.attaching import Parent
 from minik8s_modules.mesh.gateways.deciding import GatewayVerdict, RouteVerdict
 from minik8s_modules.mesh.gateways.listeners import Listener, Why
 
+MOST_ADDRESSES = 16
+"""In a Gateway's status, as the definition says."""
 _Condition = tuple[str, bool, str, str]
 """Type, whether it is True, reason, message."""
 
@@ -40,8 +43,16 @@ def gateway_status(obj: JsonObject, verdict: GatewayVerdict, now: datetime) -> J
     status["listeners"] = [
         _listener(obj, each, verdict, old_listeners.get(each.name) or {}, now) for each in verdict.listeners
     ]
-    status["addresses"] = [{"type": "IPAddress", "value": each} for each in verdict.addresses]
+    status["addresses"] = [{"type": "IPAddress", "value": each} for each in _as_many_as_fit(verdict.addresses)]
     return status
+
+
+def _as_many_as_fit(addresses: Sequence[str]) -> list[str]:
+    """Return the addresses that there is room for, in their order: of both families as many, as far as they have."""
+    families = ([each for each in addresses if (":" in each) == is_ipv6] for is_ipv6 in (False, True))
+    in_turns = (each for turn in zip_longest(*families) for each in turn if each is not None)
+    chosen = set(islice(in_turns, MOST_ADDRESSES))
+    return [each for each in addresses if each in chosen]
 
 
 def _listener(obj: JsonObject, one: Listener, verdict: GatewayVerdict, old: JsonObject, now: datetime) -> JsonObject:
