@@ -267,6 +267,33 @@ def test_hosts_are_served_over_ipv4_alone_while_another_program_has_the_port_of_
     until(lambda: request(served.http, "a.test", address="::1") == said)
 
 
+def test_ports_of_an_nginx_that_nobody_knows_are_not_taken_for_anothers(served: Machine):
+    both, said = _two_families(served), (200, "a: listen [::]:1;")
+    served.run(both)
+    until(lambda: request(served.http, "a.test", address="::1") == said)
+    assert not served.run(both)["changed"]
+    known = served.folder / "nginx.pid"
+    hidden = known.rename(served.folder / "hidden")  # as while a killed master's workers still listen
+    files = served.tree()
+    result = served.run(both)
+    assert (result["steps"], result["errors"]["_server"]["reason"]) == ([], "ServerNotRunning")
+    assert served.tree() == files
+    hidden.rename(known)
+    assert served.run(both)["errors"] == {}
+
+
+def test_an_nginx_that_does_not_run_is_told_before_a_port_of_ipv6_in_use(machine: Machine):
+    both = _two_families(machine)
+    machine.run(both)
+    with socket.socket(socket.AF_INET6) as other:
+        other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("::", machine.http))
+        other.listen()
+        assert machine.run(both)["errors"]["_server"]["reason"] == "ServerNotRunning"
+        assert not any("    listen [::]:" in text for text in machine.tree().values()), "it would not start"
+
+
 def test_hosts_are_served_on_a_kernel_without_ipv6(served: Machine, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ingress, "_HAS_IPV6", str(served.root / "nothing"))  # of which there is one for each machine
     assert served.run(_two_families(served))["errors"] == {}

@@ -52,7 +52,7 @@ class Ingress:
             nginx.clear(folder, context.run_dir)
         tree = nginx.read_tree(folder)
         pid, prepared = nginx.master(folder), nginx.is_prepared(folder, context.run_dir)
-        entries, why = _of_this_node(entries, pid)
+        entries, why = _of_this_node(entries, pid, tree)
         wanted, refused = self._wanted(context, entries, scope, tree)
         return ObservedIngress(tree, wanted, refused, pid, nginx.loaded(folder), prepared, why)
 
@@ -119,7 +119,7 @@ class Ingress:
             if SERVER not in entries:
                 plan.errors[key] = KeyFault("InvalidEntry", f"{key}: the section has no entry {SERVER!r}")
         if not observed.pid:
-            if observed.tree and SERVER not in plan.errors:
+            if observed.tree and SERVER not in observed.refused:
                 plan.errors[SERVER] = KeyFault("ServerNotRunning", _SILENCE)
         elif plan.steps or observed.loaded != nginx.mark_of(observed.pid, observed.tree):
             plan.closing.append(Step("reload", SERVER, "nginx", observed.pid))
@@ -157,15 +157,19 @@ _HAS_IPV6 = "/proc/net/if_inet6"
 _SILENCE = "nginx does not run on this node; is the program minik8s-nginx running? see its log (a port in use?)"
 
 
-def _of_this_node(entries: Entries, pid: int) -> tuple[Entries, str]:
+def _of_this_node(entries: Entries, pid: int, tree: Tree) -> tuple[Entries, str]:
     """Return the entries with nginx listening where it can on this node, and why it cannot where it should.
 
-    A reload that cannot bind a port takes over nothing, and says so in nginx's log alone.
+    A reload that cannot bind a port takes over nothing, and says so in nginx's log alone. While nobody knows which
+    process nginx is, as when its master was killed, ports in use may be its own: it listens where it did.
     """
     config = entries.get(SERVER, {})
     if not config.get("ipv6"):
         return entries, ""
-    taken = [config[port] for port in ("http_port", "https_port") if _is_taken(config[port], pid, ipv6=True)]
+    ports = [config["http_port"], config["https_port"]]
+    if not pid and MAIN in tree and not all(map(nginx.can_listen, ports)):
+        return {**entries, SERVER: {**config, "ipv6": "listen [::]:" in tree[MAIN]}}, ""
+    taken = [port for port in ports if _is_taken(port, pid, ipv6=True)]
     if not taken and os.path.exists(_HAS_IPV6):
         return entries, ""
     text = "port {} is in use at IPv6 addresses of this node: hosts and paths are served over IPv4 alone"
