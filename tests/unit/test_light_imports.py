@@ -49,6 +49,13 @@ NEEDLESS = {
     ),
 }
 """By what a process imports: what it must not have then, each with what is below it."""
+SMALL = {
+    "minik8s_modules.api",
+    "minik8s_modules.api.network",
+    "minik8s_modules.api.network.balancing",
+    "minik8s_modules.api.network.dual_stack",
+}
+"""Of what a process must not have, the few modules that read its configuration; these import nothing else of it."""
 
 
 @pytest.mark.parametrize("module", sorted(NEEDLESS))
@@ -58,4 +65,5 @@ def test_a_daemon_imports_nothing_that_it_does_not_need(module: str) -> None:
     found = done.stdout.split()
     assert module in found
     needless = tuple(NEEDLESS[module])
-    assert [name for name in found if name.startswith(tuple(f"{one}." for one in needless)) or name in needless] == []
+    bad = {name for name in found if name.startswith(tuple(f"{one}." for one in needless)) or name in needless}
+    assert bad - SMALL == set()
