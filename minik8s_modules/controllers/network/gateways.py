@@ -3,10 +3,10 @@
     Gateway, GatewayClass ─▶ decide_gateway ─▶ server-side apply of what is new or other
                                                 pilots tell the Envoys what to do (mesh/gateways), and say how they are
 
-How many Envoys there are is the Deployment's to say: replicas are written once. Other fields that are declared here
-come back when somebody changes them by hand, and an Event says so; what others add stays theirs. What is changed again
-and again is reverted ever later (``reverting``). An object of that name that is somebody else's is left alone, and an
-Event says so, too.
+How many Envoys there are is the Deployment's to say, and which families the Service has is its own: replicas and
+``ipFamilyPolicy`` are written once. Other fields that are declared here come back when somebody changes them by hand,
+and an Event says so; what others add stays theirs. What is changed again and again is reverted ever later
+(``reverting``). An object of that name that is somebody else's is left alone, and an Event says so, too.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def decide_gateway(
         if old is None:
             steps.append(Apply(kind, _counted(wanted) if kind == DEPLOYMENT else wanted))
         else:
-            steps += _kept(kind, old, wanted)
+            steps += _kept(kind, old, _of_families(old, wanted) if kind == SERVICE else wanted)
     return steps
 
 
@@ -199,6 +199,12 @@ def _service(gateway: JsonObject) -> JsonObject:
     ]
     policy = {"ipFamilyPolicy": "PreferDualStack"}  # where the cluster has both
     return {"type": "LoadBalancer", "selector": _marks(gateway), "ports": ports, **policy}
+
+
+def _of_families(old: JsonObject, service: JsonObject) -> JsonObject:
+    """Return a Service of the policy that it has: it goes back to one family before the cluster does."""
+    policy = objects.spec(old).get("ipFamilyPolicy")
+    return {**service, "spec": {**service["spec"], "ipFamilyPolicy": policy}} if policy else service
 
 
 def _deployment(gateway: JsonObject) -> JsonObject:

@@ -330,6 +330,20 @@ def test_replicas_stay_whoever_sets_them_also_when_the_deployment_is_applied_aga
     assert (found[DEPLOYMENT] or {})["spec"]["replicas"] == 7
 
 
+@pytest.mark.parametrize("policy", ["SingleStack", "RequireDualStack"])
+def test_the_families_of_a_service_stay_whoever_chose_them_also_when_it_is_applied_again(policy: str):
+    found: Found = {}
+    settled(gateway(), found)
+    assert objects.spec(found[SERVICE] or {})["ipFamilyPolicy"] == "PreferDualStack"
+    chosen = copy.deepcopy(found[SERVICE] or {})
+    chosen["spec"]["ipFamilyPolicy"] = policy
+    found[SERVICE] = written(SERVICE, found[SERVICE] or {}, chosen, "kubectl-patch")
+    assert settled(gateway(), found) == []
+    settled(gateway(80, 81), found)
+    spec = objects.spec(found[SERVICE] or {})
+    assert (spec["ipFamilyPolicy"], [each["port"] for each in spec["ports"]]) == (policy, [80, 81])
+
+
 def test_what_another_version_of_the_controllers_made_is_applied_once_and_is_nobodys_edit():
     found: Found = {}
     settled(gateway(), found)
