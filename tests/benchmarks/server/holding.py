@@ -1,6 +1,6 @@
 """What an API server holds before, under and after a mixed load: ``python -m tests.benchmarks.server.holding``.
 
-    ... --seconds 180 --rest 300                      # the table of docs/explanation/costs.md, ten minutes
+    ... --seconds 180 --rest 300                      # ten minutes, docs/explanation/idle-and-large-clusters.md
     ... --env LD_PRELOAD=/usr/lib/…/libjemalloc.so.2  # otherwise as daemons are installed
     ... --inside                                      # also tell what of it is in use, by kind of allocation
 
