@@ -45,7 +45,8 @@ def _realized(name: str, options: Any, module: Any, validator: Any) -> dict[str,
     if not isinstance(options, dict):
         raise NodeFault("its options are no dictionary")
     arguments = {**OF_SECTION, **(HOLD if name in HELD else {})}
-    large = {option: value for option, value in options.items() if isinstance(value, dict)}
+    maps = [option for option, declared in arguments.items() if declared["type"] == "dict"]
+    large = {option: options[option] for option in maps if isinstance(options.get(option), dict)}
     # the validator copies what it is given, so that it sees no entries
     small = {option: {} if option in large else value for option, value in options.items()}
     checked = validator(arguments, required_if=REQUIRED_IF).validate(small)
