@@ -139,9 +139,11 @@ class ItemWorker(WorkerProcess):  # type: ignore[misc]  # ansible is not typed
             self._prepare(self._sections, item, call, task)
             result = self._execute(task)
             result.pop("invocation", None)  # repeats all options: large, and never needed
+            last = result  # of the call: it may lack a section and say nothing of that
             for section, one in play.results_of(call, result):
                 self._final_q.send("result", (section, one))
-            if result.get("failed") or result.get("unreachable"):
+                last = one
+            if any(found.get("failed") or found.get("unreachable") for found in (result, last)):
                 break
 
     def _task_of(self, section: str) -> Any:
