@@ -210,3 +210,20 @@ def test_what_else_a_node_has_is_nobodys(mallory: Mallory, address: str, *, pool
     # what is nobody's else is led there
     free = {**made, "spec": {**made["spec"], "externalIPs": ["198.51.100.8"]}}
     assert decide_outside(free, world, frozenset(), balancing).addresses == {"198.51.100.8": None}
+
+
+@pytest.mark.parametrize("labels", [{}, {"type": "virtual-kubelet"}, {"type": "kwok"}])
+def test_nor_is_what_a_node_has_that_is_no_machine(mallory: Mallory, labels: JsonObject) -> None:
+    told = [{"type": "ExternalIP", "address": VICTIMS}, {"type": "ExternalIP", "address": "2001:DB8:2::7"}]
+    spec = {"podCIDRs": ["10.244.0.0/15"]}
+    node = {"metadata": {"name": "v1", "labels": labels}, "spec": spec, "status": {"addresses": told}}
+    world = world_of([node], [], BALANCING)
+    made = mallory.create("web", type="LoadBalancer", loadBalancerClass="example.com/mine").json
+    for address in (VICTIMS, "2001:db8:2::7", "10.245.0.1"):
+        forged = {
+            **made,
+            "spec": {**made["spec"], "externalIPs": [address]},
+            "status": {"loadBalancer": {"ingress": [{"ip": address}]}},
+        }
+        outside = decide_outside(forged, world, frozenset(), BALANCING)
+        assert (outside.addresses, outside.refused) == ({}, (address,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from minik8s_modules.base.errors import ConfigurationError
 
 WAYS = ("nodes", "pool", "none")
 LARGEST_POOL = 1 << 16
+_ABOVE = 1 << 128
 
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -34,6 +36,31 @@ class Span(NamedTuple):
         """Yield them, in order."""
         made = type(self.first)
         return (str(made(number)) for number in range(int(self.first), int(self.last) + 1))
+
+
+class Ranges(NamedTuple):
+    """Networks as numbers, sorted, so that looking up an address takes no longer with many of them."""
+
+    spans: tuple[tuple[int, int, int], ...] = ()
+    """Version, first and last address of each; none within another."""
+
+    def holds(self, address: str) -> bool:
+        """Return whether an address is in one of them."""
+        if not self.spans:
+            return False
+        found = ipaddress.ip_address(address)
+        at = bisect_right(self.spans, (found.version, int(found), _ABOVE)) - 1
+        return at >= 0 and self.spans[at][0] == found.version and int(found) <= self.spans[at][2]
+
+
+def ranges_of_networks(networks: Iterable[Network]) -> Ranges:
+    """Return networks to look addresses up in."""
+    spans: list[tuple[int, int, int]] = []
+    for each in sorted(networks, key=lambda one: (one.version, int(one.network_address), one.prefixlen)):
+        first, last = int(each.network_address), int(each.broadcast_address)
+        if not spans or (each.version, first) > (spans[-1][0], spans[-1][2]):
+            spans.append((each.version, first, last))
+    return Ranges(tuple(spans))
 
 
 class Balancing(NamedTuple):
@@ -59,10 +86,10 @@ class Balancing(NamedTuple):
         found = ipaddress.ip_address(address)
         return any(found in network for network in self.ranges)
 
-    def further(self, ranges: Iterable[str]) -> tuple[Network, ...]:
-        """Return which ranges of nodes are none of the installation's; what is no range is left out."""
-        found = (network for each in sorted(ranges) if (network := _network(each)) is not None)
-        return tuple(each for each in found if not self.is_own(str(each.network_address)))
+    def further(self, ranges: Iterable[str]) -> Ranges:
+        """Return which ranges of nodes are no parts of the installation's; what is no range is left out."""
+        found = (network for each in ranges if (network := _network(each)) is not None)
+        return ranges_of_networks(each for each in found if not any(is_within(each, own) for own in self.ranges))
 
     def pool_of(self, family: str) -> list[Span]:
         """Return what of the pool is of a family, ``IPv4`` or ``IPv6``."""
@@ -70,6 +97,13 @@ class Balancing(NamedTuple):
 
 
 NO_BALANCING = Balancing()
+
+
+def is_within(network: Network, other: Network) -> bool:
+    """Return whether all addresses of a range are of another one."""
+    if isinstance(network, ipaddress.IPv4Network):
+        return isinstance(other, ipaddress.IPv4Network) and network.subnet_of(other)
+    return isinstance(other, ipaddress.IPv6Network) and network.subnet_of(other)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -189,7 +189,7 @@ class _Pool:
     def _free(self, family: str) -> Iterator[str]:
         for span in self._balancing.pool_of(family):
             for address in span.addresses():
-                if not self._is_taken(address) and address not in self._holders and self._balancing.in_pool(address):
+                if address not in self._holders and not self._is_taken(address) and not self._balancing.is_own(address):
                     yield address
 
 

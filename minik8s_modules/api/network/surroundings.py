@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import ip_address
 from typing import NamedTuple
 
 from minik8s_modules.api import objects, syntax
-from minik8s_modules.api.network.balancing import Balancing, Network
+from minik8s_modules.api.network.balancing import NO_BALANCING, Balancing, Ranges
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 
@@ -25,10 +24,6 @@ class Machine(NamedTuple):
     silent: bool
     second: str = ""
     """Its address of the other family."""
-    others: tuple[str, ...] = ()
-    """Further addresses that its Node tells, such as an ``ExternalIP``."""
-    ranges: tuple[str, ...] = ()
-    """Of its Pods."""
 
     def of_family(self, family: str) -> str:
         """Return its address of a family, "" for none."""
@@ -36,40 +31,47 @@ class Machine(NamedTuple):
 
 
 class World(NamedTuple):
-    """What addresses are decided by: the machines, and where API servers answer."""
+    """What addresses are decided by: the machines, where API servers answer, and what else is somebody's."""
 
     machines: tuple[Machine, ...] = ()
     servers: frozenset[str] = frozenset()
-    ranges: tuple[Network, ...] = ()
+    ranges: Ranges = Ranges()
     """Of Pods on nodes that have others than the cluster's."""
+    told: frozenset[str] = frozenset()
+    """All addresses that Nodes tell, those of virtual ones too, which are no load balancers."""
 
     def taken(self) -> frozenset[str]:
         """Return the addresses that machines have themselves."""
-        own = {each for one in self.machines for each in (one.address, one.second, *one.others) if each}
-        return self.servers | own
+        own = {each for one in self.machines for each in (one.address, one.second) if each}
+        return self.servers | self.told | own
 
     def has_range_of(self, address: str) -> bool:
         """Return whether an address is a Pod's or a Pod's gateway's, of a range that is not the cluster's."""
-        return any(ip_address(address) in each for each in self.ranges)
+        return self.ranges.holds(address)
 
 
 def world_of(nodes: Iterable[JsonObject], slices: Iterable[JsonObject], balancing: Balancing) -> World:
     """Return the machines, and what is theirs; ``slices`` are those of default/kubernetes."""
-    machines = machines_of(nodes)
-    ranges = balancing.further({each for one in machines for each in one.ranges})
-    return World(machines, api_servers(slices), ranges)
+    known = [*nodes]
+    told = frozenset(each for one in known for kind in ("InternalIP", "ExternalIP") for each in addresses_of(one, kind))
+    ranges = balancing.further({each for one in known for each in ranges_of(one)})
+    return World(machines_of(known), api_servers(slices), ranges, told)
+
+
+def world_of_one(node: JsonObject | None) -> World:
+    """Return what one Node adds to the world, None nothing: what has changed of it counts."""
+    return world_of([node] if node is not None else [], (), NO_BALANCING)
 
 
 def machines_of(nodes: Iterable[JsonObject]) -> tuple[Machine, ...]:
     """Return the machines, by name; those that are to be no load balancers count as not ready."""
     found = []
     for node in sorted(nodes, key=objects.name):
-        own, others = addresses_of(node, "InternalIP"), addresses_of(node, "ExternalIP")
+        own = addresses_of(node, "InternalIP")
         if own and not is_virtual(node):
             ready = _is_true(node, "Ready") and EXCLUDED not in objects.labels(node)
             second = next((one for one in own if family_of(one) != family_of(own[0])), "")
-            rest, ranges = tuple(one for one in (*own, *others) if one not in (own[0], second)), ranges_of(node)
-            found.append(Machine(objects.name(node), own[0], ready, _is_true(node, SILENT), second, rest, ranges))
+            found.append(Machine(objects.name(node), own[0], ready, _is_true(node, SILENT), second))
     return tuple(found)
 
 

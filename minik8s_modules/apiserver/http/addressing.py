@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import NamedTuple
 
-from minik8s_modules.api.network.balancing import NO_BALANCING, Balancing, Network, read_balancing
+from minik8s_modules.api.network.balancing import NO_BALANCING, Balancing, Network, is_within, read_balancing
 from minik8s_modules.api.network.dual_stack import SINGLE_STACK, DualStack, read_dual_stack
 from minik8s_modules.base.config import Configuration
 
@@ -25,13 +25,7 @@ class Addressing(NamedTuple):
     def is_of_pods(self, network: Network) -> bool:
         """Return whether a range is a part of these, or they are not known."""
         known = [ipaddress.ip_network(each) for each in self.pod_ranges]
-        return not known or any(_is_within(network, each) for each in known)
-
-
-def _is_within(network: Network, other: Network) -> bool:
-    if isinstance(network, ipaddress.IPv4Network):
-        return isinstance(other, ipaddress.IPv4Network) and network.subnet_of(other)
-    return isinstance(other, ipaddress.IPv6Network) and network.subnet_of(other)
+        return not known or any(is_within(network, each) for each in known)
 
 
 UNKNOWN = Addressing()

@@ -28,7 +28,7 @@ from minik8s_modules.api.network.load_balancers import (
     serving_nodes,
     way_of,
 )
-from minik8s_modules.api.network.surroundings import World, api_servers, machines_of, world_of
+from minik8s_modules.api.network.surroundings import World, api_servers, world_of, world_of_one
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_LABEL
@@ -170,5 +170,9 @@ def _is_checked(service: JsonObject) -> bool:
 
 
 def _of_node(old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
-    before, after = ([one._replace(silent=False) for one in machines_of([node] if node else [])] for node in (old, new))
+    before, after = (_unheard(world_of_one(node)) for node in (old, new))
     return [] if before == after else [_ALL]
+
+
+def _unheard(world: World) -> World:
+    return world._replace(machines=tuple(one._replace(silent=False) for one in world.machines))

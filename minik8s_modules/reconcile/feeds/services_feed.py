@@ -15,7 +15,7 @@ from typing import Any
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, SERVICE
 from minik8s_modules.api.network.load_balancers import is_outside
-from minik8s_modules.api.network.surroundings import machines_of, world_of
+from minik8s_modules.api.network.surroundings import world_of, world_of_one
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Source
@@ -164,7 +164,7 @@ class ServiceFeed:
 
     def on_node(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Take a change of a Node: who announces an address may be another one."""
-        if machines_of([old] if old else []) != machines_of([new] if new else []):
+        if world_of_one(old) != world_of_one(new):
             self._note_outside()
 
     def _note_outside(self) -> None:

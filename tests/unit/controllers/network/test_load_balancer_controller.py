@@ -54,6 +54,14 @@ def points(api: FakeApi, name: str) -> list[JsonObject]:
     return list(objects.dig(found, "status", "loadBalancer", "ingress") or [])
 
 
+def test_an_address_that_a_virtual_node_tells_is_taken_from_the_pool(api: FakeApi):
+    create(api, "web")
+    until(lambda: [one["ip"] for one in points(api, "web")] == ["203.0.113.10"])
+    status = {"addresses": [{"type": "ExternalIP", "address": "203.0.113.10"}]}
+    api.create(NODE, {"metadata": {"name": "v1", "labels": {"type": "virtual-kubelet"}}, "status": status})
+    until(lambda: points(api, "web") == [])
+
+
 def told(api: FakeApi, name: str) -> set[str]:
     events = api.list(EVENT, "default").items
     return {str(one["reason"]) for one in events if one["involvedObject"]["name"] == name}
