@@ -56,7 +56,7 @@ from minik8s_modules.store.dispatch import Dispatcher, Subscription
 from minik8s_modules.store.encoding import with_revision
 from minik8s_modules.store.errors import Compacted, Expired, StoreUnavailable
 from minik8s_modules.store.interface import Change, Page, Store, Watch
-from minik8s_modules.store.waiters import Waiters
+from minik8s_modules.store.waiters import Waiter, Waiters
 
 __all__ = ["CacheEvent", "CacheList", "CachedObject", "Subscription", "WatchCache"]
 
@@ -159,8 +159,8 @@ class WatchCache:
             waiter = self._waiters.join(revision)
         return self._waited(waiter, revision, timeout_s)
 
-    def _waited(self, waiter: threading.Lock, revision: int, timeout_s: float) -> bool:
-        if waiter.acquire(timeout=timeout_s):
+    def _waited(self, waiter: Waiter, revision: int, timeout_s: float) -> bool:
+        if waiter.wait(timeout_s):
             return True
         with self._lock:
             self._waiters.leave(waiter)

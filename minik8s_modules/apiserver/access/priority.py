@@ -32,7 +32,10 @@ _STREAMS = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 _WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 RETRY_AFTER_S = 1
 AT_ONCE = "minik8s.at-once"
-"""The key of a WSGI environment whose request is answered by the intake itself: one at a time, so it needs no seat."""
+"""The key of a WSGI environment whose request the intake itself answers.
+
+One at a time computes there, so none needs a seat.
+"""
 
 
 class Level(NamedTuple):

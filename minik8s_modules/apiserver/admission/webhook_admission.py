@@ -46,8 +46,11 @@ _OWNED = (
 
 def concerned(backend: Backend, target: Target, operation: str, options: Options) -> bool:
     """Return whether a webhook may look at such a write."""
-    if options.requester is None or options.reviewed:
-        return False
+    return options.requester is not None and not options.reviewed and may_look(backend, target, operation)
+
+
+def may_look(backend: Backend, target: Target, operation: str) -> bool:
+    """Return whether a webhook, or a policy, may look at such a write of a client."""
     cache, kinds, meant = backend.cache, backend.kinds.registry, _OPERATIONS[operation]
     if backend.policies.some(cache):
         place = (target.kind, target.subresource, meant, target.namespace, target.name)

@@ -7,9 +7,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from minik8s_modules.base import errands
 from minik8s_modules.store.cached import CachedObject
 
 _LOCKS = 64
+WAIT_S = 30.0
 
 
 class QuotaLedger:
@@ -22,7 +24,7 @@ class QuotaLedger:
     @contextmanager
     def held(self, space: str) -> Iterator[None]:
         """Be the only one of this process that charges quotas of the namespace."""
-        with self._locks[hash(space) % _LOCKS]:
+        with errands.held(self._locks[hash(space) % _LOCKS], WAIT_S):
             yield
 
     def newer(self, item: CachedObject) -> CachedObject:

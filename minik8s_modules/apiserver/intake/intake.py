@@ -5,7 +5,7 @@ Threads read from memory and write without waiting: what a client does not take 
 accounts take turns for the threads. Deadlines are checked once a second: a handshake and a head have ``HEAD_S`` each,
 the body and the sending of an answer ``REQUEST_S`` (kube-apiserver's --request-timeout). ``limits.py`` says how much
 who may hold. A handshake costs as much as reading a hundred requests: a turn ends with ``HANDSHAKES`` steps of them.
-What waits for nobody and is short the loop answers itself, ``AT_ONCE`` requests in a turn.
+What is short the loop answers itself (in_loop.py).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from minik8s_modules.apiserver.authorization.identity import user_of
 from minik8s_modules.apiserver.intake.charging import Charging
 from minik8s_modules.apiserver.intake.connections import WOULD_BLOCK, Answer, Connection, State, status_answer
 from minik8s_modules.apiserver.intake.framing import Whole
+from minik8s_modules.apiserver.intake.in_loop import Answering, Loop
 from minik8s_modules.apiserver.intake.limits import Account, Admission, account_of
 from minik8s_modules.apiserver.intake.turns import Turns
 
@@ -38,7 +39,6 @@ LINGER_S = 2.0
 # a server that stops gives so long to who has just connected, and means to ask something
 SILENT_S = 1.0
 HANDSHAKES = 8
-AT_ONCE = 8
 TICK_S = 1.0
 # the largest TLS record, so nothing is left in the TLS layer where epoll would not see it
 _RECORD_BYTES = 16 * 1024
@@ -60,6 +60,7 @@ class Intake:
         threads: how many requests are answered at once.
         answer: answers a request of a connection, in a thread.
         at_once: does so in the loop itself, if that is short and nobody has to be waited for; else it returns None.
+        errand: returns what answers it there though it has to be waited for; None where that is not short.
     """
 
     def __init__(
@@ -68,13 +69,13 @@ class Intake:
         context: Callable[[], ssl.SSLContext],
         admission: Admission,
         threads: int,
-        answer: Callable[[Connection, Whole], Answer],
+        answer: Answering,
         at_once: Callable[[Connection, Whole], Answer | None] = lambda _connection, _whole: None,
+        errand: Callable[[Connection, Whole], Answering | None] = lambda _connection, _whole: None,
     ) -> None:
         self._listeners = {listener.fileno(): listener for listener in listeners}
         self._context = context
-        self._answer, self._at_once = answer, at_once
-        self._at_once_left = AT_ONCE
+        self._answer = answer
         self._turns: Turns[tuple[Connection, Whole]] = Turns(threads)
         self._threads: list[threading.Thread] = []
         self._charging = Charging(admission, self._close, self._refuse)
@@ -85,6 +86,7 @@ class Intake:
         self._stopping = False
         self._next_tick = 0.0
         self._epoll = select.epoll()
+        self._loop = Loop(self._epoll, self.wake, self._turns, at_once, errand, self._answered)
         self._wake_read, self._wake_write = socket.socketpair()
         for end in (self._wake_read, self._wake_write, *listeners):
             end.setblocking(False)  # noqa: FBT003 - the standard library's signature
@@ -102,7 +104,7 @@ class Intake:
 
     def turn(self) -> None:
         """Do what there is to do, after waiting for it up to TICK_S."""
-        self._at_once_left = AT_ONCE
+        self._loop.begin_turn()
         for descriptor, _ in self._epoll.poll(0 if self._shaking else TICK_S):
             if descriptor in self._listeners:
                 self._accept(self._listeners[descriptor])
@@ -110,10 +112,14 @@ class Intake:
                 self._take_back()
             elif connection := self._by_descriptor.get(descriptor):
                 self._guarded(self._on_ready, connection)
+            else:
+                self._loop.errands.on_ready(descriptor)
         self._shake_hands()
         if time.monotonic() >= self._next_tick:
             self._next_tick = time.monotonic() + TICK_S
             self._end_late()
+            self._loop.errands.end_late()
+        self._loop.errands.end_turn()
 
     def stop(self, grace_s: float, own: Sequence[socket.socket] = ()) -> None:
         """Accept nothing more, give requests that have begun ``grace_s`` to end, and close all connections."""
@@ -132,6 +138,7 @@ class Intake:
             self._close_all(lambda each: each.idle and each.state is not State.SILENT)  # a thread may just be done
             if time.monotonic() >= silent_until:
                 self._close_all(lambda each: each.state is State.SILENT)
+        self._loop.errands.end()
         self._close_all(lambda _: True)
         self._turns.end(len(self._threads))
         for end in (self._epoll, self._wake_read, self._wake_write):
@@ -246,7 +253,7 @@ class Intake:
         self._charging.used(connection)
         connection.state = State.ANSWERING
         connection.number += 1
-        if self._answers_at_once(connection, whole):
+        if self._loop.answers(connection, whole):
             return True
         if self._turns.put(connection.account, (connection, whole)) > len(self._threads):
             thread = threading.Thread(target=self._work, name=f"request-{len(self._threads)}", daemon=True)
@@ -265,21 +272,10 @@ class Intake:
 
     # answers
 
-    def _answers_at_once(self, connection: Connection, whole: Whole) -> bool:
-        """Answer a request here, if that takes no waiting and it is its account's turn; return whether it did.
-
-        A thread would have to wait for the interpreter behind all others; this one has it. Few in a turn: meanwhile
-        nobody's requests are read. Who comes without a certificate has a thread: each token may have to be verified.
-        """
-        if not self._at_once_left or connection.user is None or not self._turns.is_free(connection.account):
-            return False
-        answer = connection.answered(whole, self._at_once)
-        if answer is None:
-            return False
-        self._at_once_left -= 1
+    def _answered(self, connection: Connection, whole: Whole, answer: Answer) -> None:
+        """Go on with a connection that the loop itself has answered."""
         if self._stopping or not connection.goes_on(answer, time.monotonic() + KEEPALIVE_S):
-            self._go_on(connection, whole, answer)
-        return True
+            self._guarded(partial(self._go_on, whole=whole, answer=answer), connection)
 
     def _work(self) -> None:
         """Answer requests; a thread."""

@@ -55,6 +55,14 @@ class Turns(Generic[T]):
         with self._lock:
             return account not in self._lines and self._may_run(account)
 
+    def begin(self, account: Account) -> bool:
+        """Let an item of ``account`` run that needs no thread, if it is its turn; ``done`` ends it."""
+        with self._lock:
+            if account in self._lines or not self._may_run(account):
+                return False
+            self._count(account)
+            return True
+
     def take(self) -> T | None:
         """Wait for the next item to work on; None when there will be none."""
         return self._ready.get()
@@ -89,7 +97,10 @@ class Turns(Generic[T]):
         )
 
     def _start(self, account: Account, item: T) -> None:
+        self._count(account)
+        self._ready.put(item)
+
+    def _count(self, account: Account) -> None:
         self.running += 1
         self._by_rank[account.rank] += 1
         self._running[account] += 1
-        self._ready.put(item)

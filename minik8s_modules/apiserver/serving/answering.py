@@ -27,6 +27,7 @@ from minik8s_modules.api.errors import (
     NotFound,
     ServiceUnavailable,
     StatusError,
+    Timeout,
     Unauthorized,
 )
 from minik8s_modules.api.kinds import Kind
@@ -50,6 +51,7 @@ from minik8s_modules.apiserver.nodes.kubelet_hosts import KUBELET
 from minik8s_modules.apiserver.reads import reading, watching
 from minik8s_modules.apiserver.reads.selection import MANY, select, whole
 from minik8s_modules.apiserver.serving.resources import Call, Services, answer
+from minik8s_modules.base import errands
 from minik8s_modules.base.ids import random_uid
 from minik8s_modules.store.errors import Compacted, StoreUnavailable
 from minik8s_modules.store.errors import Expired as HistoryExpired
@@ -220,17 +222,21 @@ class Answering:
         """Return the Status of what went wrong."""
         match error:
             case StatusError():
-                return responses.failure(error)
+                found = error
             case StoreUnavailable():
-                return responses.failure(unavailable(error))
+                found = unavailable(error)
+            case errands.Late():
+                found = Timeout(f"{error}; try again", retry_after_s=1)
             case HistoryExpired() | Compacted():
-                return responses.failure(Expired(f"too old resource version: {error}"))
+                found = Expired(f"too old resource version: {error}")
             case RecursionError():
-                return responses.failure(BadRequest("the request's body is nested too deeply"))
+                found = BadRequest("the request's body is nested too deeply")
             case HTTPException():
-                return responses.failure(_status_error(request, error))
-        log.error("%s %s failed", request.method, request.path, exc_info=error)
-        return responses.failure(InternalError(f"{type(error).__name__}; the server's log has the details"))
+                found = _status_error(request, error)
+            case _:
+                log.error("%s %s failed", request.method, request.path, exc_info=error)
+                found = InternalError(f"{type(error).__name__}; the server's log has the details")
+        return responses.failure(found)
 
 
 def _counted(backend: Backend) -> Callable[[str, str, int], _Counted]:

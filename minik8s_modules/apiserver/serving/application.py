@@ -125,7 +125,8 @@ class Application:
         record = recording(self._audit, clock, self._backend.kinds) if self._audit is not None else None
         app = make_app(services, authenticate, self._checks(), address, record)
         self._answering = KubeletHosts(app, self._cache, configured.kubelet_port)
-        self.is_quick = Quick(self._backend, directory, services.access, configured.kubelet_port)
+        quick = Quick(self._backend, directory, services.access, configured.kubelet_port)
+        self.is_quick, self.is_short_write = quick.read, quick.write
 
     def start(self) -> None:
         """Start the threads, and give the cache time to load: until then, who connects waits and is not refused."""

@@ -15,9 +15,11 @@ from minik8s_modules.apiserver.intake.connections import Answer, Connection, sta
 from minik8s_modules.apiserver.intake.exchange import Exchange
 from minik8s_modules.apiserver.intake.framing import Whole
 from minik8s_modules.apiserver.intake.heads import environ_of
+from minik8s_modules.apiserver.intake.in_loop import Answering
 from minik8s_modules.apiserver.intake.intake import Intake
 from minik8s_modules.apiserver.intake.limits import account_of
 from minik8s_modules.apiserver.reads.watchers import TAKE, Taken
+from minik8s_modules.apiserver.serving.quick import LONGEST_BYTES
 from minik8s_modules.apiserver.serving.server import Closeable
 
 
@@ -29,7 +31,8 @@ class Exchanges:
 
     def intake(self, listeners: Sequence[socket.socket], context: Callable[[], ssl.SSLContext], threads: int) -> Intake:
         """Return what collects the requests of ``listeners``."""
-        return Intake(listeners, context, self._application.admission, threads, self._answer, self._at_once)
+        admission = self._application.admission
+        return Intake(listeners, context, admission, threads, self._answer, self._at_once, self._errand)
 
     def _answer(self, connection: Connection, whole: Whole) -> Answer:
         """Answer one request, in a thread, without touching its connection."""
@@ -52,6 +55,20 @@ class Exchanges:
             return None
         environ[AT_ONCE] = True
         return self._run(connection, environ)
+
+    def _errand(self, connection: Connection, whole: Whole) -> Answering | None:
+        """Return what answers a short write in the intake itself; None leaves it to a thread."""
+        if len(whole.body) > LONGEST_BYTES or not whole.head.startswith(b"POST /api"):
+            return None
+        try:
+            environ = environ_of(whole, connection.peer, connection.server)
+        except StatusError:
+            return None
+        environ[CERTIFIED] = connection.user
+        if not self._application.is_short_write(environ):
+            return None
+        environ[AT_ONCE] = True
+        return lambda connection, _: self._run(connection, environ)
 
     def _run(self, connection: Connection, environ: dict[str, Any]) -> Answer:
         hand_over = _HandOver(connection)

@@ -62,6 +62,9 @@ class Closeable(Protocol):
     def is_quick(self, environ: Mapping[str, Any]) -> bool:
         """Return whether a request is answered without waiting for anybody."""
 
+    def is_short_write(self, environ: Mapping[str, Any]) -> bool:
+        """Return whether a request is a write that takes little time and waits for the store alone."""
+
     def close(self) -> None:
         """End what runs beside the application."""
 

@@ -34,10 +34,12 @@ from minik8s_modules.apiserver.webhooks.reviews import BadAnswer, ReviewedWrite,
 from minik8s_modules.apiserver.webhooks.rules import Hook, Match, Operation, compiled, concerned, selected
 from minik8s_modules.apiserver.webhooks.transport import Place, Transport
 from minik8s_modules.apiserver.webhooks.troubles import FAILED, SLOW, SLOW_S, Troubles
+from minik8s_modules.base import errands
 from minik8s_modules.base.ids import random_uid
 from minik8s_modules.base.metrics import Registry as Metrics
 from minik8s_modules.store.cache import WatchCache
 
+MOST_S = 60.0  # webhooks have 30 s at most
 log = logging.getLogger(__name__)
 Type = Literal["admit", "validating"]
 Form = Callable[[Kind], tuple[JsonObject | None, JsonObject | None]]
@@ -165,6 +167,9 @@ class Webhooks:
         Raises:
             StatusError: it refuses the write, or it cannot be asked and has the failurePolicy Fail.
         """
+        here = errands.current()
+        if here is not None:  # the webhook was not there when the request was looked at
+            return here.elsewhere(lambda: self.ask(kind_of_hook, match, asked, form, cache, place), MOST_S)
         hook, began = match.hook, time.monotonic()
         outcome = _Seen(self._figures, kind_of_hook, hook, asked.operation, began)
         try:
@@ -289,6 +294,10 @@ def namespace_labels(cache: WatchCache, asked: ReviewedWrite, obj: JsonObject | 
 
 def ask_all(questions: list[Callable[[], Outcome]]) -> Iterator[Outcome | BaseException]:
     """Yield the outcomes of ``questions``, asked at the same time, in their order."""
+    here = errands.current()
+    if here is not None:
+        yield from here.elsewhere(lambda: list(ask_all(questions)), MOST_S)
+        return
     found: list[Outcome | BaseException | None] = [None] * len(questions)
 
     def answer(index: int) -> None:

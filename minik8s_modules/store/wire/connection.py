@@ -4,9 +4,10 @@ Every call has a deadline. When the endpoint in use fails, the next one is used 
 tried there only if it cannot have had an effect: reads always, writes only when etcd cannot have seen them whole. A
 write that may have been done ends in StoreUnavailable and the caller reads before it goes on.
 
-A connection carries one call at a time (http2.py) and is kept for the next one; as many come about as calls are made at
-once. When one breaks, those that wait at the same endpoint are closed as well: etcd has probably gone. One that has
-waited for longer than ``CERTAIN_S`` is looked at before it is used.
+Errands of an event loop share a connection (shared.py), made by a thread after their first call; what that cannot
+carry, or did not, a thread does for them. Any other connection carries one call at a time (http2.py) and is kept for
+the next one; as many come about as calls are made at once. When one breaks, those that wait at the same endpoint are
+closed as well: etcd has probably gone. One that has waited for longer than ``CERTAIN_S`` is looked at before its use.
 
 When one of the certificate files changes, later calls go over new connections; what is running on an old one (a watch)
 goes on there, for etcd has accepted it. So certificates are renewed without a restart.
@@ -16,6 +17,7 @@ Connections open at the first call, so a store made before a fork is safe as lon
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import struct
@@ -23,15 +25,20 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from minik8s_modules.base import errands
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.files import stamp_if_there
 from minik8s_modules.base.places import place
 from minik8s_modules.base.tls import CIPHERS
 from minik8s_modules.module_utils.minik8s.rpc.http2 import Broken, CallFailed, Channel
+from minik8s_modules.module_utils.minik8s.rpc.multiplexed import Multiplexed
 from minik8s_modules.store.errors import StoreUnavailable
+from minik8s_modules.store.wire.shared import Shared
+
+log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_S = 2.0
@@ -41,6 +48,8 @@ ALIVE_S = 7.5  # a watch is quiet for so long before etcd is asked whether it is
 IDLE_CONNECTIONS = 16  # of an endpoint are kept
 # statuses of gRPC: CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE
 UNREACHABLE: Final = frozenset({1, 4, 14})
+
+C = TypeVar("C", bound=Channel)
 
 
 class Tls(NamedTuple):
@@ -75,6 +84,8 @@ class Connections:
         self._lock = threading.Lock()
         self._current = 0
         self._closed = False
+        self._shared: Shared | None = None
+        self._sharing = False
 
     @property
     def endpoints(self) -> str:
@@ -107,7 +118,7 @@ class Connections:
         """
         number = self._current
         try:
-            return number, self._connected(number, ALIVE_S, metadata)
+            return number, self._connected(number, ALIVE_S, metadata, Channel)
         except Broken as error:
             self.failed(number)
             raise StoreUnavailable(f"etcd at {self.endpoints} does not answer: {error}") from error
@@ -132,28 +143,94 @@ class Connections:
             opened = list(self._open)
             idle = [each.channel for waiting in self._idle.values() for each in waiting]
             self._idle = {}
+            shared, self._shared = self._shared, None
         for channel in opened:
             channel.cut()
+        if shared is not None and not shared.is_followed:
+            shared.close()
         for channel in idle:
             self.end(channel)
 
     def _try(self, method: str, message: bytes, *, again: bool) -> bytes:
+        here = errands.current()
+        if here is None:
+            return self._tried(method, message, again=again)
+        shared = self._shared_now()
+        if shared is not None and shared.takes(here, message):
+            failure: CallFailed | Broken
+            try:
+                return shared.call(here, method, message, self._timeout_s)
+            except CallFailed as error:
+                if error.code not in UNREACHABLE:
+                    raise
+                failure = error
+            except Broken as error:
+                failure = error
+            self.failed(shared.number)
+            if not (again or _unseen(failure)):
+                raise self._unavailable(failure) from failure
+        most_s = len(self._addresses) * 2 * (self._timeout_s + CONNECT_TIMEOUT_S)
+        try:
+            answer = here.elsewhere(lambda: self._tried(method, message, again=again), most_s)
+        except errands.Late as error:
+            raise StoreUnavailable(f"etcd at {self.endpoints} does not answer: {error}") from error
+        self._share()
+        return answer
+
+    def _shared_now(self) -> Shared | None:
+        """Return the connection of the loop's errands if it can be used."""
+        with self._lock:
+            self._check_open()
+            self._notice_renewal()
+            shared = self._shared
+            is_current = shared is not None and self._open.get(shared.channel) == self._renewals
+        if shared is None or (is_current and shared.usable and shared.number == self._current):
+            return shared
+        self._shared = None
+        shared.leave()
+        return None
+
+    def _share(self) -> None:
+        """Connect for the loop's errands; in a thread, since that may take long."""
+        if not self._closed and self._shared is None and not self._sharing:
+            self._sharing = True
+            threading.Thread(target=self._connect_shared, name="etcd-connect", daemon=True).start()
+
+    def _connect_shared(self) -> None:
+        number = self._current
+        try:
+            shared = Shared(self._connected(number, self._timeout_s, self._metadata, Multiplexed), number, self.end)
+            with self._lock:
+                is_late = self._closed
+                self._shared = None if is_late else shared
+            if is_late:
+                shared.close()
+        except (Broken, StoreUnavailable, ConfigurationError) as error:
+            log.debug("no connection for errands: %s", error)  # the next call finds that there is none, and tries again
+        finally:
+            self._sharing = False
+
+    def _tried(self, method: str, message: bytes, *, again: bool) -> bytes:
         for left in reversed(range(len(self._addresses))):
             number = self._current
             try:
-                return self._call(number, method, message, again=again)
+                answer = self._call(number, method, message, again=again)
             except CallFailed as error:
                 if error.code not in UNREACHABLE:
                     raise
                 failure: CallFailed | Broken = error
             except Broken as error:
                 failure = error
+            else:
+                return answer
             self.failed(number)
-            unseen = isinstance(failure, Broken) and failure.unseen
-            if not left or not (again or unseen):
-                details = failure.details if isinstance(failure, CallFailed) else str(failure)
-                raise StoreUnavailable(f"etcd at {self.endpoints} does not answer: {details}") from failure
+            if not left or not (again or _unseen(failure)):
+                raise self._unavailable(failure) from failure
         raise AssertionError("the last attempt returns or raises")
+
+    def _unavailable(self, failure: CallFailed | Broken) -> StoreUnavailable:
+        details = failure.details if isinstance(failure, CallFailed) else str(failure)
+        return StoreUnavailable(f"etcd at {self.endpoints} does not answer: {details}")
 
     def _call(self, number: int, method: str, message: bytes, *, again: bool) -> bytes:
         """Make the call at one endpoint; once more if only a connection that had waited was gone."""
@@ -165,7 +242,7 @@ class Connections:
                 self._forget_idle(number)
                 if error.late or not (again or error.unseen):
                     raise
-        return self._called(number, self._connected(number, self._timeout_s, self._metadata), method, message)
+        return self._called(number, self._connected(number, self._timeout_s, self._metadata, Channel), method, message)
 
     def _called(self, number: int, channel: Channel, method: str, message: bytes) -> bytes:
         try:
@@ -230,7 +307,7 @@ class Connections:
                 self._open.pop(channel, None)
                 channel.close()
 
-    def _connected(self, number: int, timeout_s: float, metadata: Mapping[str, str]) -> Channel:
+    def _connected(self, number: int, timeout_s: float, metadata: Mapping[str, str], kind: type[C]) -> C:
         """Return a new connection. Raises Broken, StoreUnavailable."""
         host, port = self._addresses[number]
         with self._lock:
@@ -243,7 +320,7 @@ class Connections:
             raise Broken(f"cannot connect: {error}", unseen=True) from error
         _set_timeout(sock, timeout_s)
         # a Unix socket's path is not the name of a server, which etcd would refuse
-        channel = Channel(sock, place(host, port) if port else "localhost", metadata)
+        channel = kind(sock, place(host, port) if port else "localhost", metadata)
         with self._lock:
             if not self._closed:
                 self._open[channel] = renewals
@@ -262,6 +339,11 @@ class Connections:
         except BaseException:
             sock.close()
             raise
+
+
+def _unseen(failure: CallFailed | Broken) -> bool:
+    """Return whether etcd cannot have acted on a call."""
+    return isinstance(failure, Broken) and failure.unseen
 
 
 def _dialled(host: str, port: int, timeout_s: float) -> socket.socket:

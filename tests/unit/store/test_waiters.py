@@ -8,13 +8,13 @@ def test_each_is_released_by_its_own_revision() -> None:
     later, sooner, same = waiters.join(9), waiters.join(5), waiters.join(5)
 
     waiters.reached(4)
-    assert sooner.locked()
+    assert not sooner.wait(0)
     waiters.reached(6)
-    assert not sooner.locked()
-    assert not same.locked()
-    assert later.locked()
+    assert sooner.wait(0)
+    assert same.wait(0)
+    assert not later.wait(0)
     waiters.reached(9)
-    assert not later.locked()
+    assert later.wait(0)
 
 
 def test_one_that_left_is_released_by_nothing_and_keeps_nobody_waiting() -> None:
@@ -25,8 +25,8 @@ def test_one_that_left_is_released_by_nothing_and_keeps_nobody_waiting() -> None
     waiters.leave(gone)
     waiters.reached(6)
 
-    assert gone.locked()
-    assert not stays.locked()
+    assert not gone.wait(0)
+    assert stays.wait(0)
 
 
 def test_leaving_after_the_release_is_nothing() -> None:
@@ -36,6 +36,6 @@ def test_leaving_after_the_release_is_nothing() -> None:
 
     waiters.leave(late)
 
-    assert other.locked()
+    assert not other.wait(0)
     waiters.reached(7)
-    assert not other.locked()
+    assert other.wait(0)

@@ -28,10 +28,12 @@ from . import hpack
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FRAME = struct.Struct(">HBBBL")  # length (16 and 8 bits), type, flags, stream
 _MESSAGE = struct.Struct(">BL")  # gRPC's: compressed?, length
+PREFIX_BYTES = _MESSAGE.size
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
-_HEADER_TABLE_SIZE, _ENABLE_PUSH, _INITIAL_WINDOW_SIZE = 1, 2, 4
+_HEADER_TABLE_SIZE, _ENABLE_PUSH, MAX_CONCURRENT_STREAMS, _INITIAL_WINDOW_SIZE = 1, 2, 3, 4
 REFUSED_STREAM: Final = 7
+CANCEL: Final = 8
 FRAME_BYTES = 16_384  # the most a frame may hold, where nobody says otherwise
 _WINDOW = 65_535  # what may be sent at first
 _ROOM = (1 << 31) - 1  # what may be sent to us
@@ -75,7 +77,7 @@ class Channel:
         self._rest = (("te", "trailers"), ("content-type", "application/grpc"), *(metadata or {}).items())
         self._heads: dict[str, bytes] = {}
         settings = struct.pack(">HLHLHL", _HEADER_TABLE_SIZE, 0, _ENABLE_PUSH, 0, _INITIAL_WINDOW_SIZE, _ROOM)
-        self._out = PREFACE + _frame(SETTINGS, 0, 0, settings) + _room(0, _ROOM - _WINDOW)
+        self._out = PREFACE + frame(SETTINGS, 0, 0, settings) + room(0, _ROOM - _WINDOW)
         self._pongs = b""
         self._unread = b""
         self._stream = -1
@@ -105,11 +107,7 @@ class Channel:
             if time.monotonic() > deadline_s:
                 raise Broken("the answer took too long", late=True)
             self._receive()
-        self._check()
-        body = b"".join(self._pieces)
-        if len(body) < _MESSAGE.size or _MESSAGE.unpack_from(body) != (0, len(body) - _MESSAGE.size):
-            raise Broken(f"the answer to {method} is not a single message")
-        return body[_MESSAGE.size :]
+        return answer(self._trailers or b"", b"".join(self._pieces))
 
     def stream(self, method: str, message: bytes) -> Iterator[bytes]:
         """Send ``message``, leave our side open, and yield the messages that come.
@@ -169,15 +167,15 @@ class Channel:
         self._stream += 2
         self._pieces.clear()
         self._headers, self._trailers, self._stream_sendable = b"", None, self._initial
-        body = _MESSAGE.pack(0, len(message)) + message
-        out = self._out + _frame(HEADERS, END_HEADERS, self._stream, self._heads.get(method) or self._head(method))
+        body = prefixed(message)
+        out = self._out + frame(HEADERS, END_HEADERS, self._stream, self._heads.get(method) or self._head(method))
         self._out = b""
         if self._pongs and self._stream % (2 * PONG_CALLS) == 1:
             out, self._pongs = self._pongs + out, b""
         size = len(body)
         if size <= FRAME_BYTES and size <= self._sendable and size <= self._stream_sendable:
             self._spend(size)
-            self._send(out + _frame(DATA, flags, self._stream, body))
+            self._send(out + frame(DATA, flags, self._stream, body))
             return
         self._send(out)
         self._send_pieces(body, flags)
@@ -194,7 +192,7 @@ class Channel:
                 continue
             self._spend(size)
             last = flags if at + size == len(body) else 0
-            self._send(_frame(DATA, last, self._stream, body[at : at + size]))
+            self._send(frame(DATA, last, self._stream, body[at : at + size]))
             at += size
 
     def _ended(self) -> bool:
@@ -202,9 +200,7 @@ class Channel:
 
     def _check(self) -> None:
         """Raise CallFailed unless the trailers say OK."""
-        code, details = _status(self._trailers or b"")
-        if code:
-            raise CallFailed(code, details)
+        _check(self._trailers or b"")
 
     def _spend(self, size: int) -> None:
         self._sendable -= size
@@ -223,7 +219,7 @@ class Channel:
         try:
             self._sock.sendall(data)
         except OSError as error:  # the end of the call never left: the server cannot act on it
-            raise Broken(f"sending failed: {error}", unseen=True, late=_is_timeout(error)) from error
+            raise Broken(f"sending failed: {error}", unseen=True, late=is_timeout(error)) from error
 
     def _receive_or_ping(self) -> None:
         try:
@@ -231,7 +227,7 @@ class Channel:
         except Broken as error:
             if not error.late:
                 raise
-            self._out += _frame(PING, 0, 0, bytes(8))
+            self._out += frame(PING, 0, 0, bytes(8))
             self._flush()
             self._receive()
 
@@ -240,7 +236,7 @@ class Channel:
         try:
             chunk = self._sock.recv(_RECEIVE_BYTES)
         except OSError as error:
-            late = _is_timeout(error)
+            late = is_timeout(error)
             text = "nothing came in time" if late else f"receiving failed: {error}"
             raise Broken(text, unseen=unseen, late=late) from error
         if not chunk:
@@ -264,7 +260,7 @@ class Channel:
         elif kind == WINDOW_UPDATE:
             self._take_room(stream, int.from_bytes(payload, "big"))
         elif kind == PING and not flags & ACK:
-            self._pongs += _frame(PING, ACK, 0, payload)
+            self._pongs += frame(PING, ACK, 0, payload)
         elif kind == SETTINGS and not flags & ACK:
             self._take_settings(payload)
         elif kind == RST_STREAM and stream == self._stream and self._trailers is None:
@@ -279,14 +275,20 @@ class Channel:
     def _take_data(self, flags: int, stream: int, payload: bytes) -> None:
         if flags & PADDED:
             raise Broken("the server pads its frames")
-        self._received += len(payload)
-        if self._received > _ROOM // 2:
-            self._out += _room(0, self._received) + _room(self._stream, self._received)
-            self._received = 0
+        if size := self._to_give(len(payload)):
+            self._out += room(0, size) + room(self._stream, size)
         if stream == self._stream:
             self._pieces.append(payload)
             if flags & END_STREAM:
                 raise Broken("the answer has no status")
+
+    def _to_give(self, size: int) -> int:
+        """Return of how many bytes the peer is to be told that they have been received, now and then."""
+        self._received += size
+        if self._received <= _ROOM // 2:
+            return 0
+        size, self._received = self._received, 0
+        return size
 
     def _take_headers(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         if kind == HEADERS and flags & (PADDED | PRIORITY):
@@ -311,20 +313,42 @@ class Channel:
             if setting == _INITIAL_WINDOW_SIZE:
                 self._stream_sendable += value - self._initial
                 self._initial = value
-        self._out += _frame(SETTINGS, ACK, 0, b"")
+        self._out += frame(SETTINGS, ACK, 0, b"")
 
 
-def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """Return a frame of HTTP/2."""
     size = len(payload)
     return _FRAME.pack(size >> 8, size & 0xFF, kind, flags, stream) + payload
 
 
-def _room(stream: int, size: int) -> bytes:
-    return _frame(WINDOW_UPDATE, 0, stream, size.to_bytes(4, "big"))
+def room(stream: int, size: int) -> bytes:
+    """Return the frame that gives the peer room."""
+    return frame(WINDOW_UPDATE, 0, stream, size.to_bytes(4, "big"))
 
 
-def _is_timeout(error: OSError) -> bool:
-    return isinstance(error, (BlockingIOError, TimeoutError, ssl.SSLWantReadError))
+def prefixed(message: bytes) -> bytes:
+    """Return a message as gRPC sends it."""
+    return _MESSAGE.pack(0, len(message)) + message
+
+
+def answer(trailers: bytes, body: bytes) -> bytes:
+    """Return the one message of an answer. Raises CallFailed, Broken."""
+    _check(trailers)
+    if len(body) < _MESSAGE.size or _MESSAGE.unpack_from(body) != (0, len(body) - _MESSAGE.size):
+        raise Broken("the answer is not a single message")
+    return body[_MESSAGE.size :]
+
+
+def _check(trailers: bytes) -> None:
+    code, details = _status(trailers)
+    if code:
+        raise CallFailed(code, details)
+
+
+def is_timeout(error: OSError) -> bool:
+    """Return whether an error says only that there was nothing to do in time."""
+    return isinstance(error, (BlockingIOError, TimeoutError, ssl.SSLWantReadError, ssl.SSLWantWriteError))
 
 
 @functools.lru_cache(maxsize=32)

@@ -13,7 +13,8 @@ import pytest
 from minik8s_modules.apiserver.http.settings import Limits, TlsFiles
 from minik8s_modules.apiserver.intake.connections import Answer, Connection
 from minik8s_modules.apiserver.intake.framing import Whole
-from minik8s_modules.apiserver.intake.intake import AT_ONCE, Intake
+from minik8s_modules.apiserver.intake.in_loop import AT_ONCE
+from minik8s_modules.apiserver.intake.intake import Intake
 from minik8s_modules.apiserver.intake.limits import USER, Account, Admission
 from minik8s_modules.apiserver.intake.turns import OF_ONE
 from minik8s_modules.apiserver.serving.server import make_context

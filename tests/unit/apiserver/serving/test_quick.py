@@ -17,11 +17,14 @@ from minik8s_modules.api.kinds import (
     CONFIG_MAP,
     HORIZONTAL_POD_AUTOSCALER,
     KINDS,
+    LIMIT_RANGE,
     NODE,
     POD,
+    RESOURCE_QUOTA,
     ROLE,
     ROLE_BINDING,
     SECRET,
+    VALIDATING_WEBHOOK_CONFIGURATION,
     Kind,
 )
 from minik8s_modules.apiserver.access.carriers import CarrierAuthorizer
@@ -92,7 +95,7 @@ def let(backend: Backend, user: User, resources: str, verb: str = "get") -> None
     ],
 )
 def test_one_object_is_read_at_once(quick: Quick, path: str):
-    assert quick(environ(path))
+    assert quick.read(environ(path))
 
 
 @pytest.mark.parametrize(
@@ -120,11 +123,11 @@ def test_one_object_is_read_at_once(quick: Quick, path: str):
     ],
 )
 def test_what_may_wait_for_somebody_is_left_to_a_thread(quick: Quick, path: str, fields: dict[str, Any]):
-    assert not quick(environ(path, **fields))
+    assert not quick.read(environ(path, **fields))
 
 
 def test_an_upgrade_is_left_to_a_thread(quick: Quick):
-    assert not quick(environ(WEB, "Connection: Upgrade", "Upgrade: websocket"))
+    assert not quick.read(environ(WEB, "Connection: Upgrade", "Upgrade: websocket"))
 
 
 def custom_kinds(*versions: str) -> Sequence[Kind]:
@@ -155,14 +158,14 @@ def with_custom(backend: Backend, kinds: Sequence[Kind]) -> Backend:
 def test_what_an_extension_answers_is_left_to_a_thread_also_where_the_kind_is_known_here(backend: Backend):
     path = "/apis/e.io/v1/namespaces/default/foos/a"
     quick = quick_of(with_custom(backend, custom_kinds("v1")))
-    assert quick(environ(path))  # there is none
+    assert quick.read(environ(path))  # there is none
     spec = {
         "group": "e.io", "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 10,
         "service": {"namespace": "other", "name": "api"},
     }  # fmt: skip
     make(backend, API_SERVICE, "v1.e.io", spec=spec)
-    assert not quick(environ(path))
-    assert quick(environ("/api/v1/nodes/n1"))
+    assert not quick.read(environ(path))
+    assert quick.read(environ("/api/v1/nodes/n1"))
 
 
 def test_a_custom_object_is_read_at_once_only_in_the_version_in_which_it_is_known(backend: Backend):
@@ -174,7 +177,7 @@ def test_a_custom_object_is_read_at_once_only_in_the_version_in_which_it_is_know
     item = backend.get(Target(kinds[0], "default", "a"))
     for kind, path in zip(kinds, paths, strict=True):
         presenting.bytes_of(kind, item)
-        assert [quick(environ(each)) for each in paths] == [each == path for each in paths]
+        assert [quick.read(environ(each)) for each in paths] == [each == path for each in paths]
 
 
 def test_what_looks_otherwise_than_it_is_stored_is_left_to_a_thread(backend: Backend, quick: Quick):
@@ -184,15 +187,15 @@ def test_what_looks_otherwise_than_it_is_stored_is_left_to_a_thread(backend: Bac
     stored, shown = (
         f"/apis/{kind.api_version}/namespaces/default/{kind.plural}/a" for kind in (HORIZONTAL_POD_AUTOSCALER, other)
     )
-    assert quick(environ(stored))
-    assert not quick(environ(shown))
+    assert quick.read(environ(stored))
+    assert not quick.read(environ(shown))
 
 
 def test_a_long_object_is_left_to_a_thread(backend: Backend, quick: Quick):
     make(backend, CONFIG_MAP, "settings", data={"a": "x" * 10_000})
     make(backend, CONFIG_MAP, "long", data={"a": "x" * LONGEST_BYTES})
-    assert quick(environ(SETTINGS))
-    assert not quick(environ("/api/v1/namespaces/default/configmaps/long"))
+    assert quick.read(environ(SETTINGS))
+    assert not quick.read(environ("/api/v1/namespaces/default/configmaps/long"))
 
 
 @pytest.mark.parametrize(
@@ -204,36 +207,36 @@ def test_a_long_object_is_left_to_a_thread(backend: Backend, quick: Quick):
     ],
 )
 def test_other_forms_than_the_object_are_left_to_a_thread(quick: Quick, accept: str):
-    assert not quick(environ(WEB, f"Accept: {accept}"))
+    assert not quick.read(environ(WEB, f"Accept: {accept}"))
 
 
 def test_the_object_may_be_asked_for_in_several_ways(quick: Quick):
     for accept in ("application/json", "*/*", "application/json, */*"):
-        assert quick(environ(WEB, f"Accept: {accept}", "Accept-Encoding: gzip"))
+        assert quick.read(environ(WEB, f"Accept: {accept}", "Accept-Encoding: gzip"))
 
 
 @pytest.mark.parametrize("header", ["Impersonate-User: jane", "Impersonate-Group: people", "Impersonate-Extra-A: b"])
 def test_who_acts_as_another_has_a_thread(quick: Quick, header: str):
-    assert not quick(environ(WEB, header))
+    assert not quick.read(environ(WEB, header))
 
 
 def test_who_has_no_certificate_has_a_thread(quick: Quick):
-    assert not quick(environ(WEB, "Authorization: Bearer abc", user=None))
+    assert not quick.read(environ(WEB, "Authorization: Bearer abc", user=None))
 
 
 def test_who_has_a_role_is_answered_at_once_unless_the_policy_has_changed(backend: Backend, quick: Quick):
     access = quick._access
-    assert not quick(environ(WEB, user=JANE))
+    assert not quick.read(environ(WEB, user=JANE))
     let(backend, JANE, "pods")
-    assert not quick(environ(WEB, user=JANE))  # would have to be compiled
+    assert not quick.read(environ(WEB, user=JANE))  # would have to be compiled
     access.rbac.policy()
-    assert quick(environ(WEB, user=JANE))
-    assert not quick(environ(SETTINGS, user=JANE))  # a refusal: others would be asked
+    assert quick.read(environ(WEB, user=JANE))
+    assert not quick.read(environ(SETTINGS, user=JANE))  # a refusal: others would be asked
     let(backend, User("joe", ()), "pods")
-    assert not quick(environ(WEB, user=JANE))
-    assert quick(environ(WEB))  # an administrator may without any policy
+    assert not quick.read(environ(WEB, user=JANE))
+    assert quick.read(environ(WEB))  # an administrator may without any policy
     access.rbac.policy()
-    assert quick(environ(WEB, user=JANE))
+    assert quick.read(environ(WEB, user=JANE))
 
 
 def test_who_has_bound_very_many_roles_to_himself_has_a_thread(backend: Backend, quick: Quick):
@@ -241,11 +244,116 @@ def test_who_has_bound_very_many_roles_to_himself_has_a_thread(backend: Backend,
     let(backend, JANE, "pods")
     make(backend, ROLE, "many", rules=many)
     quick._access.rbac.policy()
-    assert quick(environ(WEB, user=JANE))
+    assert quick.read(environ(WEB, user=JANE))
     subjects = [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]
     make(backend, ROLE_BINDING, "many", roleRef={"kind": "Role", "name": "many"}, subjects=subjects)
     quick._access.rbac.policy()
-    assert not quick(environ(WEB, user=JANE))
+    assert not quick.read(environ(WEB, user=JANE))
+
+
+PODS, CONFIG_MAPS = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        PODS,
+        CONFIG_MAPS,
+        f"{PODS}/",
+        "/api/v1/namespaces/default/events",
+        "/apis/events.k8s.io/v1/namespaces/default/events",
+        "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+        "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
+        "/apis/apps/v1/namespaces/default/replicasets",
+        "/apis/apps/v1/namespaces/default/controllerrevisions",
+        "/apis/batch/v1/namespaces/default/jobs",
+    ],
+)
+def test_a_short_create_is_made_in_the_loop(quick: Quick, path: str):
+    assert quick.write(environ(path, method="POST"))
+    assert quick.write(environ(path, "Content-Type: application/json; charset=utf-8", method="POST"))
+    assert not quick.read(environ(path, method="POST"))
+
+
+def test_what_kubectl_says_with_a_create_makes_it_no_longer_one(quick: Quick):
+    for query in ("fieldManager=kubectl-create&fieldValidation=Strict", "fieldValidation=Ignore", "fieldManager=a%20b"):
+        assert quick.write(environ(f"{PODS}?{query}", method="POST")) is ("%" not in query)
+        assert not quick.read(environ(f"{WEB}?{query}"))
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "fields"),
+    [
+        (PODS, [], {"method": "PUT"}),
+        (PODS, [], {"method": "GET"}),
+        (PODS, [], {"method": "DELETE"}),
+        (f"{PODS}?dryRun=All", [], {}),
+        (f"{PODS}?fieldManager=a&dryRun=All", [], {}),
+        (f"{PODS}?fieldManager=a;dryRun=All", [], {}),
+        (f"{PODS}?pretty=true", [], {}),
+        (f"{PODS}/web", [], {}),
+        (f"{PODS}/web/binding", [], {}),
+        (f"{PODS}/web/eviction", [], {}),  # looks at budgets, and deletes
+        ("/api/v1/namespaces/default/services", [], {}),  # has addresses to be found
+        ("/api/v1/namespaces/default/secrets", [], {}),
+        ("/apis/apps/v1/namespaces/default/deployments", [], {}),
+        ("/api/v1/namespaces", [], {}),
+        ("/api/v1/pods", [], {}),  # names no namespace
+        ("/api/v1/namespaces/none/pods", [], {}),
+        ("/apis/authentication.k8s.io/v1/tokenreviews", [], {}),
+        (PODS, ["Content-Type: application/yaml"], {}),
+        (PODS, ["Content-Type: application/vnd.kubernetes.protobuf"], {}),
+        (PODS, ["Accept: application/json;as=Table;v=v1;g=meta.k8s.io"], {}),
+        (PODS, ["Impersonate-User: jane"], {}),
+        (PODS, ["Connection: Upgrade", "Upgrade: websocket"], {}),
+        (PODS, ["Authorization: Bearer abc"], {"user": None}),
+        (PODS, [], {"host": f"192.0.2.9:{KUBELET_PORT}"}),
+        (PODS, [], {"user": User("system:node:n1", ("system:nodes", ALL_AUTHENTICATED))}),
+        (PODS, [], {"user": JANE}),  # has no role: a refusal is a thread's
+    ],
+)
+def test_other_writes_have_a_thread(quick: Quick, path: str, headers: list[str], fields: dict[str, Any]):
+    assert not quick.write(environ(path, *headers, **{"method": "POST", **fields}))
+
+
+def test_who_may_create_by_a_role_is_served_in_the_loop_unless_the_policy_has_changed(backend: Backend, quick: Quick):
+    let(backend, JANE, "pods", "create")
+    assert not quick.write(environ(PODS, method="POST", user=JANE))
+    quick._access.rbac.policy()
+    assert quick.write(environ(PODS, method="POST", user=JANE))
+    assert not quick.write(environ(CONFIG_MAPS, method="POST", user=JANE))
+
+
+def test_a_pod_that_long_limits_are_compared_with_has_a_thread(backend: Backend, quick: Quick):
+    def limits(count: int) -> list[dict[str, Any]]:
+        return [{"type": "Container", "max": {f"example.com/thing-{n}": "1" for n in range(count)}}]
+
+    make(backend, LIMIT_RANGE, "short", spec={"limits": limits(20)})
+    assert quick.write(environ(PODS, method="POST"))
+    make(backend, LIMIT_RANGE, "long", spec={"limits": limits(300)})
+    assert not quick.write(environ(PODS, method="POST"))
+    assert quick.write(environ(CONFIG_MAPS, method="POST"))
+
+
+def test_what_a_quota_counts_has_a_thread(backend: Backend, quick: Quick):
+    make(backend, RESOURCE_QUOTA, "q", spec={"hard": {"pods": "5"}})
+    assert not quick.write(environ(PODS, method="POST"))
+
+
+def test_a_create_that_a_webhook_looks_at_has_a_thread(backend: Backend, quick: Quick):
+    rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+    hook = {
+        "name": "h.example.com", "clientConfig": {"url": "https://h.example.com/"}, "rules": [rule],
+        "sideEffects": "None", "admissionReviewVersions": ["v1"],
+    }  # fmt: skip
+    make(backend, VALIDATING_WEBHOOK_CONFIGURATION, "hooks", webhooks=[hook])
+    assert not quick.write(environ(PODS, method="POST"))
+    assert quick.write(environ(CONFIG_MAPS, method="POST"))
+
+
+def test_a_create_in_a_group_that_an_extension_answers_has_a_thread(backend: Backend):
+    path = "/apis/e.io/v1/namespaces/default/foos"
+    assert not quick_of(with_custom(backend, custom_kinds("v1"))).write(environ(path, method="POST"))
 
 
 def names_called(function: Callable[[], object]) -> set[str]:
@@ -275,8 +383,8 @@ def test_rights_that_follow_from_all_pods_are_not_worked_out(backend: Backend, q
     path = f"/api/v1/{where}{kind.plural}/n1"
 
     def ask() -> None:
-        assert not quick(environ(path, user=node))
-        assert quick(environ(path, user=carrier)) is (kind is POD)
+        assert not quick.read(environ(path, user=node))
+        assert quick.read(environ(path, user=carrier)) is (kind is POD)
 
     assert not [each for each in names_called(ask) if each.startswith(("Following.", "NodeAuthorizer.", "Carrier"))]
 
@@ -286,12 +394,14 @@ def test_a_worker_that_does_not_know_yet_what_another_has_written_leaves_it_to_a
     quick = quick_of(replace(backend, place=Place(board, 0)))
     other = Place(board, 1)
     other.tell(backend.cache.revision)
-    assert quick(environ(WEB))
+    assert quick.read(environ(WEB))
     other.tell(backend.cache.revision + 1)
-    assert not quick(environ(WEB))
+    assert not quick.read(environ(WEB))
+    assert not quick.write(environ(PODS, method="POST"))
     board.close()
 
 
 def test_a_server_that_has_not_loaded_its_objects_leaves_it_to_a_thread(backend: Backend):
     cache = WatchCache(backend.store)
-    assert not quick_of(replace(backend, cache=cache))(environ(WEB))
+    assert not quick_of(replace(backend, cache=cache)).read(environ(WEB))
+    assert not quick_of(replace(backend, cache=cache)).write(environ(PODS, method="POST"))
