@@ -190,11 +190,6 @@ class Machine:
         for number, uid in zip(numbers, entries, strict=True):
             self.pids[number] = self.docker.inspect(status[uid]["id"])["State"]["Pid"]  # type: ignore[index]  # it runs
 
-    def hosts(self, number: int) -> str:
-        """Return the hosts file that a pod's containers have."""
-        uid = str(self._pod(number)["pod"]["uid"])
-        return (self._folder / "s" / "names" / uid / "hosts").read_text()
-
     def pod(self, number: int, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a command in a pod's network."""
         line = ["nsenter", "-t", str(self.pids[number]), "-n", *argv]

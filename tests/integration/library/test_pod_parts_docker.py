@@ -66,8 +66,9 @@ def test_hosts_and_resolv_conf_are_kubelets(node: TestNode) -> None:
 
 def test_names_that_a_killed_pass_left_unwritten_are_written(node: TestNode) -> None:
     sandboxes, _ = node.start_pod(7)
-    (uid,) = sandboxes
-    (Path(node.state_dir) / "names" / uid / "hosts").write_text("127.0.0.1 localhost\n")
+    found = node.docker.inspect(node.ids(labels.SANDBOX)[0])
+    assert found is not None
+    Path(found["HostsPath"]).write_text("127.0.0.1 localhost\n")
     planned = node.run("sandboxes", sandboxes, check=True)
     assert [step["action"] for step in planned["steps"]] == ["names"]
     assert node.run("sandboxes", sandboxes)["steps"] == planned["steps"]

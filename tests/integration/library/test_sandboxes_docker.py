@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from minik8s_modules.module_utils.minik8s.core import labels
-from minik8s_modules.module_utils.minik8s.core.docker import Docker
 from minik8s_modules.module_utils.minik8s.network import sources
 from minik8s_modules.module_utils.minik8s.network.attachment import link_name
 from tests.support.node import TestNode, assert_answers, command
-from tests.support.waiting import until
 
 
 def test_a_sandbox_has_its_address_names_and_dns(node: TestNode) -> None:
@@ -28,76 +22,6 @@ def test_a_sandbox_has_its_address_names_and_dns(node: TestNode) -> None:
     assert node.execute(app, "hostname").strip() == "pod-7"
     assert "options ndots:5" in node.execute(app, "cat", "/etc/resolv.conf")
     assert f"default via {pod['gateway']}" in node.execute(app, "ip", "route")
-
-
-def test_docker_makes_no_network_for_a_pod_and_no_device_of_it_finds_out_who_is_near(node: TestNode) -> None:
-    sandboxes, containers = node.start_pod(7)
-    (uid,), (app,) = sandboxes, node.ids("app")
-    pause = node.docker.inspect(node.ids(labels.SANDBOX)[0])
-    assert pause is not None
-    assert (pause["Config"]["NetworkDisabled"], pause["NetworkSettings"]["Networks"]) == (True, {})
-    switches = [f"/proc/sys/net/ipv6/conf/{device}/disable_ipv6" for device in ("all", "default", "eth0", "lo")]
-    assert node.execute(app, "cat", *switches) == "1\n" * 4
-    assert node.execute(app, "ip", "-6", "addr") == ""
-    folder = Path(node.state_dir) / "names" / uid
-    assert {one.name: oct(one.stat().st_mode & 0o777) for one in folder.iterdir()} == {
-        "hosts": "0o644",
-        "resolv.conf": "0o644",
-    }
-    assert node.execute(app, "cat", "/etc/hosts") == (folder / "hosts").read_text()
-    assert not node.run("containers", containers)["changed"]
-    node.run("sandboxes", {})
-    node.run("containers", {})
-    assert not folder.exists()
-
-
-def test_a_container_may_mount_a_hosts_file_of_its_own_and_a_read_only_root_has_no_names_to_write(
-    node: TestNode, tmp_path: Path
-) -> None:
-    (tmp_path / "own").write_text("192.0.2.1 own\n")
-    own = {"target": "/etc/hosts", "volume": "own", "kind": "hostPath", "host_path": str(tmp_path / "own")}
-    sandboxes, containers = node.start_pod(7, mounts=[own], security={"read_only_root": True})
-    (app,) = node.ids("app")
-    assert node.execute(app, "cat", "/etc/hosts") == "192.0.2.1 own\n"
-    options = [line.split()[3] for line in node.execute(app, "cat", "/proc/mounts").splitlines() if "resolv" in line]
-    assert [each.split(",")[0] for each in options] == ["ro"]
-    for section, entries in (("sandboxes", sandboxes), ("containers", containers)):
-        assert not node.run(section, entries)["changed"]
-
-
-def test_names_of_a_pod_that_a_killed_pass_left_go_with_it(node: TestNode) -> None:
-    uid = node.pod(8)["pod"]["uid"]
-    (Path(node.state_dir) / "names" / uid).mkdir(parents=True)
-    kept = node.pod(7)
-    planned = node.run("sandboxes", {kept["pod"]["uid"]: kept}, check=True)
-    assert ("tidy", uid) in {(step["action"], step["key"]) for step in planned["steps"]}
-    node.run("network", node.network())
-    node.run("sandboxes", {kept["pod"]["uid"]: kept})
-    assert [one.name for one in (Path(node.state_dir) / "names").iterdir()] == [kept["pod"]["uid"]]
-
-
-def test_a_pause_container_from_before_the_upgrade_stays_and_its_names_are_written_again(
-    node: TestNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def before(docker: Docker, name: str, body: dict[str, Any]) -> str:
-        shutil.rmtree(Path(node.state_dir) / "names")
-        return create(docker, name, {field: each for field, each in body.items() if field != "NetworkDisabled"})
-
-    create = Docker.create
-    monkeypatch.setattr(Docker, "create", before)
-    node.run("network", node.network())
-    pod = node.pod(7)
-    sandboxes = {pod["pod"]["uid"]: pod}
-    pause = node.run("sandboxes", sandboxes)["status"][pod["pod"]["uid"]]["id"]
-    monkeypatch.setattr(Docker, "create", create)
-    assert not node.run("sandboxes", sandboxes)["changed"]
-    node.docker.kill(pause, "SIGKILL")
-    until(lambda: (node.docker.inspect(pause) or {})["State"]["Status"] == "exited")
-    started = node.run("sandboxes", sandboxes, context={"unattended": True})
-    assert [step["action"] for step in started["steps"]] == ["start"]
-    app = node.container(pod)
-    container = node.run("containers", {f"{pod['pod']['uid']}/app": app})["status"][f"{pod['pod']['uid']}/app"]["id"]
-    assert pod["ip"] in node.execute(container, "cat", "/etc/hosts")
 
 
 @pytest.mark.parametrize(

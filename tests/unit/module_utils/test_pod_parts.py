@@ -252,7 +252,7 @@ def test_a_slice_that_a_busy_systemd_keeps_is_found_by_the_next_look_at_its_pod(
 ) -> None:
     def left() -> tuple[str, ...]:
         scope = Scope(frozenset({UID}))
-        return sandbox_parts.observe(context, {}, {}, [], scope).left
+        return sandbox_parts.observe(context, {}, {}, [], scope).cgroups_left
 
     context = context_for(Request("n1", state_dir=str(tmp_path / "state")))
     assert left() == ()  # something runs in it

@@ -5,8 +5,8 @@ a NUL, ``.`` or ``..`` is refused here, so no caller has to think of it.
 
     <state_dir>/token.json lock node.key secrets.sealed documents/<section>.json pods/<uid>/volumes/<volume>
                 pods/<uid>/mounts/<volume>
-                attachments/<uid>.json names/<uid>/hosts names/<uid>/resolv.conf
-                folders/<uid of a PersistentVolume>.json csi/<uid>/<volume>.json
+                attachments/<uid>.json folders/<uid of a PersistentVolume>.json
+                csi/<uid>/<volume>.json
     <run_dir>/stopping/<container id> sub-paths/<digest>/<number>
               secrets/<namespace>/<name>/<key> secrets/.volumes/<uid>/<volume> attended
 """
@@ -94,11 +94,6 @@ def attachments_dir(state_dir: str) -> str:
 def attachment_path(state_dir: str, uid: str) -> str:
     """Return the file of one pod's attachment by a plugin."""
     return os.path.join(attachments_dir(state_dir), component(uid) + ".json")
-
-
-def names_dir(state_dir: str) -> str:
-    """Return the directory of the files that tell pods names, one folder a pod."""
-    return os.path.join(state_dir, "names")
 
 
 def pod_dir(state_dir: str, uid: str) -> str:

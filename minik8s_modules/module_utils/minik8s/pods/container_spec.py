@@ -25,7 +25,6 @@ from ..entries.identity import PodIdentity
 from ..volumes import hostpath
 from .cgroups import CPU_PERIOD_US, NO_MEMORY_LIMIT, Limits, same_memory
 from .devices import counted_paths, paths_of
-from .pod_files import is_own
 from .security import OOM_SCORES, check_security, security_text, user_of
 
 POD = schema_of(PodIdentity)
@@ -341,8 +340,6 @@ def _observed_mounts(inspect: Mapping[str, Any], declared: Mapping[str, Mount]) 
         if each["Type"] != "bind" or each["Destination"] == message:
             continue  # anonymous volumes of the image; the file of its last words
         source, wanted = each["Source"], declared.get(each["Destination"])
-        if wanted is None and is_own(each, inspect["Config"]["Labels"].get(labels.POD_UID, "")):
-            continue
         if wanted and wanted.bound and (source == wanted.bound or _within(source, wanted.root)):
             source = wanted.source  # live updates may move links on the way to it, not the mount
         chosen = wanted is not None and wanted.propagation != PRIVATE  # else Docker's own choice stands

@@ -1,24 +1,19 @@
 """The files of a pod that tell names: /etc/hosts as kubelet writes it, and /etc/resolv.conf.
 
-A pod with a network of its own has both in ``<state_dir>/names/<uid>``, mounted into each of its containers; on its
-node's network, Docker makes them beside the pause container and mounts them into whatever joins its network. They are
-filled in place (a mount is of the file, not of its name) when the pause container has started. Kubelet's first line in
-hosts tells that this has been done, so a pass cut off in between is made up for.
+Docker makes both beside the pause container and mounts the same two files into every container that joins its network;
+they are filled in place (a mount is of the file, not of its name) when the pause container has started. Kubelet's first
+line in hosts tells that this has been done, so a pass cut off in between is made up for.
 Source: pkg/kubelet/kubelet_pods.go (managedHostsFileContent), pkg/kubelet/network/dns/dns.go.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..core.faults import KeyFault
 from ..core.files import read_bytes
-from ..core.paths import component, names_dir
 
 MARK = b"# Kubernetes-managed hosts file"
 LOCAL_NAMES = """\
@@ -29,7 +24,6 @@ fe00::\tip6-mcastprefix
 fe00::1\tip6-allnodes
 fe00::2\tip6-allrouters
 """
-HOSTS, RESOLVER = "hosts", "resolv.conf"
 NODE_HOSTS = "/etc/hosts"
 NODE_RESOLVER = "/etc/resolv.conf"
 SYSTEMD_RESOLVER = "/run/systemd/resolve/resolv.conf"  # the servers behind systemd's stub on 127.0.0.53
@@ -117,76 +111,25 @@ def _text(path: str) -> str:
     return (read_bytes(path) or b"").decode("utf-8", "replace")
 
 
-def written(state_dir: str, uid: str, inspect: Mapping[str, Any]) -> bool:
+def written(inspect: Mapping[str, Any]) -> bool:
     """Return whether the files of a pause container have been filled."""
-    return (read_bytes(_paths(state_dir, uid, inspect)[1]) or b"").startswith(MARK)
+    return (read_bytes(str(inspect.get("HostsPath") or "")) or b"").startswith(MARK)
 
 
-def write(state_dir: str, inspect: Mapping[str, Any], entry: Mapping[str, Any], kept: str | None) -> None:
+def write(inspect: Mapping[str, Any], entry: Mapping[str, Any], kept: str | None) -> None:
     """Fill the files of a pause container; hosts last, for it carries the mark. ``kept``: see ``node_resolver``.
 
     Raises:
         KeyFault: CreatePodSandboxError, a file cannot be written.
     """
-    if inspect["Config"].get("NetworkDisabled") and not os.path.exists(_place(state_dir, entry["pod"]["uid"], HOSTS)):
-        make(state_dir, entry["pod"]["uid"])  # somebody removed them
-    texts = resolver_text(entry["dns"], node_resolver(kept)), hosts_text(entry, _text(NODE_HOSTS))
-    for path, text in zip(_paths(state_dir, entry["pod"]["uid"], inspect), texts):
+    files = [
+        (inspect["ResolvConfPath"], resolver_text(entry["dns"], node_resolver(kept))),
+        (inspect["HostsPath"], hosts_text(entry, _text(NODE_HOSTS))),
+    ]
+    for path, text in files:
         try:
             with open(path, "r+", encoding="utf-8") as target:
                 target.write(text)
                 target.truncate()
         except OSError as error:
             raise KeyFault("CreatePodSandboxError", f"cannot write {path}: {error}") from error
-
-
-def _paths(state_dir: str, uid: str, inspect: Mapping[str, Any]) -> tuple[str, str]:
-    """Return resolv.conf and hosts of a pause container; Docker's where it made a network for it."""
-    if inspect["Config"].get("NetworkDisabled"):
-        return _place(state_dir, uid, RESOLVER), _place(state_dir, uid, HOSTS)
-    return str(inspect.get("ResolvConfPath") or ""), str(inspect.get("HostsPath") or "")
-
-
-def make(state_dir: str, uid: str) -> None:
-    """Make the files of a pod with a network of its own, empty."""
-    for name in (RESOLVER, HOSTS):
-        path = _place(state_dir, uid, name)
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(path, "wb") as target:
-            os.fchmod(target.fileno(), 0o644)  # for whoever the pod's programs run as
-
-
-def mounted(state_dir: str, uid: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Docker's create request of a container with these files, unless it mounts others in their places."""
-    host = body["HostConfig"]
-    taken, read_only = {each["Target"] for each in host["Mounts"]}, bool(host.get("ReadonlyRootfs"))
-    files = {f"/etc/{name}": _place(state_dir, uid, name) for name in (RESOLVER, HOSTS)}
-    added = [
-        {"Type": "bind", "Source": path, "Target": target, "ReadOnly": read_only}
-        for target, path in files.items()
-        if target not in taken and os.path.exists(path)
-    ]
-    return {**body, "HostConfig": {**host, "Mounts": [*host["Mounts"], *added]}}
-
-
-def is_own(mount: Mapping[str, Any], uid: str) -> bool:
-    """Return whether a mount, as Docker tells it, is of these files in their places."""
-    name = mount["Destination"].removeprefix("/etc/")
-    return bool(uid) and name in {RESOLVER, HOSTS} and str(mount["Source"]).endswith(_place("", uid, name))
-
-
-def made(state_dir: str) -> list[str]:
-    """Return the uids of pods that have such files here."""
-    with contextlib.suppress(FileNotFoundError):
-        return sorted(os.listdir(names_dir(state_dir)))
-    return []
-
-
-def remove(state_dir: str, uid: str) -> None:
-    """Remove a pod's files; missing ones are fine."""
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(os.path.dirname(_place(state_dir, uid, HOSTS)))
-
-
-def _place(state_dir: str, uid: str, name: str) -> str:
-    return os.path.join(names_dir(state_dir), component(uid), name)

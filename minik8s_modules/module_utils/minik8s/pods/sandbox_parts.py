@@ -7,7 +7,6 @@ names: pod_files.py; the pod's cgroup: pod_cgroup.py; host ports: host_ports.py;
 from __future__ import annotations
 
 import ipaddress
-import re
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -20,20 +19,19 @@ from ..core.schema import check_fields, check_texts, schema_of
 from ..core.section import Context, Facets, Scope
 from ..entries.sandboxes import HostPort, PodCgroup
 from ..network import pod_plugins
-from ..network.switches import read_switch, set_switch
+from ..network.switches import set_switch
 from . import dns_host, host_ports, pod_cgroup, pod_files
 from .host_ports import Ports
 
 HOST_PORT = schema_of(HostPort)
 CGROUP = schema_of(PodCgroup)
 PORTS_LOCK = threading.Lock()  # a change of the table is made from a look at it
-_IPV6_SWITCH = re.compile(r"net\.ipv6\.conf\..*\.disable_ipv6")
 ANY_PORT = range(1, 65536)
 Inspect = Mapping[str, Any]
 
 
 class Parts(NamedTuple):
-    """What there is: containers without names, limits by container id, the node's ports, what is left of pods.
+    """What there is: containers without names, limits by container id, the node's ports, cgroups without a pod.
 
     Of plugins: the record of a pod, and why a container (by id) is not as its record says.
     """
@@ -41,7 +39,7 @@ class Parts(NamedTuple):
     unnamed: frozenset[str] = frozenset()
     limits: Mapping[str, dict[str, Any] | None] = {}
     ports: Ports = Ports({}, whole=True)
-    left: tuple[str, ...] = ()
+    cgroups_left: tuple[str, ...] = ()
     records: Mapping[str, pod_plugins.Record] = {}
     faults: Mapping[str, str] = {}
 
@@ -77,26 +75,17 @@ def _check_port(key: str, one: Mapping[str, Any]) -> None:
 def host_config(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of Docker's HostConfig of a pause container."""
     config: dict[str, Any] = {}
-    sysctls = dict(entry["sysctls"])
-    if not entry["host_network"] and not any(_IPV6_SWITCH.fullmatch(name) for name in sysctls):
-        sysctls |= _without_ipv6()
     if entry["host_pid"]:
         config["PidMode"] = "host"
     elif entry["share_pid"]:
         config["Init"] = True  # process 1 of all the pod's containers has to reap their orphans
-    if sysctls:
-        config["Sysctls"] = sysctls
+    if entry["sysctls"]:
+        config["Sysctls"] = dict(entry["sysctls"])
     if entry["cgroup"] is not None:
         config["CgroupParent"] = pod_cgroup.parent_of(node, entry["pod"]["uid"])
     if entry["runtime"]:
         config["Runtime"] = entry["runtime"]
     return config
-
-
-def _without_ipv6() -> dict[str, str]:
-    """Return what turns IPv6 off in a network of its own, where the kernel has it: devices come up without it."""
-    found = read_switch("ipv6/conf/all/disable_ipv6")
-    return {"net.ipv6.conf.all.disable_ipv6": "1"} if found else {}
 
 
 def create(context: Context, name: str, body: dict[str, Any], uid: str) -> str:
@@ -105,7 +94,6 @@ def create(context: Context, name: str, body: dict[str, Any], uid: str) -> str:
     Raises:
         DockerError: Docker refuses.
     """
-    context.checkpoint("create sandbox")
     try:
         return context.docker.create(name, body)
     except DockerError as error:
@@ -134,13 +122,9 @@ def observe(
     marked = any(labels.HOST_PORTS in each["Config"]["Labels"] for group in containers.values() for each in group)
     wanted = any(entry.get("host_ports") for uid, entry in entries.items() if scope.covers(uid))
     ports = host_ports.observe(context.node) if scope.keys is None or marked or wanted else Ports({}, whole=True)
-    named = {uid for uid in pod_files.made(context.state_dir) if scope.covers(uid)}
     gone = pod_cgroup.left_over(context.node, ()) if scope.keys is None else scope.keys
-    idle = {uid for uid in {*gone} - {*containers, *entries} if pod_cgroup.is_idle(context.node, uid)}
-    left = sorted((named - {*containers, *entries}) | idle)
-    unnamed = frozenset(
-        found for found, (uid, each) in running.items() if not pod_files.written(context.state_dir, uid, each)
-    )
+    left = sorted(uid for uid in {*gone} - {*containers, *entries} if pod_cgroup.is_idle(context.node, uid))
+    unnamed = frozenset(found for found, (_, each) in running.items() if not pod_files.written(each))
     records = _records(context, scope)
     faults = {
         found: fault
@@ -189,17 +173,10 @@ def _shown(limits: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(limits.items()))
 
 
-def make_names(context: Context, key: str, entry: Mapping[str, Any]) -> None:
-    """Make the files that tell names, where they are not Docker's."""
-    if not entry["host_network"]:
-        context.checkpoint("make names")
-        pod_files.make(context.state_dir, key)
-
-
 def names(context: Context, inspect: Inspect, entry: Mapping[str, Any]) -> None:
     """Fill the files that tell names."""
     context.checkpoint("write names")
-    pod_files.write(context.state_dir, inspect, entry, dns_host.kept_resolver(context.state_dir))
+    pod_files.write(inspect, entry, dns_host.kept_resolver(context.state_dir))
 
 
 def limits(context: Context, inspect: Inspect, key: str, entry: Mapping[str, Any]) -> None:
@@ -229,13 +206,11 @@ def ports(context: Context, key: str, wanted: frozenset[host_ports.Row], entry: 
 
 
 def removed(context: Context, key: str) -> None:
-    """Remove the pod's files of names, and its cgroup, unless a container runs in it that is to go later.
+    """Remove the pod's cgroup, unless a container runs in it that is to go later.
 
     Raises:
         OSError: it stays all the same, as where systemd does not answer in time; who looks again finds it.
     """
-    context.checkpoint("remove names")
-    pod_files.remove(context.state_dir, key)
     context.checkpoint("remove cgroup")
     pod_cgroup.remove(context.node, key)
     if pod_cgroup.is_idle(context.node, key):

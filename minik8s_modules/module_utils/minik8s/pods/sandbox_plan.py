@@ -68,9 +68,9 @@ def plan_removal(plan: Plan, key: str, observed: ObservedSandboxes) -> None:
     if rows := observed.parts.ports.rows.get(key):
         plan.steps.append(Step("unports", key, ", ".join(sorted(map(str, rows)))))
         plan.differs(key, {**(plan.before.get(key) or {}), "host ports": plan.steps[-1].detail}, None)
-    if key in observed.parts.left:
-        plan.steps.append(Step("tidy", key, f"cgroup and names of pod {key}"))
-        plan.differs(key, {**(plan.before.get(key) or {}), "left": "cgroup or names"}, None)
+    if key in observed.parts.cgroups_left:
+        plan.steps.append(Step("uncgroup", key, f"cgroup of pod {key}"))
+        plan.differs(key, {**(plan.before.get(key) or {}), "cgroup": "empty"}, None)
 
 
 def plan_sandbox(plan: Plan, context: Context, key: str, entry: Mapping[str, Any], observed: ObservedSandboxes) -> None:

@@ -1,10 +1,11 @@
-"""Section ``sandboxes``: a pod's pause container, its network attach, and the files of its names (pod_files.py).
+"""Section ``sandboxes``: a pod's pause container, its network attach, and the files Docker makes for its names.
 
-The pause container holds the network and IPC namespaces that the pod's containers join. It starts with a network that
-Docker knows nothing of; a veth pair is made in one netlink message, its host end ``mk8s-<8 hex of the uid>`` in the
-node's bridge, the other one ``eth0`` inside. An attempt's image, names and DNS are those of its creation; link, address
-and route are compared with the kernel and healed. A pause container that has exited stays: the reconciler answers with
-the next attempt (unattended: it is started again).
+The pause container holds the network and IPC namespaces that the pod's containers join. Docker starts it without a
+network; a veth pair is made in one netlink message, its host end ``mk8s-<8 hex of the uid>`` in the node's bridge, the
+other one ``eth0`` inside. resolv.conf, hosts and hostname come from Docker's HostConfig, which survives its restart.
+An attempt's image, names and DNS are those of its creation; link, address and route are compared with the kernel and
+healed. A pause container that has exited stays: the reconciler answers with the next attempt (unattended: it is
+started again).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _check_addresses(key: str, entry: Mapping[str, Any]) -> None:
 def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return Docker's create request for a sandbox."""
     entry = with_defaults(entry, ENTRY)
-    pod, host_network = entry["pod"], entry["host_network"]
+    pod, dns, host_network = entry["pod"], entry["dns"], entry["host_network"]
     marks = labels.pod_labels(node, pod, labels.SANDBOX, "POD", entry["attempt"])
     host_config: dict[str, Any] = {
         "NetworkMode": "host" if host_network else "none",
@@ -79,6 +80,9 @@ def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         "CpuShares": PAUSE_CPU_SHARES,
         "RestartPolicy": {"Name": "no"},
         "LogConfig": LOG_CONFIG,
+        "Dns": dns["nameservers"],
+        "DnsSearch": dns["searches"],
+        "DnsOptions": dns["options"],
     }
     host_config |= parts.host_config(node, entry)
     if entry["host_ports"]:
@@ -87,11 +91,12 @@ def body_of(node: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     body: dict[str, Any] = {"Image": entry["image"], "Labels": marks, "HostConfig": host_config, "OpenStdin": True}
     if not host_network:
         body["Hostname"] = entry["hostname"]
-        body["NetworkDisabled"] = True  # the kernel's network is bare: Docker's took half of a pod's start
         if entry["plugin"] is not None:
             marks[labels.NETWORK] = entry["plugin"]["driver"]
         else:
             marks[labels.IP] = own_address(entry)
+            own = [each for each in (entry["ip"], (entry["ipv6"] or {}).get("ip")) if each]
+            host_config["ExtraHosts"] = [f"{entry['hostname']}:{ip}" for ip in own]
     return body
 
 
@@ -138,7 +143,7 @@ class Sandboxes:
         """Return the steps: undeclared ones go first, then each declared one."""
         plan = Plan()
         rest = observed.parts
-        seen = {*observed.containers, *observed.strays, *rest.ports.rows, *rest.left, *rest.records}
+        seen = {*observed.containers, *observed.strays, *rest.ports.rows, *rest.cgroups_left, *rest.records}
         for key in sorted(seen - set(entries)):
             if scope.covers(key):
                 plan_removal(plan, key, observed)
@@ -177,7 +182,7 @@ class Sandboxes:
     def _create(self, context: Context, step: Step) -> None:
         entry = step.data
         check_isolated(context.state_dir, step.key, entry)
-        parts.make_names(context, step.key, entry)
+        context.checkpoint("create sandbox")
         try:
             name = labels.sandbox_name(entry["pod"], entry["attempt"])
             created = parts.create(context, name, body_of(context.node, entry), step.key)
@@ -260,7 +265,7 @@ class Sandboxes:
     def _unports(self, context: Context, step: Step) -> None:
         parts.ports(context, step.key, frozenset(), None)
 
-    def _tidy(self, context: Context, step: Step) -> None:
+    def _uncgroup(self, context: Context, step: Step) -> None:
         parts.removed(context, step.key)
 
     def status(

@@ -22,7 +22,6 @@ from ..core.paths import relative
 from ..core.schema import check_fields, check_texts, schema_of, with_defaults
 from ..core.section import Context
 from ..entries.containers import ContainerEntry, Security
-from . import pod_files
 
 ENTRY = schema_of(Security)
 CHOICES = {"pid": ("", "host", "pod"), "ipc": ("", "host")}
@@ -166,7 +165,7 @@ def adapted(entry: ContainerEntry) -> ContainerEntry:
 
 
 def completed(context: Context, entry: Mapping[str, Any], sandbox: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return Docker's create request with what ``security`` asks for, the cgroup of the pod and its files of names.
+    """Return Docker's create request with what ``security`` asks for and with the cgroup of the pod.
 
     Raises:
         KeyFault: CreateContainerConfigError.
@@ -187,8 +186,7 @@ def completed(context: Context, entry: Mapping[str, Any], sandbox: str, body: di
         more["CgroupParent"] = memory_events.own_parent(more["CgroupParent"], name)
     if security:
         body["Labels"][labels.SECURITY] = security_text(security)
-    body = {**body, "User": user_of(entry, image_user), "HostConfig": {**body["HostConfig"], **more}}
-    return pod_files.mounted(context.state_dir, entry["pod"]["uid"], body)
+    return {**body, "User": user_of(entry, image_user), "HostConfig": {**body["HostConfig"], **more}}
 
 
 def _target(context: Context, entry: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ def test_pods_reach_each_other_by_both_families_and_nothing_is_left(machines: tu
     assert one.reaches(7, DUAL.gateway_of(one.cidr))
     assert one.reaches(7, OUTSIDE)  # it knows no way back to pods: what leaves the cluster is masqueraded
     assert one.is_cut_off(7, "fd00:77:5::7")  # of no node
-    hosts = one.hosts(7)
+    hosts = one.pod(7, "cat", f"/proc/{one.pids[7]}/root/etc/hosts").stdout
     assert f"{one.ip_of(7)}\tpod-7" in hosts
     # a second pass finds nothing to do
     assert not one.run("network", one.network(two))["changed"]

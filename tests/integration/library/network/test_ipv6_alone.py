@@ -38,7 +38,7 @@ def test_pods_without_ipv4_reach_each_other_and_nothing_is_left(machines: tuple[
     assert _reaches(one, 7, DUAL.gateway_of(one.cidr))
     assert _reaches(one, 7, OUTSIDE)
     assert not _reaches(one, 7, "fd00:77:5::7", wait_s=1)  # of no node
-    hosts = one.hosts(7)
+    hosts = one.pod(7, "cat", f"/proc/{one.pids[7]}/root/etc/hosts").stdout
     assert f"{one.ip_of(7)}\tpod-7" in hosts
     assert "\n\t" not in hosts
     # a second pass finds nothing to do

@@ -18,10 +18,8 @@ from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.controllers.network.endpoints_of_pods import address_of, families_of
 from minik8s_modules.module_utils.minik8s.core.faults import KeyFault
-from minik8s_modules.module_utils.minik8s.core.schema import with_defaults
 from minik8s_modules.module_utils.minik8s.network.network import Network
-from minik8s_modules.module_utils.minik8s.pods.pod_files import hosts_text
-from minik8s_modules.module_utils.minik8s.pods.sandboxes import ENTRY, Sandboxes, body_of
+from minik8s_modules.module_utils.minik8s.pods.sandboxes import Sandboxes, body_of
 from minik8s_modules.module_utils.minik8s.policies import policy_entries
 from minik8s_modules.module_utils.minik8s.services import services_entries
 from minik8s_modules.reconcile.network.dataplane import dataplane_entry
@@ -166,7 +164,7 @@ def test_a_pod_has_one_address_everywhere() -> None:
     assert entry["ipv6"] == {"ip": address, "gateway": "fd00:10:244:1::1"}
     body = body_of("a", entry)
     assert body["Labels"]["minik8s.io/ip"] == address
-    assert f"\n{address}\tweb\n" in hosts_text(with_defaults(entry, ENTRY), "")
+    assert body["HostConfig"]["ExtraHosts"] == [f"web:{address}"]
     status = pod_status(pod, ObservedPod(), PodDecision({}), Place("2001:db8::1", address, ALONE), SystemClock().now())
     assert (status["podIP"], status["podIPs"]) == (address, [{"ip": address}])
     assert field_value(pod, "status.podIPs", given) == address
