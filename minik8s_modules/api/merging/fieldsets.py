@@ -247,8 +247,7 @@ def _whole(shape: Shape, value: Any) -> Fields:
 
 def _put(children: Fields, element: str, node: Fields, *, embedded: bool) -> None:
     """Put a node; what Go always writes is no member by itself."""
-    if embedded:
-        node = {k: v for k, v in node.items() if k != "."}
+    node = {k: v for k, v in node.items() if k != "."} if embedded else node
     if node or not embedded:
         children[element] = node
 
@@ -300,11 +299,12 @@ def _compare(shape: Shape, old: Any, new: Any, found: Comparison) -> None:
 
 
 def _compare_at(shape: Shape, element: str, before: Any, after: Any, found: Comparison) -> None:
+    is_replaced = type(before) is not type(after) and before is not None and after is not None  # of another JSON type
     if before is _MISSING:
         found.added[element] = _whole(shape, after)
     elif after is _MISSING:
         found.removed[element] = _whole(shape, before)
-    elif _is_leaf(shape.of(before, after)) or not (before or after) or _of_two_types(before, after):
+    elif _is_leaf(shape.of(before, after)) or not (before or after) or is_replaced:
         if before != after:
             found.modified[element] = _LEAF
     else:
@@ -313,11 +313,6 @@ def _compare_at(shape: Shape, element: str, before: Any, after: Any, found: Comp
         for mine, theirs in zip(found, inner, strict=True):
             if theirs:
                 mine[element] = {**mine.get(element, {}), **theirs}
-
-
-def _of_two_types(before: Any, after: Any) -> bool:
-    """Return whether what is stored is none of what its field holds: it is replaced as a whole."""
-    return type(before) is not type(after) and before is not None and after is not None
 
 
 def _compare_items(shape: Shape, old: list[Any], new: list[Any], found: Comparison) -> None:

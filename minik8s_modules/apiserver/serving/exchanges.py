@@ -46,29 +46,30 @@ class Exchanges:
         """Answer a request in the intake itself, if nobody has to be waited for; None leaves it to a thread."""
         if whole.body or not whole.head.startswith(b"GET /api"):
             return None
-        try:
-            environ = environ_of(whole, connection.peer, connection.server)
-        except StatusError:
-            return None
-        environ[CERTIFIED] = connection.user
-        if not self._application.is_quick(environ):
-            return None
-        environ[AT_ONCE] = True
-        return self._run(connection, environ)
+        environ = self._in_loop(connection, whole, self._application.is_quick)
+        return None if environ is None else self._run(connection, environ)
 
     def _errand(self, connection: Connection, whole: Whole) -> Answering | None:
         """Return what answers a short write in the intake itself; None leaves it to a thread."""
         if len(whole.body) > LONGEST_BYTES or not whole.head.startswith(b"POST /api"):
             return None
+        environ = self._in_loop(connection, whole, self._application.is_short_write)
+        return None if environ is None else lambda connection, _: self._run(connection, environ)
+
+    @staticmethod
+    def _in_loop(
+        connection: Connection, whole: Whole, is_short: Callable[[dict[str, Any]], bool]
+    ) -> dict[str, Any] | None:
+        """Return the WSGI environment of a request that the intake answers itself; None leaves it to a thread."""
         try:
             environ = environ_of(whole, connection.peer, connection.server)
         except StatusError:
             return None
         environ[CERTIFIED] = connection.user
-        if not self._application.is_short_write(environ):
+        if not is_short(environ):
             return None
         environ[AT_ONCE] = True
-        return lambda connection, _: self._run(connection, environ)
+        return environ
 
     def _run(self, connection: Connection, environ: dict[str, Any]) -> Answer:
         hand_over = _HandOver(connection)

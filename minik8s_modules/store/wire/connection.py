@@ -173,7 +173,7 @@ class Connections:
         try:
             answer = here.elsewhere(lambda: self._tried(method, message, again=again), most_s)
         except errands.Late as error:
-            raise StoreUnavailable(f"etcd at {self.endpoints} does not answer: {error}") from error
+            raise self._unavailable(error) from error
         self._share()
         return answer
 
@@ -214,21 +214,19 @@ class Connections:
         for left in reversed(range(len(self._addresses))):
             number = self._current
             try:
-                answer = self._call(number, method, message, again=again)
+                return self._call(number, method, message, again=again)
             except CallFailed as error:
                 if error.code not in UNREACHABLE:
                     raise
                 failure: CallFailed | Broken = error
             except Broken as error:
                 failure = error
-            else:
-                return answer
             self.failed(number)
             if not left or not (again or _unseen(failure)):
                 raise self._unavailable(failure) from failure
         raise AssertionError("the last attempt returns or raises")
 
-    def _unavailable(self, failure: CallFailed | Broken) -> StoreUnavailable:
+    def _unavailable(self, failure: CallFailed | Broken | errands.Late) -> StoreUnavailable:
         details = failure.details if isinstance(failure, CallFailed) else str(failure)
         return StoreUnavailable(f"etcd at {self.endpoints} does not answer: {details}")
 
