@@ -23,6 +23,7 @@ from minik8s_modules.gateway.engine import CONTAINER_ACTIONS, DockerEvent, Engin
 from minik8s_modules.gateway.last_words import with_cause, with_message
 from minik8s_modules.gateway.links import Link
 from minik8s_modules.gateway.metrics_sources import Source
+from minik8s_modules.module_utils.minik8s.core.memory_events import ENDED
 
 log = logging.getLogger(__name__)
 
@@ -293,7 +294,10 @@ class NodeWatcher:
         if observation is None:
             seen.containers.pop(event.id, None)
         else:
-            observation = seen.containers[event.id] = self._spoken(engine, observation)
+            observation = self._spoken(engine, observation)
+            if event.action == "oom" and observation["state"] in ENDED:  # the end overtook it
+                observation = {**observation, "oom_killed": True}
+            seen.containers[event.id] = observation
         self._publish(messages.event(self.name, event.action, event.id, observation))
 
     def _spoken(self, engine: NodeEngine, observation: JsonObject) -> JsonObject:

@@ -162,6 +162,8 @@ class NodeObservations:
             seen = seen._replace(ip=known.ip)  # Docker does not know what a plugin gave
         if known and seen.message is None and known.progress == seen.progress:
             seen = seen._replace(message=known.message)
+        if known and known.oom_killed and known.progress == seen.progress:
+            seen = seen._replace(oom_killed=True)  # an event told, which Docker has forgotten
         self._learned_s[seen.id] = at_s
         if known == seen:
             return False

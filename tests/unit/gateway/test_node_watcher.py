@@ -252,6 +252,21 @@ def test_a_container_that_is_gone_before_it_was_looked_at_is_told_as_gone(world:
     assert world.messages[-1] == {"op": "event", "node": "n", "action": "start", "id": "a", "container": None}
 
 
+def test_a_kill_for_memory_that_docker_tells_after_the_end_is_known_from_then_on(world: World):
+    world.watcher.probe()
+    world.engine.ids["a"] = "running"
+    world.engine.script = [
+        DockerEvent("oom", "a", 5),
+        lambda: world.engine.ids.update(a="exited"),
+        DockerEvent("die", "a", 6),
+        DockerEvent("oom", "a", 7),
+        DockerEvent("die", "a", 8),
+    ]
+    world.watcher.follow_once()
+    told = [message["container"]["oom_killed"] for message in world.messages if message["op"] == "event"]
+    assert told == [False, False, True, True]
+
+
 def test_images_are_told_only_when_they_have_changed(world: World):
     world.watcher.probe()
     world.engine.script = [

@@ -110,7 +110,7 @@ class World(NamedTuple):
         """Have the shared connection made: it is the server's second one."""
         self.begin("first")
         assert self.done("first") == [b"FIRST"]
-        until(lambda: self.connections._shared)
+        until(lambda: self.connections._shared and len(self.server.connections) == 2)
         self.server.asked.clear()
 
 

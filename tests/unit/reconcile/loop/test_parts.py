@@ -95,6 +95,13 @@ def test_an_observation_never_runs_backwards():
     assert seen.pod(UID).last("app") == dead
 
 
+def test_a_kill_for_memory_that_an_event_told_is_not_forgotten_by_a_list():
+    seen = NodeObservations()
+    assert seen.learn(observation({**RAW, "oom_killed": True}, T0), 1.0)
+    assert not seen.learn(observation(RAW, T0), 2.0)
+    assert seen.containers()[0].oom_killed
+
+
 def test_a_container_started_again_by_hand_is_alive():
     seen = NodeObservations()
     seen.learn(observed_container({"container": "app", "id": "a", "state": "exited", "finished": 5}), 1.0)
