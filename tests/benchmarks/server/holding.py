@@ -2,6 +2,7 @@
 
     ... --seconds 180 --rest 300                      # ten minutes, docs/explanation/idle-and-large-clusters.md
     ... --env LD_PRELOAD=/usr/lib/…/libjemalloc.so.2  # otherwise as daemons are installed
+    ... --seconds 3600 --pause 1                      # an hour beside other work: 70 answers a second
     ... --inside                                      # also tell what of it is in use, by kind of allocation
 
 As many ConfigMaps as Pods; then twelve clients read, patch, apply, list, delete and make them again, while sixteen
@@ -89,8 +90,8 @@ class Client:
 class Load:
     """The clients, until they are stopped; one request in 200 lists everything."""
 
-    def __init__(self, server: ApiServerProcess, objects: int) -> None:
-        self._server, self._objects, self._stop = server, objects, threading.Event()
+    def __init__(self, server: ApiServerProcess, objects: int, pause_s: float) -> None:
+        self._server, self._objects, self._pause_s, self._stop = server, objects, pause_s, threading.Event()
         self.clients = [Client(server) for _ in range(CLIENTS)]
         self._threads = [threading.Thread(target=self._run, args=each) for each in enumerate(self.clients)]
 
@@ -110,7 +111,7 @@ class Load:
     def _run(self, number: int, client: Client) -> None:
         chance = random.Random(number)
         for turn in itertools.count():
-            if self._stop.is_set():
+            if self._stop.wait(self._pause_s):
                 client.close()
                 return
             kind = chance.choice(KINDS)
@@ -197,7 +198,7 @@ class Bench:
         client.close()
         self.tell(f"{name}, CPU (median of five)", statistics.median(found), "us")
 
-    def measure(self, objects: int, seconds: float, rest_s: float) -> None:
+    def measure(self, objects: int, seconds: float, pause_s: float, rest_s: float) -> None:
         """Take the steps of the table."""
         time.sleep(SETTLED_S)
         self.tell("the start")
@@ -210,7 +211,7 @@ class Bench:
         with watching(self.server):
             each(self.server, lambda client, kind, number: client.ask("POST", kind, made(kind, number)), objects)
             self.tell("all objects")
-            load, before, began = Load(self.server, objects), self.cpu_s(), time.monotonic()
+            load, before, began = Load(self.server, objects, pause_s), self.cpu_s(), time.monotonic()
             seen = load.run(seconds, self.pss_mb)
             answers = sum(client.answers for client in load.clients)
             self.tell("under load, least", min(seen, default=0.0))
@@ -232,6 +233,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objects", type=int, default=3_500, help="of each of two kinds (%(default)s)")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the load lasts (%(default)s)")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds a client rests after six requests (%(default)s)")
     parser.add_argument("--rest", type=float, default=300.0, help="seconds afterwards (%(default)s)")
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=VALUE", help="of the server, beside what roles have"
@@ -250,7 +252,7 @@ def main() -> int:
         for name in added:
             del os.environ[name]
         server.wait_for("/readyz")
-        Bench(server, inside=said.inside).measure(said.objects, said.seconds, said.rest)
+        Bench(server, inside=said.inside).measure(said.objects, said.seconds, said.pause, said.rest)
     finally:
         server.stop()
         etcd.stop()
