@@ -233,7 +233,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objects", type=int, default=3_500, help="of each of two kinds (%(default)s)")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the load lasts (%(default)s)")
-    parser.add_argument("--pause", type=float, default=0.0, help="seconds a client rests after six requests (%(default)s)")
+    parser.add_argument(
+        "--pause", type=float, default=0.0, help="seconds a client rests after six requests (%(default)s)"
+    )
     parser.add_argument("--rest", type=float, default=300.0, help="seconds afterwards (%(default)s)")
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=VALUE", help="of the server, beside what roles have"
