@@ -81,6 +81,7 @@ class HttpsHandler(BaseHTTPRequestHandler):
     server: HttpsServer
     protocol_version = "HTTP/1.1"
     timeout = READ_S
+    disable_nagle_algorithm = True  # an answer is two writes, and the second would wait for the first one's arrival
 
     def setup(self) -> None:
         """Make the TLS handshake before anything is read."""

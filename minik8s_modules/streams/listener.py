@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from minik8s_modules.api.access.certificate_names import peer_names
 from minik8s_modules.api.errors import BadRequest, NotFound, StatusError, TooManyRequests
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.base.sockets import family_of
+from minik8s_modules.base.sockets import listening
 from minik8s_modules.base.tls import server_context
 from minik8s_modules.streams import commands, forwarding, logs, proxying
 from minik8s_modules.streams.answers import answer_probes
@@ -64,7 +64,7 @@ class StreamServer:
         self._context = _context(files)
         self._gateway_socket = gateway_socket
         try:
-            self._socket = socket.create_server((host, port), family=family_of(host), backlog=128)
+            self._socket = listening(host, port)
         except OSError as error:
             raise ConfigurationError(f"listen: cannot listen on {host}:{port}: {error.strerror}") from error
         self.port = int(self._socket.getsockname()[1])

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 import ssl
 import threading
 from collections.abc import Awaitable, Callable
 
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.base.sockets import family_of
+from minik8s_modules.base.sockets import listening
 from minik8s_modules.streams.connections import BUFFER_BYTES, Connection
 from minik8s_modules.streams.requests import HEAD_BYTES
 
@@ -41,7 +40,7 @@ class Serving:
     ) -> None:
         self._context, self._answer = context, answer
         try:
-            self._socket = socket.create_server((host, port), family=family_of(host), backlog=128)
+            self._socket = listening(host, port)
         except OSError as error:
             raise ConfigurationError(f"serving.listen: cannot listen on {host}:{port}: {error.strerror}") from error
         self.port = int(self._socket.getsockname()[1])

@@ -69,6 +69,20 @@ def test_health_is_for_everybody_and_there_is_nothing_else(server: MetricsServer
     assert get(server, authority, "/other", "Bearer good")[0] == 404
 
 
+def test_no_part_of_an_answer_waits_for_the_part_before(
+    server: MetricsServer, authority: Authority, monkeypatch: pytest.MonkeyPatch
+):
+    send, found = https.HttpsHandler.send, list[int]()
+
+    def noted(self: https.HttpsHandler, status: int, kind: str, body: bytes) -> None:
+        found.append(self.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        send(self, status, kind, body)
+
+    monkeypatch.setattr(https.HttpsHandler, "send", noted)
+    assert get(server, authority, "/healthz") == (200, "ok")
+    assert found == [1]
+
+
 def test_a_server_looks_around_only_when_there_is_something(
     authority: Authority, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ):
