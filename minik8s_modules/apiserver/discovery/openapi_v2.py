@@ -1,8 +1,7 @@
 """OpenAPI v2, one document for all groups: version 3's, told in the older words.
 
-Programs that know no version 3 read the JSON form (Terraform's provider, ``swagger`` generators). kubectl reads the
-protobuf form, and only when version 3 does not have a kind (a List, or one that is not served); there the document is
-empty: kubectl takes a kind without definition as valid, so that the server has the last word.
+Programs that know no version 3 read this JSON form (Terraform's provider, ``swagger`` generators); kubectl reads the
+protobuf form (``openapi_protobuf``).
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.discovery import openapi
 from minik8s_modules.store.encoding import exact
 
-PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _METHODS = ("get", "put", "post", "delete", "patch")
 _GVK = "x-kubernetes-group-version-kind"
 
@@ -103,13 +101,3 @@ def _older(schema: Any) -> Any:
         case [{"$ref": str(reference)}]:
             return {"$ref": reference, **{key: value for key, value in found.items() if key != "allOf"}}
     return found
-
-
-def protobuf() -> bytes:
-    """Return a document without definitions as gnostic's protobuf (fields 1 swagger, 2 info, 8 paths)."""
-    info = _text(1, "minik8s") + _text(2, __version__)
-    return _text(1, "2.0") + bytes((2 << 3 | 2, len(info))) + info + bytes((8 << 3 | 2, 0))
-
-
-def _text(number: int, text: str) -> bytes:
-    return bytes((number << 3 | 2, len(text))) + text.encode()

@@ -19,7 +19,7 @@ from minik8s_modules.apiserver.aggregation import offers
 from minik8s_modules.apiserver.aggregation.forwarding import Aggregation
 from minik8s_modules.apiserver.aggregation.offers import Offer
 from minik8s_modules.apiserver.aggregation.swagger import Part, merged
-from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_patches, openapi_v2
+from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_patches, openapi_protobuf, openapi_v2
 from minik8s_modules.apiserver.http import negotiation, responses
 from minik8s_modules.apiserver.http.target import parse, verb_of
 from minik8s_modules.apiserver.nodes import proxying
@@ -211,7 +211,7 @@ def _openapi_routes(app: Flask, kinds: Kinds, aggregation: Aggregation | None) -
     @app.get("/openapi/v2")
     def openapi_2() -> Response:
         if "openapi" in request.headers.get("Accept", "") and "protobuf" in request.headers.get("Accept", ""):
-            return responses.raw(openapi_v2.protobuf(), media=openapi_v2.PROTOBUF)
+            return responses.raw(openapi_protobuf.document(), media=openapi_protobuf.MEDIA)
         offered = offers.ordered(aggregation.offers()) if aggregation is not None else []
         return responses.raw(joined.document(kinds.registry, [each.swagger for each in offered if each.swagger.paths]))
 

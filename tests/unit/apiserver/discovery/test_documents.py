@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import chain
 
 import orjson
 import pytest
 
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONFIG_MAP, KINDS
-from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_patches, openapi_v2
+from minik8s_modules.apiserver.discovery import discovery, openapi, openapi_patches, openapi_protobuf, openapi_v2
 from minik8s_modules.apiserver.http import incoming
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.reads.selection import select
 from minik8s_modules.apiserver.verbs import deleting
+from minik8s_modules.apiserver.verbs.patching import STRATEGIC_MERGE_PATCH
+from minik8s_modules.module_utils.minik8s.rpc.protobuf import decode
 
 
 def test_every_kind_is_in_both_forms_of_discovery():
@@ -190,7 +193,7 @@ def test_commands_that_write_many_objects_are_named_documents_of_patches_alone()
         assert address.endswith("&only=patch")
     assert openapi_patches.index()["paths"].keys() == openapi.index()["paths"].keys()
     whole, short = openapi.document("", "v1")[0], openapi_patches.document("", "v1")[0]
-    assert len(short) < len(whole) / 10
+    assert len(short) < len(whole) / 30
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS.all() if "patch" in kind.verbs], ids=lambda kind: kind.kind)
@@ -206,33 +209,78 @@ def test_a_document_of_patches_says_what_kubectl_looks_up(kind):
         ("dryRun", "query"),
         ("fieldValidation", "query"),
     }
-    types = document["components"]["schemas"]
-    assert {reference.rpartition("/")[2] for reference in _references(document)} <= types.keys()
-    ours = kind.definition.startswith("io.minik8s.")
-    assert ours == (kind.definition in types), "kubectl has no Go types of our kinds, and merges by the document"
-    assert ours == ("application/strategic-merge-patch+json" in patch.get("requestBody", {}).get("content", {}))
+    assert "requestBody" not in patch, "then kubectl looks in the document of version 2"
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS.all() if kind.definition.startswith("io.minik8s.")], ids=lambda kind: kind.kind
-)
-def test_a_document_of_patches_merges_lists_of_our_kinds_as_the_whole_one_does(kind):
-    def merged(document, schema, seen=()):
+OURS = [kind for kind in KINDS.all() if kind.definition.startswith("io.minik8s.") and "patch" in kind.verbs]
+
+
+@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.kind)
+def test_the_document_as_protobuf_merges_lists_of_our_kinds_as_the_whole_one_does(kind):
+    def merged(types, schema, seen=()):
         schema = schema["allOf"][0] | schema if "allOf" in schema else schema
         found = {field: schema[field] for field in schema if field.startswith("x-kubernetes-patch")}
         if name := schema.get("$ref", "").rpartition("/")[2]:
-            if name in seen:
-                return found
-            return found | merged(document, document["components"]["schemas"][name], (*seen, name))
-        held = {field: merged(document, one, seen) for field, one in schema.get("properties", {}).items()}
-        if "x-kubernetes-patch-merge-key" in schema:
-            held["[]"] = merged(document, schema["items"], seen)
-        return found | {field: one for field, one in held.items() if one}
+            return found if name in seen else found | merged(types, types[name], (*seen, name))
+        held = {field: merged(types, one, seen) for field, one in schema.get("properties", {}).items()}
+        if schema.get("items"):
+            held["[]"] = merged(types, schema["items"], seen)
+        if isinstance(values := schema.get("additionalProperties"), dict):
+            held["{}"] = merged(types, values, seen)
+        return {"type": schema.get("type")} | found | held
 
-    whole, short = (orjson.loads(each.document(kind.group, kind.version)[0]) for each in (openapi, openapi_patches))
-    each = merged(whole, whole["components"]["schemas"][kind.definition])
-    assert each
-    assert merged(short, short["components"]["schemas"][kind.definition]) == each
+    types = orjson.loads(openapi.document(kind.group, kind.version)[0])["components"]["schemas"]
+    as_protobuf = _definitions()
+    wanted = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    (of_kind,) = [each for each in as_protobuf.values() if wanted in each.get("x-kubernetes-group-version-kind", [])]
+    each = merged(types, types[kind.definition])
+    assert len(each) > 1
+    assert merged(as_protobuf, of_kind) == each
+
+
+def test_the_document_as_protobuf_says_which_kinds_take_strategic_merge_patches_by_it():
+    (*paths,) = decode(openapi_protobuf.DOCUMENT, openapi_protobuf.document())["paths"]["path"]
+    found = [orjson.loads(path["value"]["patch"]["vendor_extension"][0]["value"]["yaml"]) for path in paths]
+    assert found == [{"group": kind.group, "version": kind.version, "kind": kind.kind} for kind in OURS]
+    assert {*chain(*(path["value"]["patch"]["consumes"] for path in paths))} == {STRATEGIC_MERGE_PATCH}
+
+
+def test_a_document_as_protobuf_is_one_that_kubectl_parses():
+    """It refuses the whole of it for a reference that leads nowhere or has a type, and for an array of nothing."""
+    definitions = _definitions()
+    todo = list(definitions.values())
+    while todo:
+        schema = todo.pop()
+        if "$ref" in schema:
+            assert schema["$ref"].removeprefix("#/definitions/") in definitions
+            assert not {"type", "properties"} & schema.keys()
+        assert schema.get("type") in {None, "object", "array", "string", "integer", "number", "boolean"}
+        assert (schema.get("type") == "array") == ("items" in schema)
+        todo += [
+            *schema.get("properties", {}).values(),
+            *(schema[each] for each in ("items", "additionalProperties") if each in schema),
+        ]
+
+
+def _definitions():
+    """Return the types of the document as JSON schemas."""
+
+    def schema(found):
+        told = {each["name"]: orjson.loads(each["value"]["yaml"]) for each in found["vendor_extension"]}
+        plain = {"$ref": found["_ref"], "type": found["type"] and found["type"]["value"]}
+        inner = {
+            name: schema(found[field]["schema"])
+            for name, field in (("items", "items"), ("additionalProperties", "additional_properties"))
+            if found[field]
+        }
+        if found["properties"]:
+            inner["properties"] = named(found["properties"]["additional_properties"])
+        return {**told, **{field: value for field, value in plain.items() if value}, **inner}
+
+    def named(found):
+        return {each["name"]: schema(each["value"]) for each in found}
+
+    return named(decode(openapi_protobuf.DOCUMENT, openapi_protobuf.document())["definitions"]["additional_properties"])
 
 
 def test_groups_that_are_not_served_are_not_found():
