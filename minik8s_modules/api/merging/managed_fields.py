@@ -29,7 +29,7 @@ MAX_UPDATERS = 10  # more entries of updates than these are merged, the oldest f
 ANCIENT = "ancient-changes"
 BEFORE_FIRST_APPLY = "before-first-apply"
 UNKNOWN = "unknown"
-_APPLY, _UPDATE = "Apply", "Update"
+APPLY, UPDATE = "Apply", "Update"
 _LEAF: Fields = {}
 _SERVERS: Fields = {
     "f:apiVersion": _LEAF,
@@ -77,7 +77,7 @@ Managers = dict[Identity, Entry]
 
 def identity(writer: Writer, operation: str, api_version: str) -> Identity:
     """Return the identity of a write in ``api_version``."""
-    version = "" if operation == _APPLY else api_version
+    version = "" if operation == APPLY else api_version
     return Identity(writer.name or UNKNOWN, operation, version, writer.subresource)
 
 
@@ -93,7 +93,7 @@ def decode(entries: list[JsonObject]) -> Managers:
     managers: Managers = {}
     for index, entry in enumerate(entries):
         operation, version = entry.get("operation"), entry.get("apiVersion")
-        if operation not in {_APPLY, _UPDATE} or not version or entry.get("fieldsType") != "FieldsV1":
+        if operation not in {APPLY, UPDATE} or not version or entry.get("fieldsType") != "FieldsV1":
             raise ValueError(f"managedFields[{index}] lacks operation, apiVersion or fieldsType")
         writer = Writer(entry.get("manager") or "", entry.get("subresource") or "")
         fields = entry.get("fieldsV1") or {}
@@ -283,7 +283,7 @@ def updated(managers: Managers, versions: Versions, api_version: str, writer: Wr
     change = versions.at(api_version)
     mine = without_servers(change.written) if change else {}
     if mine:
-        me = identity(writer, _UPDATE, api_version)
+        me = identity(writer, UPDATE, api_version)
         if me in left:
             mine = fieldsets.union(left[me].fields, mine)
         left[me] = Entry(api_version, fieldsets.sort(mine), rfc3339(now))
@@ -317,7 +317,7 @@ def _capped(managers: Managers) -> Managers:
     """Merge the oldest updates of each version into one entry until there are at most MAX_UPDATERS."""
     if len(managers) <= MAX_UPDATERS:
         return managers
-    updaters = sorted((m for m in managers.items() if m[0].operation == _UPDATE), key=lambda m: (_seconds(m[1]), m[0]))
+    updaters = sorted((m for m in managers.items() if m[0].operation == UPDATE), key=lambda m: (_seconds(m[1]), m[0]))
     surplus = len(updaters) - MAX_UPDATERS
     merged: dict[str, list[tuple[Identity, Entry]]] = {}
     for found, entry in updaters:
@@ -328,7 +328,7 @@ def _capped(managers: Managers) -> Managers:
         group.append((found, entry))
     for version, group in merged.items():
         if len(group) > 1:
-            bucket = Identity(ANCIENT, _UPDATE, version, "")
+            bucket = Identity(ANCIENT, UPDATE, version, "")
             merged_into = managers.get(bucket, group[0][1])
             for found, _ in group:
                 del managers[found]

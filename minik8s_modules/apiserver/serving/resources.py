@@ -278,7 +278,8 @@ def patch(call: Call) -> Response:
             scale = scaling.patched(call.backend, call.target, body, media, options)
         return responses.json(scale, 200, options.warnings)
     if media == applying.MEDIA:
-        item, created = applying.apply(call.backend, call.target, body, options, call.arguments)
+        command = call.request.headers.get("Kubectl-Command", "")
+        item, created = applying.apply(call.backend, call.target, body, options, call.arguments, command)
         return call.show(item, 201 if created else 200, options.warnings, wanted)
     applying.refuse_force(call.arguments)
     mutation = patching.mutation_of(call.target, body, media)

@@ -1,7 +1,8 @@
 """PATCH with ``application/apply-patch+yaml``: server-side apply (decided in api/merging/server_side_apply.py).
 
 An object that is not there is created; one that is goes through ``writing.change`` like every other patch, so a lost
-race is decided again on the newer object.
+race is decided again on the newer object. To ``kubectl apply``, one request does what kubectl would do in four where an
+object was applied client-side before (api/merging/kubectl_migration.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import orjson
 from minik8s_modules.api import size_limits
 from minik8s_modules.api.errors import AlreadyExists, BadRequest, Cause, Conflict, Invalid, NotFound
 from minik8s_modules.api.kinds import Kind
+from minik8s_modules.api.merging.kubectl_migration import migrated
 from minik8s_modules.api.merging.server_side_apply import Applier
 from minik8s_modules.api.merging.server_side_apply import apply as applied
 from minik8s_modules.api.objects import JsonObject, metadata, uid
@@ -26,6 +28,7 @@ from minik8s_modules.apiserver.verbs.patching import APPLY_PATCH
 from minik8s_modules.store.cached import CachedObject
 
 MEDIA = APPLY_PATCH
+COMMAND = "kubectl apply"  # what the header Kubectl-Command says of it
 _PATCH_OPTIONS = Kind("meta.k8s.io", "v1", "PatchOptions", "patchoptions", "")
 _ROUNDS = 3  # an object that comes and goes between our two looks, again and again, is somebody's mistake
 
@@ -45,9 +48,11 @@ def require_manager(arguments: Mapping[str, str]) -> None:
 
 
 def apply(
-    backend: Backend, target: Target, body: bytes, options: Options, arguments: Mapping[str, str]
+    backend: Backend, target: Target, body: bytes, options: Options, arguments: Mapping[str, str], command: str = ""
 ) -> tuple[CachedObject, bool]:
     """Apply a configuration; returns the object and whether it is new.
+
+    ``command`` is kubectl's, where that asks.
 
     Raises:
         Invalid: the request names no field manager.
@@ -62,7 +67,10 @@ def apply(
     applier = Applier(options.manager, options.force, target.subresource)
 
     def onto(live: JsonObject) -> JsonObject:
-        return applied(target.kind, live, orjson.loads(encoded), applier, backend.clock.now())
+        made = applied(target.kind, live, orjson.loads(encoded), applier, backend.clock.now())
+        if command != COMMAND or target.subresource:
+            return made
+        return migrated(target.kind, made, orjson.loads(encoded), applier, backend.clock.now())
 
     for _ in range(_ROUNDS):
         try:
