@@ -5,7 +5,11 @@ our own clock*, is older than the lease's duration; compare-and-swap on resource
 candidates. The holder renews every 4 s, tries again every 2 s when it could not, and gives up leading after 8 s. Nobody
 else may take over before 11 s: in between, nobody leads, and a holder whose last attempt is under way finds out. A
 candidate looks again at the very moment the Lease runs out, so the successor of a machine without power leads 7 to 14 s
-after its end. Renewals were half of what an idle cluster asks its API server for, hence no more of them.
+after its end.
+
+Renewals are most of what an idle cluster asks its API server for, and while nobody waits for the Lease nobody gains by
+them: then all of these times but that between attempts are 4 s longer. Who waits says so by an annotation, which the
+holder's next renewal runs into. It stays until somebody else takes the Lease.
 
 Two additions. A holder whose process is known to be dead (same boot, same pid namespace, no such process)
 is replaced at once, so that a killed daemon's successor on the same machine need not wait 15 s. And whoever
@@ -16,13 +20,15 @@ A holder that sees another epoch (a snapshot was restored) stands for election a
 from __future__ import annotations
 
 import logging
+import math
 import random as random_module
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC
 from typing import Any, NamedTuple
 
-from minik8s_modules.api.errors import NotFound, StatusError
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import Conflict, NotFound, StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, LEASE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339_micro
@@ -32,6 +38,8 @@ from minik8s_modules.runtime.identity import holder_is_dead, process_identity
 
 log = logging.getLogger(__name__)
 
+WAITS = "minik8s.io/waits"
+"""Annotation of a Lease: the identity of a candidate, if there is any."""
 EPOCH_CONFIG_MAP = ("kube-system", "minik8s-cluster", "epoch")
 
 
@@ -41,11 +49,18 @@ class Timings(NamedTuple):
     lease_s: int = 11
     renew_deadline_s: float = 8.0
     retry_s: float = 2.0
+    unwatched_s: float = 0.0
 
     @property
     def renew_s(self) -> float:
         """After a renewal; the next attempts would come too late with less than two in ``renew_deadline_s``."""
-        return 2 * self.retry_s
+        return 2 * self.retry_s + self.unwatched_s
+
+    def unwatched(self) -> Timings:
+        """Return those of a Lease that nobody waits for."""
+        longer_s = 2 * self.retry_s
+        lease_s = math.ceil(self.lease_s + longer_s)
+        return Timings(lease_s, self.renew_deadline_s + longer_s, self.retry_s, longer_s)
 
 
 class Token(NamedTuple):
@@ -81,6 +96,12 @@ def next_spec(old: Mapping[str, Any], identity: str, now: str, lease_s: int) -> 
     }
 
 
+def _released(lease: JsonObject) -> JsonObject:
+    # no holder is a missing field: the API refuses an empty one (coordination/validation)
+    spec = {key: value for key, value in lease["spec"].items() if key != "holderIdentity"}
+    return {**lease, "spec": {**spec, "leaseDurationSeconds": 1}}
+
+
 class LeaderElector:
     """Holds one Lease while it can.
 
@@ -111,7 +132,7 @@ class LeaderElector:
         self._identity = identity or process_identity()
         self._annotations = dict(annotations or {})
         self._fenced = fenced
-        self._timings = timings or Timings()
+        self._timings = self._in_force = timings or Timings()
         self._clock = clock or SystemClock()
         self._random = random
         self._observed = _Observed({}, self._clock.monotonic())
@@ -172,20 +193,39 @@ class LeaderElector:
             self._observed = _Observed(spec, self._clock.monotonic())
         if not lease_is_free(spec, self._clock.monotonic() - self._observed.at, self._identity):
             self._lease = None
+            self._wait_visibly(lease or {})
             return False
         now = rfc3339_micro(self._clock.now().astimezone(UTC))
-        self._write(lease, next_spec(spec, self._identity, now, self._timings.lease_s))
+        renews = spec.get("holderIdentity") == self._identity
+        is_unwatched = renews and WAITS not in objects.annotations(lease or {})
+        timings = self._timings.unwatched() if is_unwatched else self._timings
+        self._write(lease, next_spec(spec, self._identity, now, timings.lease_s), renews=renews)
+        self._in_force = timings
         return True
+
+    def _wait_visibly(self, lease: JsonObject) -> None:
+        """Write into somebody else's Lease that it is waited for; if that fails, the next attempt does."""
+        annotations = objects.annotations(lease)
+        if WAITS in annotations:
+            return
+        metadata = {**lease["metadata"], "annotations": {**annotations, WAITS: self._identity}}
+        try:
+            self._client.update(LEASE, {**lease, "metadata": metadata})
+        except (TemporaryError, StatusError) as error:
+            log.debug("lease %s does not say yet that it is waited for: %s", self._name, error)
 
     def release(self) -> None:
         """Give the Lease back if it is ours, so that a successor need not wait; an error is only logged."""
         lease, self._lease = self._lease, None
         if lease is None:
             return
-        # no holder is a missing field: the API refuses an empty one (coordination/validation)
-        spec = {key: value for key, value in lease["spec"].items() if key != "holderIdentity"}
         try:
-            self._client.update(LEASE, {**lease, "spec": {**spec, "leaseDurationSeconds": 1}})
+            try:
+                self._client.update(LEASE, _released(lease))
+            except Conflict:  # a candidate may just have written that it waits
+                lease = self._client.get(LEASE, self._name, self._namespace)
+                if objects.spec(lease).get("holderIdentity") == self._identity:
+                    self._client.update(LEASE, _released(lease))
         except (TemporaryError, StatusError) as error:
             log.info("lease %s was not released: %s", self._name, error)
 
@@ -198,15 +238,18 @@ class LeaderElector:
         except NotFound:
             return None
 
-    def _write(self, lease: JsonObject | None, spec: JsonObject) -> None:
+    def _write(self, lease: JsonObject | None, spec: JsonObject, *, renews: bool) -> None:
         base = lease or {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {"name": self._name, "namespace": self._namespace},
         }
         metadata = dict(base["metadata"])
-        if self._annotations:
-            metadata["annotations"] = {**(metadata.get("annotations") or {}), **self._annotations}
+        annotations = {**objects.annotations(base), **self._annotations}
+        if not renews:
+            annotations.pop(WAITS, None)
+        if annotations or "annotations" in metadata:
+            metadata["annotations"] = annotations
         self._lease = None
         call = self._client.create if lease is None else self._client.update
         self._lease = call(LEASE, {**base, "metadata": metadata, "spec": spec})
@@ -230,7 +273,7 @@ class LeaderElector:
         return not self._fenced or read_epoch(self._client) == token.epoch
 
     def _renew_until(self, token: Token, stop: threading.Event, lost: threading.Event) -> None:
-        renewed, pause_s = self._clock.monotonic(), self._timings.renew_s
+        renewed, pause_s = self._clock.monotonic(), self._in_force.renew_s
         while not lost.is_set():
             self._clock.wait(stop, pause_s)
             if stop.is_set():
@@ -242,10 +285,10 @@ class LeaderElector:
             except (TemporaryError, StatusError) as error:
                 log.info("lease %s was not renewed: %s", self._name, error)
                 held = None
-            pause_s = self._timings.renew_s if held else self._timings.retry_s
+            pause_s = self._in_force.renew_s if held else self._in_force.retry_s
             if held:
                 renewed = self._clock.monotonic()
-            elif held is False or self._clock.monotonic() - renewed >= self._timings.renew_deadline_s:
+            elif held is False or self._clock.monotonic() - renewed >= self._in_force.renew_deadline_s:
                 log.warning("lost lease %s", self._name)
                 break
         lost.set()

@@ -102,6 +102,8 @@ RULES: tuple[Rule, ...] = (
     # schedulers write it, and count as others; whoever reads it takes it for input (scheduler/profiles/published.py)
     Rule("minik8s.io/scheduler-configuration", _LEASE, _STEWARDS, "always", "how explanations and plans place pods"),
     Rule(TAKES_RESULTS, _CONFIG_MAP, _STEWARDS, "always", "whether Pods have their results copied there"),
+    # leaders are of all parties; who may write a Lease may hold it, too
+    Rule("minik8s.io/waits", _LEASE, _ANYBODY, "always", "whether the holder renews it more often"),
     Rule("minik8s.io/plan-endpoint", _LEASE, _MIRRORING, "always", "where API servers ask for plans"),
 )
 _KEPT = frozenset(rule.key for rule in RULES if not rule.setters)

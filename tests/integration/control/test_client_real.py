@@ -14,7 +14,7 @@ from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.gateway.leases import NodeLeases
 from minik8s_modules.runtime.events import EventRecorder
-from minik8s_modules.runtime.leader import LeaderElector, Token
+from minik8s_modules.runtime.leader import WAITS, LeaderElector, Token
 from tests.integration.control.conftest import Cluster, pod
 from tests.support.waiting import until
 
@@ -120,6 +120,22 @@ def test_a_lease_is_taken_with_a_token_and_released(cluster: Cluster):
     assert lease["metadata"]["annotations"] == annotations
     assert lease["spec"].get("holderIdentity", "") == ""
     assert lease["spec"]["leaseTransitions"] == 1
+
+
+def test_a_candidate_of_any_daemon_may_say_that_it_waits(cluster: Cluster):
+    client = cluster.client("scheduler")
+    first, second = (LeaderElector(client, "test-waits", identity=identity) for identity in ("first", "second"))
+    assert first.try_acquire_or_renew()
+    assert first.try_acquire_or_renew()
+    assert not second.try_acquire_or_renew()
+    lease = client.get(LEASE, "test-waits", "kube-system")
+    assert (lease["metadata"]["annotations"], lease["spec"]["leaseDurationSeconds"]) == ({WAITS: "second"}, 15)
+    with pytest.raises(Conflict):
+        first.try_acquire_or_renew()
+    assert first.try_acquire_or_renew()
+    assert client.get(LEASE, "test-waits", "kube-system")["spec"]["leaseDurationSeconds"] == 11
+    first.release()
+    assert second.try_acquire_or_renew()
 
 
 def test_events_are_written_and_counted(cluster: Cluster):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from minik8s_modules.api.errors import Conflict
 from minik8s_modules.api.kinds import CONFIG_MAP, LEASE
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import FakeClock, parse_rfc3339
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi, passing_error
 from minik8s_modules.runtime.identity import process_identity
-from minik8s_modules.runtime.leader import LeaderElector, Timings, Token, lease_is_free, next_spec
+from minik8s_modules.runtime.leader import WAITS, LeaderElector, Timings, Token, lease_is_free, next_spec
 
 NOW = "2026-01-01T00:00:00.000000Z"
 
@@ -67,6 +71,8 @@ def test_the_second_waits_until_the_first_has_not_renewed_for_the_duration(api):
     assert first.try_acquire_or_renew()
     assert not second.try_acquire_or_renew()
     clock.advance(10)
+    with pytest.raises(Conflict):  # the second has written that it waits
+        first.try_acquire_or_renew()
     assert first.try_acquire_or_renew()
     clock.advance(10)
     assert not second.try_acquire_or_renew()
@@ -149,25 +155,87 @@ def test_a_leader_that_cannot_renew_steps_down_before_its_lease_ends(api):
     assert 10 <= unrenewed_s[0] < 15
 
 
-def test_a_leader_renews_every_four_seconds_and_tries_again_after_two(api):
-    first, stop, pauses_s = elector(api, "first", FakeClock()), threading.Event(), []
+def pauses_of(api: FakeApi, at: dict[int, Callable[[], object]]) -> list[float]:
+    """Return a leader's first seven pauses in seconds; ``at`` says what happens during one of them."""
+    pauses_s: list[float] = []
+    stop = threading.Event()
 
     class Watched(FakeClock):
         def wait(self, event: threading.Event, timeout_s: float) -> bool:
             pauses_s.append(timeout_s)
-            if len(pauses_s) == 3:
-                api.fail(ApiUnreachable("down"))
-            if len(pauses_s) == 6:
+            at.get(len(pauses_s), lambda: None)()
+            if len(pauses_s) == 7:
                 stop.set()
             return super().wait(event, timeout_s)
-
-    first._clock = Watched()
 
     def lead(_: Token, lost: threading.Event) -> None:
         assert lost.wait(60)
 
-    first.run(stop, lead)
-    assert pauses_s[:6] == [4.0, 4.0, 4.0, 2.0, 4.0, 4.0]
+    elector(api, "first", Watched()).run(stop, lead)
+    return pauses_s[:7]
+
+
+def test_a_leader_for_whose_lease_nobody_waits_renews_every_eight_seconds(api):
+    assert pauses_of(api, {3: lambda: api.fail(ApiUnreachable("down"))}) == [4.0, 8.0, 8.0, 2.0, 8.0, 8.0, 8.0]
+
+
+def test_a_leader_renews_every_four_seconds_once_somebody_waits(api):
+    second = elector(api, "second", FakeClock())
+    at = {
+        3: second.try_acquire_or_renew,  # the next renewal runs into what it writes
+        5: second.try_acquire_or_renew,
+        6: lambda: api.fail(ApiUnreachable("down")),
+    }
+    assert pauses_of(api, at) == [4.0, 8.0, 8.0, 2.0, 4.0, 4.0, 2.0]
+
+
+def test_a_lease_lasts_longer_while_nobody_waits_for_it(api):
+    clock = FakeClock()
+    first, second = elector(api, "first", clock), elector(api, "second", clock)
+
+    def renewed_for_s() -> int:
+        assert first.try_acquire_or_renew()
+        return int(api.get(LEASE, "job", "kube-system")["spec"]["leaseDurationSeconds"])
+
+    assert [renewed_for_s(), renewed_for_s()] == [11, 15]
+    second.try_acquire_or_renew()
+    with pytest.raises(Conflict):
+        renewed_for_s()
+    assert [renewed_for_s(), renewed_for_s()] == [11, 11]
+
+
+def test_who_takes_a_lease_does_not_know_whether_others_wait(api):
+    clock = FakeClock()
+    first, second = elector(api, "first", clock), elector(api, "second", clock)
+    assert first.try_acquire_or_renew()
+    assert not second.try_acquire_or_renew()
+    assert api.get(LEASE, "job", "kube-system")["metadata"]["annotations"] == {WAITS: "second"}
+    clock.advance(11)
+    assert second.try_acquire_or_renew()
+    assert not api.get(LEASE, "job", "kube-system")["metadata"]["annotations"]
+    with pytest.raises(Conflict):  # it still writes on top of what it wrote last
+        first.try_acquire_or_renew()
+    assert not first.try_acquire_or_renew()
+    assert api.get(LEASE, "job", "kube-system")["metadata"]["annotations"] == {WAITS: "first"}
+
+
+def test_who_cannot_write_that_he_waits_waits_all_the_same():
+    class Unwritable(FakeApi):
+        def update(self, *_: Any, **__: Any) -> JsonObject:
+            raise passing_error()
+
+    api, clock = Unwritable(), FakeClock()
+    assert elector(api, "first", clock).try_acquire_or_renew()  # a create
+    assert not elector(api, "second", clock).try_acquire_or_renew()
+
+
+def test_a_lease_that_a_candidate_has_just_written_to_is_released(api):
+    clock = FakeClock()
+    first, second = elector(api, "first", clock), elector(api, "second", clock)
+    assert first.try_acquire_or_renew()
+    assert not second.try_acquire_or_renew()
+    first.release()
+    assert second.try_acquire_or_renew()
 
 
 def test_a_leader_whose_lease_was_taken_steps_down_at_its_next_renewals(api):
