@@ -16,8 +16,9 @@ from minik8s_modules.client.watches import EventStream
 
 Keep = Callable[[JsonObject], JsonObject]
 PatchType = Literal["merge", "json", "strategic", "apply"]
-# client-go spreads its watches over 5 to 10 minutes (reflector.go, minWatchTimeout), so that they do not end at once
-WATCH_TIMEOUT_S = 300
+# kube-apiserver's own, of watches that name none (--min-request-timeout): 30 to 60 minutes, as informers spread them.
+# client-go has 5 to 10 (reflector.go); each of a daemon's hundred watches that begins again costs a handshake, 7 ms
+WATCH_TIMEOUT_S = 1800
 
 
 class ObjectList(NamedTuple):
