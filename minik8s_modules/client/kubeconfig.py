@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 
 from minik8s_modules.base.config import read_mapping
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.files import Stamp, stamp_if_there
 
 ADMIN_KUBECONFIG = Path("/etc/minik8s/admin.kubeconfig")
+_AUTHORITY = "certificate-authority"
 _UNSUPPORTED_USER = ("username", "password", "exec", "auth-provider", "as")
 _UNSUPPORTED_CLUSTER = ("insecure-skip-tls-verify", "proxy-url", "tls-server-name")
 
@@ -76,7 +78,7 @@ def load_kubeconfig(path: Path, context_name: str = "") -> Access:
     """
     config = read_mapping(path, "kubeconfig")
     context = _context(config, context_name, path)
-    cluster = _named(config, "clusters", context.get("cluster", ""), "cluster", path)
+    cluster = _cluster(config, context, path)
     user = _named(config, "users", context.get("user", ""), "user", path)
     _refuse(cluster, _UNSUPPORTED_CLUSTER, path)
     _refuse(user, _UNSUPPORTED_USER, path)
@@ -85,12 +87,38 @@ def load_kubeconfig(path: Path, context_name: str = "") -> Access:
         raise ConfigurationError(f"{path}: the cluster's server must be an https:// URL, not {server!r}")
     return Access(
         server.rstrip("/"),
-        _pem(cluster, "certificate-authority", path),
+        _pem(cluster, _AUTHORITY, path),
         _pem(user, "client-certificate", path),
         _pem(user, "client-key", path),
         _text(user, "token", path),
         str(path.parent / token_file) if (token_file := _text(user, "tokenFile", path)) else "",
     )
+
+
+class Authorities:
+    """Returns the PEM of a kubeconfig's authorities; its files are read when they have changed. Thread-safe.
+
+    Calls raise ConfigurationError, as ``load_kubeconfig`` does.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: tuple[tuple[Path, ...], Stamp, bytes] = ((path,), (), b"")
+
+    def __call__(self) -> bytes:
+        """Return it, as it is now."""
+        files, known, pem = self._known
+        found = stamp_if_there(*files)  # before they are read: what changes meanwhile is read the next time
+        if not found or found != known:
+            pem, named = self._read()
+            self._known = ((self._path, *named), found, pem)
+        return pem
+
+    def _read(self) -> tuple[bytes, tuple[Path, ...]]:
+        config = read_mapping(self._path, "kubeconfig")
+        cluster = _cluster(config, _context(config, "", self._path), self._path)
+        is_inside = bool(cluster.get(f"{_AUTHORITY}-data")) or not cluster.get(_AUTHORITY)
+        return _pem(cluster, _AUTHORITY, self._path), () if is_inside else (_beside(cluster, _AUTHORITY, self._path),)
 
 
 def context_namespace(path: Path, context_name: str = "") -> str:
@@ -104,6 +132,10 @@ def context_namespace(path: Path, context_name: str = "") -> str:
 
 def _context(config: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
     return _named(config, "contexts", name or config.get("current-context") or "", "context", path)
+
+
+def _cluster(config: Mapping[str, Any], context: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    return _named(config, "clusters", context.get("cluster", ""), "cluster", path)
 
 
 def _text(section: Mapping[str, Any], key: str, path: Path) -> str:
@@ -130,6 +162,10 @@ def _refuse(section: Mapping[str, Any], keys: tuple[str, ...], path: Path) -> No
         )
 
 
+def _beside(section: Mapping[str, Any], key: str, path: Path) -> Path:
+    return path.parent / str(section[key])
+
+
 def _pem(section: Mapping[str, Any], key: str, path: Path) -> bytes:
     if section.get(f"{key}-data"):
         try:
@@ -138,7 +174,7 @@ def _pem(section: Mapping[str, Any], key: str, path: Path) -> bytes:
             raise ConfigurationError(f"kubeconfig {path}: {key}-data is not base64: {error}") from error
     if not section.get(key):
         return b""
-    target = path.parent / str(section[key])
+    target = _beside(section, key, path)
     try:
         return target.read_bytes()
     except OSError as error:

@@ -17,7 +17,7 @@ from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.configured import client_of, election_client
-from minik8s_modules.client.kubeconfig import load_kubeconfig
+from minik8s_modules.client.kubeconfig import Authorities
 from minik8s_modules.controllers.access.bootstrap_tokens import TokenController
 from minik8s_modules.controllers.access.root_ca import RootCa
 from minik8s_modules.controllers.access.service_accounts import service_accounts
@@ -160,7 +160,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     Raises:
         ConfigurationError: the configuration or the kubeconfig cannot be used.
     """
-    kubeconfig = Path(configuration.text("kubeconfig"))
+    authorities = Authorities(Path(configuration.text("kubeconfig")))
     client = client_of(configuration, "minik8s-controllers", CONNECTIONS)
     terminated_pods = configuration.number("terminated_pods", TERMINATED_PODS)
     cluster_cidr = configuration.network("cluster_cidr", "", may_be_empty=True, may_be_ipv6=True)
@@ -177,9 +177,6 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     server = configured_server(configuration, registry, client)
     if server is not None:
         server.start()
-
-    def authorities() -> bytes:
-        return load_kubeconfig(kubeconfig).ca_pem
 
     def lead(_token: Token, lost: threading.Event) -> None:
         context = Context(client, recorder, Informers(client), metrics=metrics)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound, StatusError
-from minik8s_modules.api.kinds import KINDS, Kind
+from minik8s_modules.api.kinds import API_SERVICE, KINDS, Kind
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.controllers.cleanup.extensions import Extended, is_sound
@@ -68,6 +68,8 @@ class GarbageCollector:
         self._extensions = extensions
         self._extended: dict[tuple[str, str], Kind] = {}
         self._followed: dict[str, Kind] = {}
+        self._services: set[tuple[str, str]] = set()
+        self._may_change = True
         self._context = context
         self._client = context.client
         self._graph = Graph()
@@ -126,12 +128,24 @@ class GarbageCollector:
         self._workers.start()
         while self._extensions is not None and not self._stop.is_set():
             try:
-                self._look(self._extensions())
+                self.look_for(self._extensions)
             except (TemporaryError, StatusError) as error:
                 log.warning("what extensions keep is not known yet: %s", error)
             except Exception:  # the loop's edge
                 log.exception("what extensions keep could not be read")
             self._stop.wait(_LOOK_S)
+
+    def look_for(self, extensions: Callable[[], Extended]) -> None:
+        """Ask what extensions keep, unless there are none and no APIService has changed. Raises as ``extensions``."""
+        found = self._informers[API_SERVICE].list()
+        services = {(objects.uid(each), objects.resource_version(each)) for each in found}
+        have_changed, self._services = services != self._services, services
+        if have_changed or self._may_change:
+            self._may_change = True
+            extended = extensions()
+            self._look(extended)
+            # after a change it is looked at twice: of several API servers the one that was asked may be behind
+            self._may_change = extended.may_change or have_changed
 
     def _look(self, extended: Extended) -> None:
         """Follow the objects of extensions; who is away keeps what it has, and who is gone has nothing here."""

@@ -24,10 +24,14 @@ ODD = (AttributeError, KeyError, TypeError, ValueError)
 
 
 class Extended(NamedTuple):
-    """The kinds of extensions whose objects may be deleted; and of whom nobody knows, by group and version, why."""
+    """The kinds of extensions whose objects may be deleted; and of whom nobody knows, by group and version, why.
+
+    Where there are no extensions, nothing ``may_change`` while no APIService does.
+    """
 
     kinds: tuple[Kind, ...]
     unknown: Mapping[str, str]
+    may_change: bool = True
 
 
 def extended(client: ApiClient) -> Extended:
@@ -46,7 +50,7 @@ def extended(client: ApiClient) -> Extended:
             kinds += kinds_in(found, group, version)
         except ODD as error:
             unknown[f"{group}/{version}"] = str(error)
-    return Extended(tuple(kinds), unknown)
+    return Extended(tuple(kinds), unknown, may_change=bool(declared))
 
 
 def _offered(client: ApiClient) -> dict[tuple[str, str], JsonObject]:

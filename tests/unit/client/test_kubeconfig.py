@@ -5,16 +5,21 @@ from __future__ import annotations
 import base64
 import ssl
 import threading
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from minik8s_modules.api.kinds import NODE
+from minik8s_modules.base.config import read_mapping
 from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.client import kubeconfig
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.errors import ApiUnreachable
-from minik8s_modules.client.kubeconfig import load_kubeconfig
+from minik8s_modules.client.kubeconfig import Authorities, load_kubeconfig
 from tests.support.pki import Authority, write_kubeconfig
 
 
@@ -35,6 +40,40 @@ def test_a_kubeconfig_may_name_files_or_carry_data(tmp_path, authority):
     assert load_kubeconfig(path) == by_file
     assert by_file.server == "https://127.0.0.1:6443"
     assert b"PRIVATE KEY" in by_file.key_pem
+
+
+def test_authorities_are_read_when_one_of_their_files_has_changed(tmp_path, authority, monkeypatch):
+    path = write_kubeconfig(tmp_path / "config", "https://h:6443", authority.ca, authority.issue("admin", "admin"))
+    read: list[Path] = []
+
+    def reading(path: Path, name: str) -> Mapping[str, Any]:
+        read.append(path)
+        return read_mapping(path, name)
+
+    monkeypatch.setattr(kubeconfig, "read_mapping", reading)
+    authorities = Authorities(path)
+    pem = authority.ca.read_bytes()
+    assert {authorities() for _ in range(5)} == {pem}
+    assert len(read) == 2  # the second time for the file that the first one named
+
+    authority.ca.write_bytes(pem + pem)
+    assert authorities() == pem + pem
+
+    document = yaml.safe_load(path.read_text())
+    cluster = document["clusters"][0]["cluster"]
+    cluster["certificate-authority-data"] = base64.b64encode(b"inside").decode()
+    path.write_text(yaml.safe_dump(document))
+    assert authorities() == b"inside"
+    authority.ca.unlink()
+    read.clear()
+    assert {authorities() for _ in range(5)} == {b"inside"}
+    assert len(read) == 1
+
+    path.unlink()
+    with pytest.raises(ConfigurationError):
+        authorities()
+    path.write_text(yaml.safe_dump(document))
+    assert authorities() == b"inside"
 
 
 @pytest.mark.parametrize(

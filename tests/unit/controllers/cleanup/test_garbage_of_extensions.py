@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import CONFIG_MAP, Kind
+from minik8s_modules.api.kinds import API_SERVICE, CONFIG_MAP, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import SystemClock
+from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.controllers.cleanup import collector as collectors
 from minik8s_modules.controllers.cleanup.collector import GarbageCollector
@@ -75,6 +77,54 @@ def test_an_extensions_object_goes_with_its_owner(api: Api):
     make(api, FLUNDER, "free")
     api.delete(CONFIG_MAP, "owner", SPACE)
     until(lambda: names(api, FLUNDER) == {"free"})
+
+
+@pytest.fixture
+def idle() -> Iterator[GarbageCollector]:
+    """A collector that looks for extensions when it is told to."""
+    api = FakeApi(SystemClock())
+    context = Context(api, EventRecorder(api, "test"), Informers(api))
+    collector = GarbageCollector(context)
+    context.informers.start()
+    yield collector
+    context.informers.stop()
+    context.pool.shutdown()
+
+
+def test_without_extensions_nothing_is_asked_until_an_api_service_changes(idle: GarbageCollector):
+    services = idle._informers[API_SERVICE]
+    assert services.wait_synced(60)
+    asked: list[str] = []
+
+    def nothing() -> Extended:
+        asked.append(services.resource_version)
+        if len(asked) == 2:
+            raise ApiUnreachable("away")  # which is no answer
+        return Extended((), {}, may_change=False)
+
+    def looks(number: int) -> int:
+        for _ in range(number):
+            with contextlib.suppress(ApiUnreachable):
+                idle.look_for(nothing)
+        return len(asked)
+
+    assert looks(5) == 1
+    idle._client.create(API_SERVICE, {"metadata": {"name": "v1.wardle.example.com"}})
+    until(services.list)
+    assert [looks(1), looks(1), looks(1), looks(5)] == [2, 3, 3, 3]
+
+
+def test_extensions_are_asked_again_and_again(idle: GarbageCollector):
+    assert idle._informers[API_SERVICE].wait_synced(60)
+    asked: list[Extended] = []
+
+    def something() -> Extended:
+        asked.append(Extended((FLUNDER,), {}))
+        return asked[-1]
+
+    for _ in range(3):
+        idle.look_for(something)
+    assert len(asked) == 3
 
 
 def test_what_an_extensions_object_owns_goes_with_it(api: Api):

@@ -342,6 +342,8 @@ def test_what_one_extension_lists_wrong_is_its_own_matter():
     assert [kind.group for kind in found.kinds] == ["good"]
     assert set(found.unknown) == {"null/v1", "verbs/v1", "away/v1"}
     assert found.unknown["away/v1"] == "stale GroupVersion discovery: away/v1"
+    assert found.may_change
+    assert not extended(Discovery()).may_change  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("items", [[None], [{}], [{"metadata": {"name": 1}}], [{"metadata": {"finalizers": 5}}]])
