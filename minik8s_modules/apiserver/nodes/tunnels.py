@@ -234,7 +234,7 @@ class Tunnels:
         while self._running:
             ready = self._again
             self._again = set()
-            for descriptor, _ in self._epoll.poll(0 if ready else _TICK_S):
+            for descriptor, _ in self._epoll.poll(0 if ready else _TICK_S if self._tunnels else None):
                 if descriptor == self._wake_read.fileno():
                     self._wake_read.recv(65536)
                     self._take_new(ready)

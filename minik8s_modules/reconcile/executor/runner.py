@@ -182,7 +182,7 @@ class AnsibleRunner:
         # ansible-runner drops `settings` given as a parameter unless this file exists; it holds these constants only
         settings = private / "env/settings"
         settings.parent.mkdir(mode=0o700)
-        settings.write_text(json.dumps({"suppress_output_file": True, "pexpect_timeout": 1}))
+        settings.write_text(json.dumps({"suppress_output_file": True}))
 
     def _clean(self) -> None:
         """Remove all a run leaves; ssh masters (`ssh/`) serve the next one."""

@@ -164,6 +164,11 @@ class SchedulingQueue:
                 self._changed.wait(max(min(rest, due), 0.001))
             return None
 
+    def is_busy(self) -> bool:
+        """Return whether a pod is being tried, or on its way to its node; while none is, only ``pop`` begins it."""
+        with self._changed:
+            return bool(self._flying)
+
     def has(self, entry: Entry) -> bool:
         """Return whether the pod is still to be scheduled."""
         with self._changed:

@@ -43,6 +43,8 @@ from minik8s_modules.scheduler.running.waiting import WaitingPods
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.5
+# where no pod is tried or bound, only those that fit nowhere are looked at, after minutes
+_REST_S = 5.0
 
 
 class Scheduler:
@@ -128,7 +130,7 @@ class Scheduler:
 
     def _run(self, queue: SchedulingQueue, binder: Binder) -> None:
         while self._queue is queue:
-            entry = queue.pop(_TICK_S)
+            entry = queue.pop(_TICK_S if queue.is_busy() else _REST_S)
             try:
                 self._waiting.expire(self._clock.monotonic())
                 binder.resume(self._clock.monotonic())

@@ -183,3 +183,16 @@ def test_a_pod_that_changes_while_it_is_tried_is_tried_again():
     queue.refuse(entry, frozenset({"Fit"}))
     assert queue.counts()["backoff"] == 1
     assert entry.pod.priority == 7
+
+
+def test_a_queue_is_busy_while_a_pod_is_tried_or_bound():
+    queue = made(FakeClock())
+    queue.add(info("a"))
+    assert not queue.is_busy()
+    entry = popped(queue)
+    assert queue.is_busy()
+    queue.again(entry)
+    assert not queue.is_busy()
+    queue.activate(entry.key)
+    queue.placed(popped(queue))
+    assert not queue.is_busy()
