@@ -18,6 +18,7 @@ NEEDLESS = {
         "orjson",
         "prometheus_client",
     ),
+    "minik8s_modules.controllers.access.certificates": ("cryptography",),
     "minik8s_modules.controllers.main": (
         "cryptography",
         "jinja2",
