@@ -98,14 +98,20 @@ class Quick:
         target = parse(environ["PATH_INFO"], self._backend.kinds.registry)
         if target is None or target.name or target.kind not in SHORT or not _is_json(environ):
             return False
-        cache, namespace = self._backend.cache, target.namespace
-        if cache.get(NAMESPACE.key("", namespace)) is None or cache.list(RESOURCE_QUOTA.key(namespace, "")).items:
+        if target.kind.namespaced and not self._is_short_in(target.namespace):
             return False
-        ranges = cache.list(LIMIT_RANGE.key(namespace, "")).items if target.kind is POD else []
+        limits = LIMIT_RANGE.key(target.namespace, "")
+        ranges = self._backend.cache.list(limits).items if target.kind is POD else []
         if sum(len(each.data) for each in ranges) > LONGEST_BYTES:  # each container is compared with all of them
             return False
         hooked = webhook_admission.may_look(self._backend, target, "create")
         return not hooked and self._is_allowed(environ, target, "create")
+
+    def _is_short_in(self, namespace: str) -> bool:
+        """Return whether a namespace is there for new objects, and no quota counts them."""
+        cache = self._backend.cache
+        there = cache.get(NAMESPACE.key("", namespace)) is not None
+        return there and not cache.list(RESOURCE_QUOTA.key(namespace, "")).items
 
     def _is_at_hand(self, target: Target) -> bool:
         """Return whether the answer's bytes need not be made, and are few."""

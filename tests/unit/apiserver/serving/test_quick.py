@@ -267,6 +267,7 @@ PODS, CONFIG_MAPS = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/defau
         "/apis/apps/v1/namespaces/default/replicasets",
         "/apis/apps/v1/namespaces/default/controllerrevisions",
         "/apis/batch/v1/namespaces/default/jobs",
+        "/apis/minik8s.io/v1/podaddresses",
     ],
 )
 def test_a_short_create_is_made_in_the_loop(quick: Quick, path: str):

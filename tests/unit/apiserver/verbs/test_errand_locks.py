@@ -55,6 +55,7 @@ NEW: dict[Kind, dict[str, Any]] = {
     REPLICA_SET: {"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}},
     CONTROLLER_REVISION: {"revision": 1, "data": {"a": 1}},
     JOB: {"spec": {"template": ONCE}},
+    POD_ADDRESS: {"spec": {"nodeName": "n1", "podUID": "u", "podNamespace": "default", "podName": "web"}},
 }  # fmt: skip
 
 
@@ -146,12 +147,13 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
 
 def create(backend: Backend, kind: Kind, name: str, fields: dict[str, Any]) -> Any:
     options = Options(dry_run=False, validation="Strict", warnings=[])
-    return writing.create(backend, Target(kind, "default"), {"metadata": {"name": name}, **fields}, options)
+    target = Target(kind, "default" if kind.namespaced else "")
+    return writing.create(backend, target, {"metadata": {"name": name}, **fields}, options)
 
 
 @pytest.mark.parametrize("quota", ["", "with a quota"])
 def test_creates_keep_no_lock_while_they_wait(watched: Backend, quota: str):
-    assert set(NEW) == SHORT - {POD_ADDRESS}  # which a node's range is needed for
+    assert set(NEW) == SHORT
     hard = {"pods": "100", "count/configmaps": "100", "count/jobs.batch": "100"}
     if quota:
         create(watched, RESOURCE_QUOTA, "q", {"spec": {"hard": hard}})
@@ -162,7 +164,7 @@ def test_creates_keep_no_lock_while_they_wait(watched: Backend, quota: str):
     loop = Looped()
     for kind, fields in NEW.items():
         for number in range(2):
-            name = f"{kind.plural}-{kind.group.partition('.')[0]}-{number}"
+            name = f"{kind.plural}-{kind.group.partition('.')[0]}-{number}" if kind.namespaced else f"10.0.0.{number}"
             loop.begin(name, partial(create, watched, kind, name, fields))
     loop.until(lambda: len(loop.ended) == 2 * len(NEW))
     assert not [each for each in loop.results.values() if isinstance(each, Exception)]
