@@ -7,7 +7,7 @@ else may take over before 11 s: in between, nobody leads, and a holder whose las
 candidate looks again at the very moment the Lease runs out, so the successor of a machine without power leads 7 to 14 s
 after its end.
 
-Renewals are most of what an idle cluster asks its API server for, and while nobody waits for the Lease nobody gains by
+Renewals were three quarters of an idle cluster's writes, and while nobody waits for the Lease nobody gains by
 them: then all of these times but that between attempts are 4 s longer. Who waits says so by an annotation, which the
 holder's next renewal runs into. It stays until somebody else takes the Lease.
 
