@@ -14,6 +14,7 @@ import pytest
 from minik8s_modules.module_utils.minik8s.install.ranges import has_ipv6
 from minik8s_modules.module_utils.minik8s.names import nginx
 from minik8s_modules.module_utils.minik8s.names.ingress import _taken_ports
+from minik8s_modules.module_utils.minik8s.names.ingress_entries import file_of
 
 pytestmark = pytest.mark.skipif(not has_ipv6(), reason="the kernel of this machine has no IPv6")
 KEY = "_health/shop/web"
@@ -48,10 +49,20 @@ def test_a_port_that_somebody_else_has_of_one_family_is_taken() -> None:
         port, pid = ours.getsockname()[1], os.getpid()
         first = {KEY: {"port": port, "endpoints": 1}}
         both = {KEY: {**first[KEY], "ipv6": True}}
-        assert not _taken_ports(both, pid), "nobody has it of IPv6"
+        assert not _taken_ports(both, pid, {}), "nobody has it of IPv6"
         with other(port) as stranger:
-            assert not _taken_ports(first, pid)
-            assert _taken_ports(both, pid) == {KEY: f"port {port} is in use on this node"}
+            assert not _taken_ports(first, pid, {})
+            assert _taken_ports(both, pid, {}) == {KEY: f"port {port} is in use on this node"}
             assert [nginx.listens(pid, port, ipv6=ipv6) for ipv6 in (False, True)] == [True, False]
             assert [nginx.listens(stranger, port, ipv6=ipv6) for ipv6 in (False, True)] == [False, True]
-        assert not _taken_ports(both, pid)
+        assert not _taken_ports(both, pid, {})
+
+
+def test_a_port_of_a_check_is_not_taken_by_another_while_nobody_knows_which_process_nginx_is() -> None:
+    with socket.socket() as somebodys:
+        somebodys.bind(("", 0))
+        somebodys.listen()
+        port = somebodys.getsockname()[1]
+        checks = {KEY: {"port": port, "endpoints": 1}}
+        assert _taken_ports(checks, 0, {file_of(KEY): "server {}"}) == {}, "nginx was told of it, and may have it"
+        assert _taken_ports(checks, 0, {}) == {KEY: f"port {port} is in use on this node"}

@@ -64,7 +64,7 @@ class Ingress:
         for key in scope.untouched:
             if file_of(key) in tree:
                 wanted[file_of(key)] = tree[file_of(key)]
-        taken = _taken_ports(entries, nginx.master(nginx.folder_of(context.state_dir)))
+        taken = _taken_ports(entries, nginx.master(nginx.folder_of(context.state_dir)), tree)
         for key in taken:
             _put(wanted, file_of(key), tree.get(file_of(key)))
         changed = sorted(name for name in wanted if tree.get(name) != wanted[name])
@@ -214,9 +214,13 @@ def _put(tree: Tree, name: str, text: str | None) -> None:
         tree[name] = text
 
 
-def _taken_ports(entries: Entries, pid: int) -> dict[str, str]:
-    """Return why health checks cannot be answered: nginx would take over none of its files for one port in use."""
-    checks = {key: entry for key, entry in entries.items() if key.startswith(HEALTH)}
+def _taken_ports(entries: Entries, pid: int, tree: Tree) -> dict[str, str]:
+    """Return why health checks cannot be answered: nginx would take over none of its files for one port in use.
+
+    While nobody knows which process nginx is, a port in use of a check that it was told may be its own.
+    """
+    own = frozenset() if pid else tree.keys()
+    checks = {key: entry for key, entry in entries.items() if key.startswith(HEALTH) and file_of(key) not in own}
     return {
         key: f"port {entry['port']} is in use on this node"
         for key, entry in checks.items()
