@@ -1,7 +1,7 @@
 """Takes the steps of a decider against the API: the thin shell of every workload controller.
 
 Creations in a row go in batches of 1, 2, 4, … (client-go's slow start), so that a quota or a bad template costs one
-refused request and not hundreds; an owner whose namespace is being deleted creates nothing for a minute. Deletions in a
+refused request and not hundreds; an owner whose namespace is being deleted creates nothing. Deletions in a
 row go side by side. Every write is remembered as an expectation, so that the next decision waits until it shows. Names
 are made here, not by the server: when an answer is lost, a look at the name tells whether the object exists, and none
 is made twice.
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import AlreadyExists, Conflict, NotFound, StatusError
-from minik8s_modules.api.kinds import POD, Kind
+from minik8s_modules.api.kinds import NAMESPACE, POD, Kind
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.controllers.core.steps import (
@@ -48,6 +48,7 @@ _LONGEST_BASE = 58  # 63 less the suffix, as the API server cuts generateName
 _TERMINATING = "NamespaceTerminating"
 # for so long an owner is not tried again: a server that is behind may refuse for a namespace that was made again
 _ENDING_S = 60.0
+_COPY_S = 5.0  # the copy may be of a namespace that has been made again since
 _MOST_ENDING = 1000  # owners that are remembered; one that is forgotten costs one refused request
 
 
@@ -90,6 +91,7 @@ class Acting:
         self._expectations = expectations
         self._again = again
         self._same = same
+        self._spaces = context.informers.metadata_of(NAMESPACE)
         # uids of owners whose namespace is being deleted, and when they are tried again; replaced, never changed
         self._ending: dict[str, float] = {}
 
@@ -112,9 +114,17 @@ class Acting:
 
     def possible(self, owner: Owner, steps: Sequence[Step]) -> Sequence[Step]:
         """Return ``steps`` without creations where the owner's namespace is known to be being deleted."""
-        if self._ending.get(objects.uid(owner.obj), 0.0) <= self._context.clock.monotonic():
+        possible = [step for step in steps if not isinstance(step, Create)]
+        if (
+            len(possible) == len(steps)
+            or self._ending.get(objects.uid(owner.obj), 0.0) > self._context.clock.monotonic()
+        ):
+            return possible
+        space = self._spaces.get("", owner.key.namespace)
+        if space is None or not objects.is_deleting(space):
             return steps
-        return [step for step in steps if not isinstance(step, Create)]
+        self._again(owner.key, _COPY_S)
+        return possible
 
     def settle(self, owner: Owner) -> None:
         """Find out about creations whose answer was lost.

@@ -9,7 +9,7 @@ import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, Forbidden
-from minik8s_modules.api.kinds import EVENT, POD, REPLICA_SET
+from minik8s_modules.api.kinds import EVENT, NAMESPACE, POD, REPLICA_SET
 from minik8s_modules.api.objects import Key
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.errors import ApiUnreachable
@@ -192,6 +192,24 @@ def test_in_a_namespace_that_is_being_deleted_an_owner_tries_one_creation_and_no
     meta = {**shell.owner.obj["metadata"], "uid": "another"}
     shell.acting.take(shell.owner._replace(obj={**shell.owner.obj, "metadata": meta}), wanted[:2])
     assert len(shell.pods()) == 2
+
+
+def test_in_a_namespace_that_is_known_to_be_being_deleted_nothing_is_tried(shell: Shell):
+    """It cost a refused request for each owner and minute."""
+    space = {"metadata": {"name": SPACE, "finalizers": ["kubernetes"]}}
+    shell.api.create(NAMESPACE, space)
+    shell.informers.start()
+    copy = shell.informers.metadata_of(NAMESPACE)
+    assert copy.wait_synced(60)
+    wanted = [new_pod(shell.owner.obj)] * 3
+    assert shell.acting.take(shell.owner, wanted[:1]) == []
+    assert len(shell.pods()) == 1
+    shell.api.delete(NAMESPACE, SPACE)
+    until(lambda: objects.is_deleting(copy.get("", SPACE) or {}))
+    shell.api.calls.clear()
+    assert shell.acting.take(shell.owner, wanted) == []
+    assert shell.api.calls == []
+    assert shell.again == [5.0], "the copy may lag behind a namespace that was made again"
 
 
 def test_an_owner_that_met_a_namespace_being_deleted_is_tried_again_after_a_minute(shell: Shell):
