@@ -4,10 +4,16 @@ A missing map or list reads as an empty one (Kubernetes' zero values). The acces
 object's own map where there is one: treat it as read-only, and use ``metadata`` to get a map that may be written to.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 JsonObject = dict[str, Any]
+MISREAD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading a value as another type than it has ends in: whoever writes into the store by hand is not checked."""
 
 
 class Key(NamedTuple):
@@ -142,6 +148,29 @@ def condition_since(
     old = next((each for each in before if each.get("type") == kind and each.get("status") == status), None)
     since = (old or {}).get("lastTransitionTime") or now
     return {"type": kind, "status": status, "reason": why[0], "message": why[1], "lastTransitionTime": since}
+
+
+def readable(objs: Iterable[JsonObject], read: Callable[[JsonObject], object]) -> list[JsonObject]:
+    """Return the objects that ``read`` can read: who decides about many at once goes on without the others."""
+    found = []
+    for obj in objs:
+        try:
+            read(obj)
+            found.append(obj)
+        except MISREAD as error:
+            log.warning("%s %s cannot be read and is left out: %r", obj.get("kind"), key(obj), error)
+    return found
+
+
+def decided(
+    objs: Iterable[JsonObject], decide: Callable[[list[JsonObject]], T], read: Callable[[JsonObject], object]
+) -> T:
+    """Return what is decided about all objects; where one cannot be read, about those that ``read`` can read."""
+    every = [*objs]
+    try:
+        return decide(every)
+    except MISREAD:
+        return decide(readable(every, read))
 
 
 def object_reference(obj: Mapping[str, Any]) -> JsonObject:

@@ -277,7 +277,7 @@ class FakeApi:
 
     def _remove_or_put(self, kind: Kind, new: JsonObject, *, keep: bool) -> JsonObject:
         key = _id(kind, objects.namespace(new), objects.name(new))
-        finalizers = objects.finalizers(new) or objects.spec(new).get("finalizers")
+        finalizers = objects.finalizers(new) or objects.dig(new, "spec", "finalizers")
         if keep or finalizers:
             return self._put(key, "MODIFIED", new)
         self._put(key, "DELETED", new)

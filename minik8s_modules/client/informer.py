@@ -111,7 +111,7 @@ class Informer:
         with self._lock:
             self._handlers.append(handler)
             for obj in self._objects.values():
-                handler(None, obj)
+                self._tell(handler, None, obj)
 
     def add_index(self, name: str, index: Index) -> None:
         """Keep ``index`` too; one that is kept under ``name`` already stays as it is."""
@@ -232,19 +232,34 @@ class Informer:
         old = self._objects.pop(identity, None)
         if new is not None:
             self._objects[identity] = new
-        for name, function in self._index_of.items():
+        for name in self._index_of:
             if old is not None:
-                for value in _values(function(old)):
+                for value in self._values(name, old):
                     self._unindex(name, value, identity)
             if new is not None:
                 self._put_in_index(name, identity, new)
         if old is not None or new is not None:
             for handler in self._handlers:
-                handler(old, new)
+                self._tell(handler, old, new)
+
+    def _tell(self, handler: Handler, old: JsonObject | None, new: JsonObject | None) -> None:
+        try:
+            handler(old, new)
+        except Exception:  # what one handler cannot read of one object stops neither others nor other objects
+            log.exception("a change of %s %s was not understood", self._kind.kind, key(new or old or {}))
 
     def _put_in_index(self, name: str, identity: Key, obj: JsonObject) -> None:
-        for value in _values(self._index_of[name](obj)):
+        for value in self._values(name, obj):
             self._indexes[name].setdefault(value, {})[identity] = obj
+
+    def _values(self, name: str, obj: JsonObject) -> Iterable[str]:
+        """Return under which values an index has an object: none, where it cannot be read."""
+        try:
+            found = self._index_of[name](obj)
+            return (found,) if isinstance(found, str) else [*found]
+        except Exception:  # as for handlers
+            log.exception("%s %s is in no index %s", self._kind.kind, key(obj), name)
+            return ()
 
     def _unindex(self, name: str, value: str, identity: Key) -> None:
         bucket = self._indexes[name].get(value, {})
@@ -253,7 +268,11 @@ class Informer:
             self._indexes[name].pop(value, None)
 
     def _kept(self, obj: JsonObject) -> JsonObject:
-        return self._transform(obj) if self._transform is not None else obj
+        try:
+            return self._transform(obj) if self._transform is not None else obj
+        except Exception:  # as for handlers
+            log.exception("%s %s is kept as it came", self._kind.kind, key(obj))
+            return obj
 
     def _on_refusal(self, error: StatusError) -> None:
         """List again where the revision is the reason (410, or any 4xx), or when nothing else helped."""
@@ -277,7 +296,3 @@ class Informer:
         level = logging.WARNING if self._failures == 1 else logging.DEBUG
         log.log(level, "%s: %s; again in %.1f s", self._kind.plural, error, delay_s)
         self._clock.wait(self._stop, delay_s)
-
-
-def _values(indexed: str | Iterable[str]) -> Iterable[str]:
-    return (indexed,) if isinstance(indexed, str) else indexed

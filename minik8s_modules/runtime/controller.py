@@ -8,7 +8,6 @@ informer the loop watches holds its first list, so that nothing is decided on ha
 
 from __future__ import annotations
 
-import logging
 import random as random_module
 import threading
 from collections.abc import Callable, Iterable
@@ -28,8 +27,6 @@ from minik8s_modules.runtime.informers import BY_NAMESPACE, Informers, wait_sync
 from minik8s_modules.runtime.queue import WorkQueue
 from minik8s_modules.runtime.queue_metrics import QueueMetrics
 from minik8s_modules.runtime.workers import Workers
-
-log = logging.getLogger(__name__)
 
 # requests under way at once; more only wait in the API server, whose interpreter runs one at a time
 REQUESTS_AT_ONCE = 8
@@ -70,7 +67,6 @@ class Loop:
 
     def __init__(self, context: Context, name: str, sync: Callable[[Key], None], workers: int = 2) -> None:
         self._context = context
-        self._name = name
         self._informers: list[Informer] = []
         self._stop = threading.Event()
         counts = context.metrics.queue(name)
@@ -92,11 +88,8 @@ class Loop:
         informer = self.reads(kind, *indexes)
 
         def handler(old: JsonObject | None, new: JsonObject | None) -> None:
-            try:
-                for key in keys_of(old, new):
-                    self.add(key)
-            except Exception:  # a copy is shared: what one controller cannot read must not stop the others
-                log.exception("%s: a change of %s was not understood", self._name, kind.plural)
+            for key in keys_of(old, new):
+                self.add(key)
 
         informer.add_handler(handler)
         return informer

@@ -207,9 +207,18 @@ def wait_synced(informers: Iterable[Informer], stop: threading.Event) -> bool:
 
 
 def owned_and_orphans(informer: Informer, owner: JsonObject) -> list[JsonObject]:
-    """Return what ``owner`` controls, and what nobody does in its namespace (needs the index ``controller``)."""
+    """Return what ``owner`` controls, and what nobody does in its namespace (needs the index ``controller``).
+
+    Who reads these is asked about all of them; one that is nobody's and cannot be read must not stop every owner there.
+    """
     owned = informer.by_index(BY_CONTROLLER, objects.uid(owner))
-    return owned + informer.by_index(BY_CONTROLLER, f"{objects.namespace(owner)}/")
+    return owned + [
+        each for each in informer.by_index(BY_CONTROLLER, f"{objects.namespace(owner)}/") if _is_whole(each)
+    ]
+
+
+def _is_whole(obj: JsonObject) -> bool:
+    return all(isinstance(obj.get(part) or {}, dict) for part in ("spec", "status"))
 
 
 def selected(informer: Informer, namespace: str, selector: LabelSelector) -> Iterator[JsonObject]:

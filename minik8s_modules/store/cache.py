@@ -373,7 +373,7 @@ class WatchCache:
         if change.value is None:
             return [None]
         try:
-            data, parsed = with_revision(change.value, change.revision)
+            data, parsed = with_revision(change.value, change.revision, change.key)
         except ValueError as error:
             log.error("ignoring %s at revision %d: %s", change.key, change.revision, error)  # noqa: TRY400
             return []

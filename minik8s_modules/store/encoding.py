@@ -1,24 +1,86 @@
-"""Object bytes in the store have no ``metadata.resourceVersion``; those that leave it do."""
+"""Object bytes in the store have no ``metadata.resourceVersion``; those that leave it do.
+
+Whatever was put there, by hand or by another release, what leaves has metadata that everybody can read: all rooms rely
+on that for every object. The rest leaves as it is stored (``readable``).
+"""
 
 from __future__ import annotations
 
+import logging
+import uuid
 from typing import Any
 
 import orjson
 
+from minik8s_modules.api.schema import structural
 
-def with_revision(value: bytes, revision: int) -> tuple[bytes, dict[str, Any]]:
+log = logging.getLogger(__name__)
+
+
+def with_revision(value: bytes, revision: int, key: str = "") -> tuple[bytes, dict[str, Any]]:
     """Return a stored object's bytes with ``metadata.resourceVersion`` set, and the object itself.
 
+    Args:
+        value: what is stored.
+        revision: of the write.
+        key: where it is stored; metadata that lacks a name has it from there.
+
     Raises:
-        ValueError: ``value`` is no JSON object with a ``metadata`` object.
+        ValueError: ``value`` is no JSON object.
     """
     stored = orjson.loads(value)
-    metadata = stored.get("metadata") if isinstance(stored, dict) else None
-    if not isinstance(metadata, dict):
-        raise ValueError("a stored value must be a JSON object with metadata")  # noqa: TRY004 - as broken JSON
+    if not isinstance(stored, dict):
+        raise ValueError("a stored value must be a JSON object")  # noqa: TRY004 - as broken JSON
+    metadata = stored.get("metadata")
+    if type(metadata) is not dict or "name" not in metadata or not _is_plain(metadata):
+        log.warning("%s: its metadata cannot be read as it is stored; what can be read is shown", key)
+        metadata = stored["metadata"] = _mended(metadata, key)
     metadata["resourceVersion"] = str(revision)
     return orjson.dumps(stored), stored
+
+
+_ITEMS: dict[str, type] = {"finalizers": str, "ownerReferences": dict, "managedFields": dict}
+_MAPS = frozenset({"labels", "annotations"})
+_NUMBERS = frozenset({"generation", "deletionGracePeriodSeconds"})
+_NO_TEXTS = frozenset({*_ITEMS, *_MAPS, *_NUMBERS})
+
+
+def _is_plain(metadata: dict[str, Any]) -> bool:
+    """Return whether the fields are of the types that readers rely on: 2 µs, where a walk along types takes twenty."""
+    for field, value in metadata.items():
+        kind = type(value)
+        if kind is str:
+            if field in _NO_TEXTS:
+                return False
+        elif kind is dict:
+            if field not in _MAPS or not all(type(inner) is str for inner in value.values()):
+                return False
+        elif kind is list:
+            wanted = _ITEMS.get(field)
+            if wanted is None or not all(type(inner) is wanted for inner in value):
+                return False
+        elif kind is not int or field not in _NUMBERS:
+            return False
+    return True
+
+
+def _mended(metadata: Any, key: str) -> dict[str, Any]:
+    """Return what of metadata can be read; without a name or uid, those that the object's key gives it."""
+    found: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
+    structural.drop_mistyped_metadata(found)
+    if not key:
+        return found
+    *above, name = key.split("/")
+    if not found.get("name"):
+        found["name"] = name
+    if not found.get("namespace") and len(above) > _ABOVE_NAMESPACES:
+        found["namespace"] = above[-1]
+    if not found.get("uid"):
+        found["uid"] = str(uuid.uuid5(uuid.NAMESPACE_URL, key))  # the same each time it is read
+    return found
+
+
+_ABOVE_NAMESPACES = 4  # parts of /registry/<group>/<plural>
 
 
 def exact(data: bytes) -> bytes:

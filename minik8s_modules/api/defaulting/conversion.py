@@ -25,7 +25,7 @@ from minik8s_modules.api.kinds import (
     REPLICA_SET,
     Kind,
 )
-from minik8s_modules.api.objects import JsonObject, spec, status
+from minik8s_modules.api.objects import MISREAD, JsonObject, spec, status
 from minik8s_modules.api.schema.structural import type_errors
 
 _NEW_TO_CORE = {
@@ -71,7 +71,10 @@ def from_storage(kind: Kind, obj: JsonObject) -> JsonObject:
     if kind.custom is not None:
         return from_storage_custom(kind, kind.custom, obj)
     if kind is HORIZONTAL_POD_AUTOSCALER_V1:
-        return _from_storage_autoscaler(obj)
+        try:
+            return _from_storage_autoscaler(obj)
+        except MISREAD:  # put into the store by hand: nothing of it can be told in other words
+            return {**obj, "apiVersion": kind.api_version}
     if kind is LEGACY_REPLICA_SET:
         return {**obj, "apiVersion": LEGACY_REPLICA_SET.api_version}
     return _renamed(obj, _CORE_TO_NEW, EVENTS_EVENT) if kind is EVENTS_EVENT else obj

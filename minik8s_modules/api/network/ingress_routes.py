@@ -107,8 +107,22 @@ def owner_of(kind: str, obj: JsonObject) -> str:
 
 
 def decide_routes(cluster: Cluster) -> Routes:
-    """Return who has which host and path."""
-    return _Claims(cluster).routes()
+    """Return who has which host and path; what cannot be read has none, and keeps nobody from his."""
+    try:
+        return _Claims(cluster).routes()
+    except objects.MISREAD:
+        return _Claims(_readable(cluster)).routes()
+
+
+def _readable(cluster: Cluster) -> Cluster:
+    """Return of a cluster what can be read, each object by itself."""
+    nothing = Cluster((), (), (), {}, ())
+    return cluster._replace(
+        dns=objects.readable(cluster.dns, lambda each: _Claims(nothing._replace(dns=[each]))),
+        ingresses=objects.readable(cluster.ingresses, lambda each: _Claims(nothing._replace(ingresses=[each]))),
+        classes=objects.readable(cluster.classes, lambda each: _Claims(nothing._replace(classes=[each]))),
+        grants=objects.readable(cluster.grants, lambda each: _Claims(nothing._replace(grants=[each]))),
+    )
 
 
 class _Claims:

@@ -32,6 +32,8 @@ __all__ = [
     "Shape",
     "closure",
     "definition",
+    "drop_mistyped",
+    "drop_mistyped_metadata",
     "is_readable",
     "kind_shape",
     "merge_keys",
@@ -214,6 +216,31 @@ def _json_type(value: Any) -> str:
     return "string" if isinstance(value, str) else f"number {value}"
 
 
+def drop_mistyped(kind: Kind, obj: JsonObject) -> None:
+    """Remove in place what ``type_errors`` tells of, so that what is left can be read; nulls are ``prune``'s."""
+    _fits(kind_shape(kind), obj)
+
+
+def _fits(at: Shape | None, value: Any) -> bool:
+    """Return whether a value is of its type, once what is not has gone from inside it."""
+    if at is None or value is None or at.kind == "any":
+        return True
+    if _MISMATCH[at.kind](at, value):
+        return False
+    if at.kind in _TEXTS or at.format in _TEXTS:
+        return not _malformed(at, value)
+    if isinstance(value, dict):
+        for name in [name for name, inner in value.items() if not _fits(_inner(at, name), inner)]:
+            del value[name]
+    elif isinstance(value, list) and at.items is not None:
+        value[:] = [inner for inner in value if _fits(at.items, inner)]
+    return True
+
+
+def _inner(at: Shape, name: str) -> Shape | None:
+    return _asked_first(at.fields, name) if at.kind == "object" else at.items
+
+
 def prune(kind: Kind, obj: JsonObject, fresh: JsonObject | None = None) -> None:
     """Remove in place what typed decoding drops: unknown fields, nulls, and empty lists and maps that may be left out.
 
@@ -239,6 +266,12 @@ _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 def prune_metadata(meta: JsonObject) -> None:
     """Prune, in place, the metadata of an object whose kind no definition has."""
     _prune(shape(_OBJECT_META), meta)
+
+
+def drop_mistyped_metadata(meta: JsonObject) -> None:
+    """Remove from metadata, in place, what is not of its type; nulls and unknown fields go, too."""
+    _fits(shape(_OBJECT_META), meta)
+    prune_metadata(meta)
 
 
 def metadata_type_errors(obj: JsonObject) -> list[Cause]:
@@ -315,30 +348,30 @@ _ZERO: dict[str, Callable[[], Any]] = {
 }
 
 
-def missing_fields(kind: Kind, obj: JsonObject) -> list[Cause]:
-    """Return ``Required value`` for fields that the definition requires and that are absent, "" or null.
+def missing_fields(kind: Kind, obj: JsonObject, blank: tuple[Any, ...] = (None, "")) -> list[Cause]:
+    """Return ``Required value`` for fields that the definition requires and that are absent or one of ``blank``.
 
     The walk ends once it has found MOST_TOLD.
     """
     found: list[Cause] = []
-    _walk_missing(kind_shape(kind), obj, "", found)
+    _walk_missing(kind_shape(kind), obj, "", found, blank)
     return found
 
 
-def _walk_missing(at: Shape, value: Any, path: str, found: list[Cause]) -> None:
+def _walk_missing(at: Shape, value: Any, path: str, found: list[Cause], blank: tuple[Any, ...]) -> None:
     if len(found) >= MOST_TOLD:
         return
     if at.kind == "object" and isinstance(value, dict):
         prefix = f"{path}." if path else ""
         for name in at.required:
-            if value.get(name) is None or value[name] == "":
+            if value.get(name) in blank:
                 found.append(Cause("FieldValueRequired", "Required value", prefix + name))  # noqa: PERF401 - one of two loops
         for name, inner in value.items():
             if name in at.fields:
-                _walk_missing(at.fields[name], inner, prefix + name, found)
+                _walk_missing(at.fields[name], inner, prefix + name, found, blank)
     elif at.items is not None:
         for label, inner in _children(at, value):
-            _walk_missing(at.items, inner, path + label, found)
+            _walk_missing(at.items, inner, path + label, found, blank)
 
 
 def undecodable(kind: Kind, causes: list[Cause]) -> BadRequest:

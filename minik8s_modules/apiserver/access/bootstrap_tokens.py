@@ -17,7 +17,7 @@ from minik8s_modules.api.access.bootstrap_tokens import CLUSTER_INFO, GROUP, NAM
 from minik8s_modules.api.access.certificate_requests import RequestedCertificate
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST, SECRET
-from minik8s_modules.api.objects import name, spec
+from minik8s_modules.api.objects import dig, name, spec
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.identity import ALL_AUTHENTICATED, User
 from minik8s_modules.apiserver.http.backend import Backend
@@ -64,7 +64,7 @@ class NewcomerAuthorizer:
         if not is_newcomer(user) or (asked.group, asked.resource) != (kind.group, kind.plural):
             return ""
         found = self._cache.get(kind.key("", asked.name)) if asked.verb == "get" and asked.name else None
-        own = found is not None and spec(found.object).get("username") == user.name
+        own = found is not None and dig(found.object, "spec", "username") == user.name
         return f"newcomer {user.name}: its own signing requests" if asked.verb == "create" or own else ""
 
 

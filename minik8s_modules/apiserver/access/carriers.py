@@ -61,7 +61,9 @@ class CarrierAuthorizer:
             return self._called(user, asked, _OF_NODES[asked.resource])
         if asked.resource in _OF_PODS and asked.verb in _OF_PODS[asked.resource]:
             found = self._cache.get(POD.key(asked.namespace, asked.name))
-            return self._carried.among(user, [str(objects.spec(found.object).get("nodeName") or "")] if found else [])
+            return self._carried.among(
+                user, [str(objects.dig(found.object, "spec", "nodeName") or "")] if found else []
+            )
         fills = may_fill(self._cache, asked)
         if fills or (asked.resource in _NAMED and asked.verb == "get"):
             wanted = Reference(RESULTS if fills else asked.resource, asked.name)

@@ -7,6 +7,7 @@ the list. (kube-apiserver keeps graphs, fed by informers, which lag.)
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,6 +16,9 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.store.cache import CacheEvent, WatchCache
 from minik8s_modules.store.errors import Expired
+from minik8s_modules.store.readable import MISREAD
+
+log = logging.getLogger(__name__)
 
 
 class Following(ABC):
@@ -45,7 +49,7 @@ class Following(ABC):
             self._rebuild()
         else:
             for event in events:
-                self.put(event.key, None if event.type == "DELETED" else event.current.peek())
+                self._take(event.key, None if event.type == "DELETED" else event.current.peek())
             self._seen = max(revision, events[-1].revision if events else 0)
         self._changes = changes
 
@@ -58,9 +62,17 @@ class Following(ABC):
         except Expired:
             return None
 
+    def _take(self, key: str, obj: JsonObject | None) -> None:
+        """Take an object; of one that cannot be read nothing is known."""
+        try:
+            self.put(key, obj)
+        except MISREAD as error:
+            log.error("%s is left out: %s", key, error)  # noqa: TRY400 - what is stored is wrong, not the code
+            self.put(key, None)
+
     def _rebuild(self) -> None:
         found = self._cache.list(self._kind.prefix)
         self.clear()
         for item in found.items:
-            self.put(item.key, item.peek())
+            self._take(item.key, item.peek())
         self._seen = found.revision

@@ -38,8 +38,9 @@ class GatewaySecrets:
             return ""
         key = Key(asked.namespace, asked.name)
         grants = self._list(GATEWAY_KINDS.grants)
-        ours = {objects.name(each) for each in self._list(GATEWAY_KINDS.classes) if is_ours(each)}
-        for gateway in self._list(GATEWAY_KINDS.gateways):
+        classes = objects.readable(self._list(GATEWAY_KINDS.classes), is_ours)
+        ours = {objects.name(each) for each in classes if is_ours(each)}
+        for gateway in objects.readable(self._list(GATEWAY_KINDS.gateways), lambda each: secrets_of([each], grants)):
             if objects.spec(gateway).get("gatewayClassName") in ours and key in secrets_of([gateway], grants):
                 return f"Gateway {objects.key(gateway)} names it"
         return ""

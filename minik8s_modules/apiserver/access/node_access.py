@@ -44,6 +44,7 @@ from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.identity import User
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.write import Write
+from minik8s_modules.store import readable
 from minik8s_modules.store.cache import WatchCache
 
 NODES = "system:nodes"
@@ -143,8 +144,8 @@ class NodeAuthorizer:
             return False
         found = self._cache.get(VOLUME_ATTACHMENT.key("", asked.name))
         if found is not None:
-            return bool(spec(found.object).get("nodeName") == node)
-        volumes = (item.object for item in self._cache.list(PERSISTENT_VOLUME.prefix).items)
+            return bool(dig(found.object, "spec", "nodeName") == node)
+        volumes = readable.objects_of(PERSISTENT_VOLUME, self._cache.list(PERSISTENT_VOLUME.prefix).items)
         return any(driver_of(each) and attachment_name(each, node) == asked.name for each in volumes)
 
     def _range(self, node: str, asked: Attributes) -> bool:
@@ -152,7 +153,7 @@ class NodeAuthorizer:
         if (asked.group, asked.resource, asked.verb) != (POD_CIDR.group, POD_CIDR.plural, "delete"):
             return False
         found = self._cache.get(POD_CIDR.key("", asked.name))
-        return found is not None and spec(found.object).get("nodeName") == node
+        return found is not None and dig(found.object, "spec", "nodeName") == node
 
     def _own(self, node: str, asked: Attributes) -> bool:
         verbs, selector = _OWN.get((asked.group, asked.resource), (frozenset(), ""))
@@ -163,7 +164,7 @@ class NodeAuthorizer:
         if asked.resource.startswith(NODE.plural) or asked.resource == CSI_NODE.plural:
             return asked.name == node
         found = self._cache.get(POD.key(asked.namespace, asked.name))
-        return found is not None and spec(found.object).get("nodeName") == node
+        return found is not None and dig(found.object, "spec", "nodeName") == node
 
     def _fills(self, node: str, asked: Attributes) -> bool:
         wanted = Reference(RESULTS, asked.name)
@@ -199,12 +200,12 @@ class NodeAuthorizer:
     def _is_for_drivers(self, node: str, space: str, secret: str) -> bool:
         """Return whether a driver is told the Secret on nodes, for a volume of a claim that the node's pods name."""
         key = f"{space}/{secret}"
-        volumes = (item.object for item in self._cache.list(PERSISTENT_VOLUME.prefix).items)
+        volumes = readable.objects_of(PERSISTENT_VOLUME, self._cache.list(PERSISTENT_VOLUME.prefix).items)
         return any(key in node_secrets(one).values() and self._is_held(node, name(one)) for one in volumes)
 
     def _is_for_hosts(self, namespace: str, secret: str) -> bool:
         """Return whether an Ingress has the Secret as its certificate: every node answers for every host."""
-        ingresses = (item.object for item in self._cache.list(f"{INGRESS.prefix}{namespace}/").items)
+        ingresses = readable.objects_of(INGRESS, self._cache.list(f"{INGRESS.prefix}{namespace}/").items)
         return any(tls.get("secretName") == secret for one in ingresses for tls in spec(one).get("tls") or [])
 
 
@@ -345,7 +346,7 @@ def _token_asked(write: Write, node: str) -> Iterator[str]:
         yield "node requested token not bound to a pod, by name and uid"
         return
     found = write.backend.cache.get(POD.key(write.target.namespace, ref["name"]))
-    if found is None or spec(found.object).get("nodeName") != node:
+    if found is None or dig(found.object, "spec", "nodeName") != node:
         yield "node requested token bound to a pod scheduled on a different node"
     elif is_mirror(found.object):
         yield "node requested token bound to a mirror pod"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import NAMESPACE, SERVICE, Kind
-from minik8s_modules.api.objects import JsonObject, deletion_timestamp, name, uid
+from minik8s_modules.api.objects import MISREAD, JsonObject, deletion_timestamp, name, uid
 from minik8s_modules.apiserver.admission import service_addresses
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
@@ -95,5 +95,5 @@ def removed(backend: Backend, kind: Kind, obj: JsonObject) -> None:
 def _later(service: JsonObject, give_back: Callable[[], None]) -> None:
     try:
         give_back()
-    except StoreUnavailable as error:
+    except (StoreUnavailable, *MISREAD) as error:
         log.warning("what service %s had is given back later: %s", name(service), error)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from minik8s_modules.api import syntax
 from minik8s_modules.api.defaulting.conversion import stored_kind
 from minik8s_modules.api.errors import Forbidden, Invalid
-from minik8s_modules.api.kinds import NAMESPACE, POD, SERVICE_ACCOUNT
+from minik8s_modules.api.kinds import LIMIT_RANGE, NAMESPACE, POD, PRIORITY_CLASS, SERVICE_ACCOUNT
 from minik8s_modules.api.objects import JsonObject, labels, lasting_containers, metadata, name, spec
 from minik8s_modules.api.pods import account_volumes, limits, resources, security_standards
 from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.api.pods.pod_templates import template_of
 from minik8s_modules.apiserver.http.write import Write
+from minik8s_modules.store import readable
 
-# kinds of other rooms' making, looked at where they exist
-_LIMIT_RANGES = "/registry/core/limitranges/"
-_PRIORITY_CLASSES = "/registry/scheduling.k8s.io/priorityclasses/"
 # the two classes every cluster has (kubernetes pkg/apis/scheduling/types.go)
 _SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 # of a namespace whose level rises, so many pods are named in warnings
@@ -48,9 +46,10 @@ def account(write: Write) -> None:
         if account_volumes.wants_token(pod, {}):
             account_volumes.add(pod, write.backend.new_suffix())
         return
-    if account_volumes.wants_token(pod, found.object):
+    declared = readable.object_of(SERVICE_ACCOUNT, found)
+    if account_volumes.wants_token(pod, declared):
         account_volumes.add(pod, write.backend.new_suffix())
-    secrets = found.object.get("imagePullSecrets") or []
+    secrets = declared.get("imagePullSecrets") or []
     if secrets and not spec(pod).get("imagePullSecrets"):
         pod["spec"]["imagePullSecrets"] = [dict(each) for each in secrets]
 
@@ -72,7 +71,8 @@ def keep_name_server(write: Write) -> None:
 
 
 def _limit_ranges(write: Write) -> list[JsonObject]:
-    return [item.object for item in write.backend.cache.list(f"{_LIMIT_RANGES}{write.target.namespace}/").items]
+    found = write.backend.cache.list(LIMIT_RANGE.key(write.target.namespace, "")).items
+    return readable.objects_of(LIMIT_RANGE, found)
 
 
 def fill_limits(write: Write) -> None:
@@ -138,13 +138,13 @@ def priority(write: Write) -> None:
 def _class_of(write: Write, called: str) -> JsonObject:
     """Return the PriorityClass of that name; without a name the default one, {} when there is none."""
     if called:
-        found = write.backend.cache.get(f"{_PRIORITY_CLASSES}{called}")
+        found = write.backend.cache.get(PRIORITY_CLASS.key("", called))
         if found is not None:
-            return found.object
+            return readable.object_of(PRIORITY_CLASS, found)
         if called in _SYSTEM_CLASSES:
             return {"metadata": {"name": called}, "value": _SYSTEM_CLASSES[called]}
         raise _forbid(write, f"no PriorityClass with name {called} was found")
-    defaults = [each.object for each in write.backend.cache.list(_PRIORITY_CLASSES).items]
+    defaults = readable.objects_of(PRIORITY_CLASS, write.backend.cache.list(PRIORITY_CLASS.prefix).items)
     chosen = [each for each in defaults if each.get("globalDefault")]
     return min(chosen, key=lambda each: int(each.get("value") or 0), default={})
 

@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import NamedTuple
 
-import orjson
-
 from minik8s_modules.api import quantities
 from minik8s_modules.api.errors import Conflict, Forbidden
 from minik8s_modules.api.kinds import POD, RESOURCE_QUOTA, Kind
 from minik8s_modules.api.objects import JsonObject, name, namespace, status
 from minik8s_modules.api.pods import quotas
 from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.store import readable
 from minik8s_modules.store.cached import CachedObject
 from minik8s_modules.store.encoding import with_revision, without_revision
 from minik8s_modules.store.errors import KeyMissing, StaleWrite
@@ -94,7 +93,7 @@ def _latest(backend: Backend, looked: list[CachedObject]) -> list[CachedObject]:
 
 
 def _cached(key: str, value: bytes, revision: int) -> CachedObject:
-    data, parsed = with_revision(value, revision)
+    data, parsed = with_revision(value, revision, key)
     return CachedObject(key, data, revision, parsed["metadata"].get("labels") or {})
 
 
@@ -106,16 +105,17 @@ def _charged(
     asked = quotas.usage(kind, new, now)
     before = quotas.usage(kind, old, now) if old is not None else {}
     changed = []
-    for item in looked:
-        if not quotas.counts(item.object, kind, new):
+    known = ((item, quota) for item in looked for quota in readable.objects_of(RESOURCE_QUOTA, [item]))
+    for item, quota in known:
+        if not quotas.counts(quota, kind, new):
             continue
         # what the controller has not counted yet limits nobody, as in Kubernetes
-        hard = status(item.object).get("hard") or {}
-        _refuse_unsaid(item.object, kind, new)
+        hard = status(quota).get("hard") or {}
+        _refuse_unsaid(quota, kind, new)
         more = {resource: asked[resource] - before.get(resource, Decimal(0)) for resource in asked if resource in hard}
         more = {resource: amount for resource, amount in more.items() if amount}
         if more:
-            changed.append((item, _with(orjson.loads(item.data), kind, new, more)))
+            changed.append((item, _with(quota, kind, new, more)))
     return changed
 
 

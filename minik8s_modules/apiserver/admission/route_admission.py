@@ -33,6 +33,7 @@ from minik8s_modules.api.network.ingress_routes import (
 )
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http.write import Write
+from minik8s_modules.store import readable
 
 _REFUSED = frozenset({CONFLICT, NOT_GRANTED, INVALID_HOST})
 
@@ -82,7 +83,7 @@ def _require(write: Write, service: str, port: int) -> None:
     found = write.backend.cache.get(SERVICE.key(namespace, service))
     if found is None:
         raise BadRequest(f"service {namespace}/{service} not found: create it before the DNS object that leads to it")
-    if port_of(found.object, port) is None:
+    if port_of(readable.object_of(SERVICE, found), port) is None:
         raise BadRequest(f"service {service} does not have port {port}")
 
 
@@ -118,5 +119,5 @@ def _outranks(grants: HostGrants, ingress: JsonObject, namespace: str) -> bool:
 
 
 def _others(write: Write, kind: Kind, but: objects.Key | None) -> Iterable[JsonObject]:
-    found = (item.object for item in write.backend.cache.list(kind.prefix)[0])
+    found = readable.objects_of(kind, write.backend.cache.list(kind.prefix).items)
     return [each for each in found if objects.key(each) != but]

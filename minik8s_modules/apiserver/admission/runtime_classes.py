@@ -11,6 +11,7 @@ from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import RUNTIME_CLASS
 from minik8s_modules.api.objects import JsonObject, metadata, name, spec
 from minik8s_modules.apiserver.http.write import Write
+from minik8s_modules.store import readable
 
 HANDLER = "minik8s.io/runtime-handler"
 
@@ -33,9 +34,10 @@ def runtime_class(write: Write) -> None:
     found = write.backend.cache.get(RUNTIME_CLASS.key("", called))
     if found is None:
         raise _rejected(write, f'RuntimeClass "{called}" not found')
-    _keep_handler(write.new, str(found.object["handler"]))
-    _set_overhead(write, found.object)
-    _set_scheduling(write, found.object.get("scheduling") or {})
+    declared_class = readable.object_of(RUNTIME_CLASS, found)
+    _keep_handler(write.new, str(declared_class["handler"]))
+    _set_overhead(write, declared_class)
+    _set_scheduling(write, declared_class.get("scheduling") or {})
 
 
 def _keep_handler(pod: JsonObject, handler: str | None) -> None:

@@ -22,6 +22,7 @@ from minik8s_modules.api.network.service_ranges import Network, addresses_of, ca
 from minik8s_modules.api.objects import JsonObject, name, namespace, spec, uid
 from minik8s_modules.apiserver.admission.service_families import IPV4, IPV6, settle_families
 from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.store import readable
 from minik8s_modules.store.errors import KeyExists, KeyMissing, StaleWrite
 
 log = logging.getLogger(__name__)
@@ -192,7 +193,7 @@ class Claims:
 
     def _claim(self, key: str) -> bool:
         if self._dry_run:  # those before it in a plan claim nothing either
-            services = (item.object for item in self._backend.cache.list(SERVICE.prefix)[0])
+            services = readable.objects_of(SERVICE, self._backend.cache.list(SERVICE.prefix).items)
             if self._backend.store.get(key) is not None or any(key in held(each) for each in services):
                 return False
         elif not _create(self._backend, key, self._service):
@@ -233,13 +234,15 @@ def release(backend: Backend, keys: Iterable[str], holder: str) -> None:
 
 def repair(backend: Backend) -> None:
     """Remove old claims that no Service stands for, and claim what Services have without one."""
-    services = [item.object for item in backend.cache.list(SERVICE.prefix)[0]]
+    items = backend.cache.list(SERVICE.prefix).items
+    services = readable.objects_of(SERVICE, items)
+    unread = {uid(item.object) for item in items} - {uid(service) for service in services}
     wanted = {key: service for service in services for key in held(service)}
     oldest = backend.clock.now().timestamp() - ORPHAN_S
     known = {entry.key: entry for prefix in (ADDRESSES, PORTS) for entry in backend.store.range(prefix).entries}
     for key, entry in known.items():
         claim = orjson.loads(entry.value)
-        stands = key in wanted and uid(wanted[key]) == claim.get("uid")
+        stands = claim.get("uid") in unread or (key in wanted and uid(wanted[key]) == claim.get("uid"))
         if not stands and claim.get("claimed", 0) < oldest:
             release(backend, [key], claim.get("uid", ""))
     for key, service in wanted.items():

@@ -18,6 +18,7 @@ from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.api.pods.mutual_tls import unguarded
 from minik8s_modules.api.pods.sidecars import INJECT, injection
 from minik8s_modules.apiserver.http.write import Write
+from minik8s_modules.store import readable
 
 
 def inject_sidecar(write: Write) -> None:
@@ -57,7 +58,7 @@ def _inject(write: Write, space: Mapping[str, str]) -> None:
 def _without_token(write: Write) -> str:
     called = spec(write.new).get("serviceAccountName") or "default"
     found = write.backend.cache.get(SERVICE_ACCOUNT.key(write.target.namespace, called))
-    account: JsonObject = found.object if found else {}
+    account: JsonObject = readable.object_of(SERVICE_ACCOUNT, found) if found else {}
     if account_volumes.wants_token(write.new, account):
         return ""
     return f"its service account {called} gives Pods no token, by which the pilot knows the sidecar"

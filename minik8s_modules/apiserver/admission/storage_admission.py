@@ -8,6 +8,7 @@ from minik8s_modules.api.kinds import PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.storage import claims
 from minik8s_modules.apiserver.http.write import Write
+from minik8s_modules.store import readable
 
 _NO_GROWTH = (
     "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
@@ -27,7 +28,9 @@ def default_class(write: Write) -> None:
     """Give a new claim that names no class the default one, where there is one."""
     if claims.names_class(write.new):
         return
-    found = claims.default_class(each.object for each in write.backend.cache.list(STORAGE_CLASS.prefix).items)
+    found = claims.default_class(
+        readable.objects_of(STORAGE_CLASS, write.backend.cache.list(STORAGE_CLASS.prefix).items)
+    )
     if found is not None:
         write.new["spec"]["storageClassName"] = objects.name(found)
 

@@ -15,6 +15,7 @@ from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import API_SERVICE, KINDS
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.store import readable
 from minik8s_modules.store.cache import WatchCache
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -70,7 +71,7 @@ class Directory:
         changes, made = self._cache.changes(API_SERVICE.prefix), self._made
         if changes != made[0]:
             listed = self._cache.list(API_SERVICE.prefix).items
-            made = self._made = (changes, remotes_of(item.object for item in listed))
+            made = self._made = (changes, remotes_of(readable.objects_of(API_SERVICE, listed)))
         return made[1]
 
     def of(self, path: str) -> Remote | None:

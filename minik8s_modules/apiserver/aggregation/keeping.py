@@ -38,6 +38,7 @@ from minik8s_modules.apiserver.verbs import deleting, writing
 from minik8s_modules.apiserver.webhooks.places import SERVICE_NAME
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.store import readable
 from minik8s_modules.store.cached import CachedObject, CacheEvent
 
 log = logging.getLogger(__name__)
@@ -108,7 +109,8 @@ class Keeping(Rounds):
         found = {each.remote.name: self._heard(each) for each in asked}
         if self._is_first():
             for item in items:
-                self._tell(item, self._found(item.object, found))
+                if readable.objects_of(API_SERVICE, [item]):
+                    self._tell(item, self._found(item.object, found))
         # what another server wrote may be older than what was found here, and that server gone
         return all(each.available and found[each.name].status == "True" for each in remotes)
 
@@ -121,6 +123,8 @@ class Keeping(Rounds):
         for name, each in wanted.items():
             if name not in present:
                 _ignoring(partial(self._create, each))
+            elif not readable.objects_of(API_SERVICE, [present[name]]):
+                _ignoring(partial(self._replace, each))
             elif _is_amiss(present[name].object, each):
                 self._put_right(name, each)
         unwanted = {name: api_services.managed(item.object) for name, item in present.items() if name not in wanted}
@@ -142,6 +146,9 @@ class Keeping(Rounds):
 
     def _create(self, obj: JsonObject) -> None:
         writing.create(self._backend, Target(API_SERVICE), obj, _options())
+
+    def _replace(self, obj: JsonObject) -> None:
+        writing.update(self._backend, Target(API_SERVICE, "", objects.name(obj)), obj, _options())
 
     def _delete(self, name: str) -> None:
         deleting.delete(self._backend, Target(API_SERVICE, "", name), {}, _options())
@@ -217,15 +224,17 @@ class Keeping(Rounds):
     def _missing(self, remote: Remote) -> Availability | None:
         """Return why an extension cannot even be asked."""
         named = f'service/{remote.service} in "{remote.namespace}"'
-        service = self._backend.cache.get(SERVICE.key(remote.namespace, remote.service))
+        item = self._backend.cache.get(SERVICE.key(remote.namespace, remote.service))
+        service = next(iter(readable.objects_of(SERVICE, [item] if item is not None else [])), None)
         if service is None:
             return Availability("False", "ServiceNotFound", f"{named} is not present")
-        ports = objects.spec(service.object).get("ports") or []
+        ports = objects.spec(service).get("ports") or []
         port = next((each for each in ports if each.get("port") == remote.port), None)
         if port is None:
             return Availability("False", "ServicePortError", f"{named} is not listening on port {remote.port}")
         listed = self._backend.cache.list(ENDPOINT_SLICE.key(remote.namespace, "")).items
-        slices = [each.object for each in listed if each.labels.get(SERVICE_NAME) == remote.service]
+        named_so = [each for each in listed if each.labels.get(SERVICE_NAME) == remote.service]
+        slices = readable.objects_of(ENDPOINT_SLICE, named_so)
         if not slices:
             return Availability("False", "EndpointsNotFound", f"cannot find endpoints for {named}")
         if any(_has_endpoint(each, port.get("name") or "") for each in slices):

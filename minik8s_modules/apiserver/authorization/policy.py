@@ -15,10 +15,11 @@ from typing import NamedTuple
 from minik8s_modules.api.access import rbac
 from minik8s_modules.api.access.rbac import Rule
 from minik8s_modules.api.field_selectors import EVERYTHING
-from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING
+from minik8s_modules.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
 from minik8s_modules.api.objects import JsonObject, name, namespace
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.identity import User, account_name
+from minik8s_modules.store import readable
 from minik8s_modules.store.cache import WatchCache
 
 _KINDS = (CLUSTER_ROLE, ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING)
@@ -164,7 +165,8 @@ class Rbac:
         """Return the rules of the role a binding in ``space`` names; [] when there is none."""
         if ref.get("kind") == ROLE.kind:
             found = self._cache.get(ROLE.key(space, str(ref.get("name"))))
-            return list(rbac.compiled(found.object.get("rules"))) if found else []
+            roles = readable.objects_of(ROLE, [found] if found else [])
+            return [rule for role in roles for rule in rbac.compiled(role.get("rules"))]
         return list(rbac.compiled(self.cluster_rules().get(str(ref.get("name")))))
 
     def cluster_rules(self) -> dict[str, list[JsonObject]]:
@@ -177,8 +179,8 @@ class Rbac:
         if made[0] == stamp:
             return made[1]
         # the counts were read before the objects: what changes meanwhile is compiled again by the next request
-        bindings = [*self._objects(CLUSTER_ROLE_BINDING.prefix), *self._objects(ROLE_BINDING.prefix)]
-        policy = compiled_policy(self._cluster_roles(), self._objects(ROLE.prefix), bindings)
+        bindings = [*self._objects(CLUSTER_ROLE_BINDING), *self._objects(ROLE_BINDING)]
+        policy = compiled_policy(self._cluster_roles(), self._objects(ROLE), bindings)
         self._made = (stamp, policy)
         return policy
 
@@ -187,7 +189,7 @@ class Rbac:
         return tuple([changes(kind.prefix) for kind in _KINDS])
 
     def _cluster_roles(self) -> dict[str, JsonObject]:
-        return {name(role): role for role in self._objects(CLUSTER_ROLE.prefix)}
+        return {name(role): role for role in self._objects(CLUSTER_ROLE)}
 
-    def _objects(self, prefix: str) -> list[JsonObject]:
-        return [item.object for item in self._cache.list(prefix).items]
+    def _objects(self, kind: Kind) -> list[JsonObject]:
+        return readable.objects_of(kind, self._cache.list(kind.prefix).items)

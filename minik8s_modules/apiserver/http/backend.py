@@ -93,7 +93,7 @@ class Backend:
         entry = self.store.get(target.kind.key(target.namespace, target.name))
         if entry is None:
             raise NotFound(target.kind, target.name)
-        data, parsed = with_revision(entry.value, entry.revision)
+        data, parsed = with_revision(entry.value, entry.revision, entry.key)
         return CachedObject(entry.key, data, entry.revision, parsed["metadata"].get("labels") or {})
 
     def settle(self, revision: int) -> None:

@@ -7,19 +7,25 @@ exception.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import orjson
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.conversion import from_storage, in_version
 from minik8s_modules.api.kind import Declaration, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.tables import printers
+from minik8s_modules.api.tables.cells import NAME, UNKNOWN
 from minik8s_modules.apiserver.http.negotiation import Form
 from minik8s_modules.store.cached import PARSED_EVENTS, CachedObject
 from minik8s_modules.store.encoding import exact
+from minik8s_modules.store.readable import MISREAD
+
+log = logging.getLogger(__name__)
 
 _META = "meta.k8s.io/v1"
 _BATCH_BYTES = 1 << 20  # of a question to a converter: its answer, which may be longer, is cut off at 3 MiB
@@ -155,8 +161,18 @@ def table(kind: Kind, form: Form, objects: Sequence[JsonObject], meta: JsonObjec
     }
 
 
+def _cells(kind: Kind, obj: JsonObject, now: datetime) -> list[Any]:
+    """Return a row's cells; of an object that cannot be read as it is stored, its name."""
+    try:
+        return printers.table_row(kind, obj, now)
+    except MISREAD:
+        log.exception("%s %s is shown by its name", kind.kind, objects.key(obj))
+        columns = printers.table_columns(kind)
+        return [objects.name(obj) if column.name == NAME.name else UNKNOWN for column in columns]
+
+
 def _row(kind: Kind, form: Form, obj: JsonObject, now: datetime) -> dict[str, Any]:
-    row: dict[str, Any] = {"cells": printers.table_row(kind, obj, now)}
+    row: dict[str, Any] = {"cells": _cells(kind, obj, now)}
     if form.include == "Object":
         row["object"] = obj
     elif form.include == "Metadata":

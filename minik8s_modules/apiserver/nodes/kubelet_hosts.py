@@ -36,7 +36,8 @@ def nodes_at(nodes: Iterable[JsonObject]) -> dict[str, str]:
         (str(each["address"]).lower(), objects.name(node))
         for node in nodes
         if not is_virtual(node)
-        for each in objects.status(node).get("addresses") or []
+        for each in objects.dig(node, "status", "addresses") or []
+        if isinstance(each, dict) and "address" in each
     ]
     claimants = Counter(address for address, _ in set(claims))
     return {address: name for address, name in claims if claimants[address] == 1}

@@ -29,6 +29,7 @@ from minik8s_modules.apiserver.nodes.pod_streams import Arguments, PodStream
 from minik8s_modules.apiserver.nodes.proxying import Name, Place
 from minik8s_modules.apiserver.nodes.tunnels import Tunnels
 from minik8s_modules.apiserver.reads.watchers import take_socket
+from minik8s_modules.store import readable
 
 WsgiStart = Callable[..., Any]
 _TEXT = "text/plain"
@@ -157,5 +158,7 @@ def _place(backend: Backend, target: Target, wanted: Name) -> Place:
         return found.object if found else None
 
     listed = backend.cache.list(f"{ENDPOINT_SLICE.prefix}{target.namespace}/").items
-    slices = [each.object for each in listed if each.labels.get(proxying.SERVICE_NAME) == target.name]
+    slices = readable.objects_of(
+        ENDPOINT_SLICE, [each for each in listed if each.labels.get(proxying.SERVICE_NAME) == target.name]
+    )
     return random.choice(proxying.service_places(obj, wanted, slices, pod_of))  # noqa: S311 - load, no secret

@@ -22,7 +22,7 @@ from wsproto.utilities import RemoteProtocolError
 
 from minik8s_modules.api.errors import ServiceUnavailable
 from minik8s_modules.api.kinds import POD
-from minik8s_modules.api.objects import JsonObject, name, namespace, spec, status
+from minik8s_modules.api.objects import JsonObject, dig, name, namespace, spec
 from minik8s_modules.api.pods.mirror_pods import node_uid
 from minik8s_modules.apiserver.intake.connections import WOULD_BLOCK
 from minik8s_modules.apiserver.nodes import gateways
@@ -72,9 +72,9 @@ class Routes:
     def _pod(self, address: Address) -> JsonObject | None:
         """Return the pod that has the address, if a Service says so and it is true."""
         found = self._cache.get(POD.key(*address.pod)) if address.pod else None
-        if found is None or not spec(found.object).get("nodeName"):
+        if found is None or not dig(found.object, "spec", "nodeName"):
             return None
-        own = {each.get("ip") for each in status(found.object).get("podIPs") or []}
+        own = {dig(each, "ip") for each in dig(found.object, "status", "podIPs") or []}
         return found.object if address.host in own else None
 
     def _forwarded(self, pod: JsonObject, port: int, deadline: float) -> socket.socket:

@@ -24,6 +24,7 @@ from minik8s_modules.apiserver.webhooks.calls import Looking, namespace_labels
 from minik8s_modules.apiserver.webhooks.conditions import authorizer_of
 from minik8s_modules.apiserver.webhooks.reviews import ReviewedWrite, request_of
 from minik8s_modules.base.metrics import Registry as Metrics
+from minik8s_modules.store import readable
 from minik8s_modules.store.cache import WatchCache
 
 _KINDS = (VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING)
@@ -89,7 +90,7 @@ class Policies:
         made = self._made
         if made[0] is cache and made[1] == stamp:
             return made[2]
-        policies, bindings = ([item.object for item in cache.list(kind.prefix).items] for kind in _KINDS)
+        policies, bindings = (readable.objects_of(kind, cache.list(kind.prefix).items) for kind in _KINDS)
         found = compiled(policies, bindings)
         self._made = (cache, stamp, found)
         return found

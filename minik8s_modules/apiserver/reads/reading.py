@@ -138,7 +138,7 @@ def _chunk(backend: Backend, prefix: str, revision: int, start: str, limit: int)
 
 
 def _item(entry: Entry) -> CachedObject:
-    data, parsed = with_revision(entry.value, entry.revision)
+    data, parsed = with_revision(entry.value, entry.revision, entry.key)
     return CachedObject(entry.key, data, entry.revision, parsed["metadata"].get("labels") or {})
 
 

@@ -33,6 +33,7 @@ from minik8s_modules.apiserver.verbs import deleting, writing
 from minik8s_modules.apiserver.webhooks.conversions import converter_of
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.store import readable
 from minik8s_modules.store.cached import CachedObject, CacheEvent
 
 log = logging.getLogger(__name__)
@@ -72,15 +73,26 @@ class Definitions(Rounds):
     def look(self) -> bool:
         """Take definitions over, say so, and decide what is to be decided; returns whether one is ending."""
         found, revision = self._backend.cache.list(CUSTOM_RESOURCE_DEFINITION.prefix)
-        items = self._known = {item.key: self._slimmed(item) for item in found}
-        self._take_over([*items.values()])
+        self._known = {item.key: known for item in found if (known := self._slimmed(item)) is not None}
+        self._take_over([*self._known.values()])
         self._backend.kinds.complete = True
-        return self._decide_all([*items.values()], revision) if items else False
+        items = [self._known[item.key] for item in found if self._stands(item)]
+        return self._decide_all(items, revision) if items else False
 
-    def _slimmed(self, item: CachedObject) -> _Definition:
-        """Return what is kept of a definition here; parsed, a large one is some 4 MB."""
+    def _stands(self, item: CachedObject) -> bool:
+        """Return whether a definition is known as it is stored."""
+        return item.key in self._known and self._known[item.key].revision == item.revision
+
+    def _slimmed(self, item: CachedObject) -> _Definition | None:
+        """Return what is kept of a definition here; parsed, a large one is some 4 MB.
+
+        One that cannot be read as it is stored stays what it was, so that its objects are served.
+        """
         known = self._known.get(item.key)
         if known is not None and known.revision == item.revision:
+            return known
+        if (why := readable.why(CUSTOM_RESOURCE_DEFINITION, item)) is not None:
+            log.error("%s is not taken over: %s", item.key, why)
             return known
         return _Definition(item.key, item.revision, slim(orjson.loads(item.data)), item.data)
 

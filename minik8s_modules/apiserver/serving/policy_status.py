@@ -46,7 +46,7 @@ class PolicyStatus(Rounds):
         if changes == self._seen or not self._backend.kinds.complete:
             return
         for item in self._backend.cache.list(_PREFIX).items:
-            if objects.status(item.object).get("observedGeneration") != objects.generation(item.object):
+            if objects.dig(item.object, "status", "observedGeneration") != objects.generation(item.object):
                 try:
                     self._write(objects.name(item.object))
                 except TemporaryError:

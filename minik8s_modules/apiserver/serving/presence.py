@@ -141,7 +141,7 @@ class Presence:
             self._renew()
             self._renewed_s = now_s
             leases = self._leases()
-        renewals = {name: str(objects.spec(item.object).get("renewTime")) for name, item in leases.items()}
+        renewals = {name: str(objects.dig(item.object, "spec", "renewTime")) for name, item in leases.items()}
         for name in self._roll.silent(renewals, now_s):
             if name != self._own:
                 log.warning("%s has not renewed its Lease for %d s: it is no longer an endpoint", name, LIFE_S)

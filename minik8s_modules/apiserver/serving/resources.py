@@ -47,7 +47,8 @@ from minik8s_modules.apiserver.reads import reading, watching
 from minik8s_modules.apiserver.reads.hub import Hub
 from minik8s_modules.apiserver.reads.selection import Selection
 from minik8s_modules.apiserver.reads.watchers import HEAD, Join, chunk, take_socket
-from minik8s_modules.apiserver.verbs import applying, deleting, eviction, patching, scaling, writing
+from minik8s_modules.apiserver.verbs import applying, binding, deleting, eviction, patching, scaling, writing
+from minik8s_modules.store import readable
 from minik8s_modules.store.cached import CachedObject
 
 WsgiStart = Callable[..., Any]
@@ -194,7 +195,7 @@ def create(call: Call) -> Response:
     if call.target.subresource == "token":
         return _token(call)
     if not call.target.kind.stored:
-        return _answered(call)
+        return _reviewed(call)
     wanted, options = call.form(), call.options()
     item = writing.create(call.backend, call.target, call.body(options), options)
     return call.show(item, 201, options.warnings, wanted)
@@ -202,7 +203,7 @@ def create(call: Call) -> Response:
 
 def _bind(call: Call) -> Response:
     options = call.options()
-    writing.bind(call.backend, call.target, call.body(options), options)
+    binding.bind(call.backend, call.target, call.body(options), options)
     return responses.success(call.target.kind, call.target.name, "", 201, options.warnings)
 
 
@@ -232,7 +233,7 @@ def _evict(call: Call) -> Response:
     return responses.success(call.target.kind, call.target.name, "", 201, options.warnings)
 
 
-def _answered(call: Call) -> Response:
+def _reviewed(call: Call) -> Response:
     kind, options = call.target.kind, call.options()
     call.form()  # an answer that the client could not read is not given
     obj = incoming.readable(kind, call.body(options), options)
@@ -347,7 +348,19 @@ def _connect(call: Call) -> None:
 
 
 def answer(verb: str, call: Call) -> Response:
-    """Answer an authorized request."""
+    """Answer an authorized request; where the stored object has values of wrong types, a failure is that object's."""
+    try:
+        return _answered(verb, call)
+    except readable.MISREAD as error:
+        target = call.target
+        found = call.backend.cache.get(target.kind.key(target.namespace, target.name)) if target.name else None
+        why = readable.why(target.kind, found) if found is not None else None
+        if why is None:
+            raise
+        raise why from error
+
+
+def _answered(verb: str, call: Call) -> Response:
     if call.target.subresource in {*STREAMED, PROXY}:
         return stream(call)
     response, custom = VERBS[verb](call), call.target.kind.custom

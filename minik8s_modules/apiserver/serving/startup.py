@@ -37,9 +37,10 @@ from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.settings import Settings
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.serving import bootstrap, webhook_events
-from minik8s_modules.apiserver.verbs import writing
+from minik8s_modules.apiserver.verbs import deleting, writing
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.store import readable
 
 log = logging.getLogger(__name__)
 
@@ -183,9 +184,13 @@ def ensure_once(backend: Backend, each: RequiredObject) -> None:
 def ensure_policy(backend: Backend) -> None:
     """Make the default roles and bindings, put back what they lack, write the rules of aggregated roles."""
     for default in bootstrap.defaults():
+        required = RequiredObject(default.kind, default.namespace, default.name, default.obj)
         found = backend.cache.get(default.kind.key(default.namespace, default.name))
+        if found is not None and not readable.objects_of(default.kind, [found]):  # a binding's role is for ever
+            deleting.delete(backend, Target(default.kind, default.namespace, default.name), {}, _options())
+            found = None
         if found is None:
-            _create(backend, RequiredObject(default.kind, default.namespace, default.name, default.obj))
+            _create(backend, required)
         elif bootstrap.reconciled(found.object, default) is not found.object:
             _change(
                 backend,
@@ -194,7 +199,8 @@ def ensure_policy(backend: Backend) -> None:
                 default.name,
                 partial(bootstrap.reconciled, default=default),
             )
-    roles = {name(item.object): item.object for item in backend.cache.list(CLUSTER_ROLE.prefix).items}
+    found_roles = readable.objects_of(CLUSTER_ROLE, backend.cache.list(CLUSTER_ROLE.prefix).items)
+    roles = {name(role): role for role in found_roles}
     for role, rules in rbac.effective_rules(roles).items():
         if "aggregationRule" in roles[role] and (roles[role].get("rules") or []) != rules:
             _change(backend, CLUSTER_ROLE, "", role, partial(_merged, content={"rules": rules}))

@@ -7,6 +7,7 @@ lets go later, and the last one to do so removes them (``writing.change``).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from minik8s_modules.apiserver.reads import reading
 from minik8s_modules.apiserver.reads.reading import Listing
 from minik8s_modules.apiserver.reads.selection import Selection
 from minik8s_modules.apiserver.verbs.writing import CHANGE_ATTEMPTS, MAX_OBJECT_BYTES, made, shown
+from minik8s_modules.store import readable
 from minik8s_modules.store.cached import CachedObject
 from minik8s_modules.store.encoding import without_revision
 from minik8s_modules.store.errors import KeyMissing, StaleWrite, ValueTooLarge
@@ -114,18 +116,15 @@ def delete(
     for attempt in range(CHANGE_ATTEMPTS):
         if is_meant is not None and not is_meant(item):
             raise NotFound(target.kind, target.name)
-        obj = orjson.loads(item.data)
         try:
-            strategy.check_preconditions(kind, obj, wanted)
+            strategy.check_preconditions(kind, orjson.loads(item.data), wanted)
         except Conflict:
             if attempt:
                 raise
             item = backend.latest(target)  # the cache may not have seen the version the client names
             strategy.check_preconditions(kind, orjson.loads(item.data), wanted)
             continue
-        chain.run("mutate", backend, "delete", target, None, obj, options)
-        chain.run("validate", backend, "delete", target, None, obj, options)
-        decision = strategy.graceful_deletion(kind, obj, wanted, backend.clock.now())
+        decision = _decided(backend, target, item, options, wanted)
         if options.dry_run or decision.action == "wait":
             return Deleted(made(item.key, decision.obj, item.revision), gone=decision.action == "remove")
         try:
@@ -135,6 +134,28 @@ def delete(
         except KeyMissing as error:
             raise NotFound(target.kind, target.name) from error
     raise Conflict(target.kind, target.name)
+
+
+def _decided(
+    backend: Backend, target: Target, item: CachedObject, options: Options, wanted: JsonObject
+) -> strategy.Deletion:
+    """Return what the deletion of ``item`` means, once it is admitted; what cannot be read counts as what can be."""
+
+    def decide(obj: JsonObject) -> strategy.Deletion:
+        chain.run("mutate", backend, "delete", target, None, obj, options)
+        chain.run("validate", backend, "delete", target, None, obj, options)
+        return strategy.graceful_deletion(stored_kind(target.kind), obj, wanted, backend.clock.now())
+
+    stored = orjson.loads(item.data)
+    try:
+        return decide(stored)
+    except readable.MISREAD:
+        mended = readable.mended(target.kind, item)
+        if mended is None:
+            raise
+    decision = decide(mended)
+    changed = {field: value for field, value in decision.obj.items() if value is not mended.get(field)}
+    return replace(decision, obj={**stored, **changed})
 
 
 def _carry_out(backend: Backend, kind: Kind, item: CachedObject, decision: strategy.Deletion) -> Deleted:

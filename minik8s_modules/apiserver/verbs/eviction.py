@@ -31,6 +31,7 @@ from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
 from minik8s_modules.apiserver.verbs import deleting, writing
 from minik8s_modules.base.clock import rfc3339
+from minik8s_modules.store import readable
 
 EVICTION = Kind("policy", "v1", "Eviction", "evictions", "io.k8s.api.policy.v1.Eviction")
 _RETRY_S = 10
@@ -64,7 +65,7 @@ def evict(backend: Backend, target: Target, eviction: JsonObject, options: Optio
 
 def _ask_budgets(backend: Backend, pod: JsonObject, namespace: str, options: Options) -> None:
     items, _ = backend.cache.list(POD_DISRUPTION_BUDGET.key(namespace, ""))
-    chosen = [item.object for item in items if _selects(item.object, pod)]
+    chosen = [each for each in readable.objects_of(POD_DISRUPTION_BUDGET, items) if _selects(each, pod)]
     if len(chosen) > 1:
         text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         raise InternalError(text)

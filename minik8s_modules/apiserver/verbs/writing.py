@@ -46,6 +46,7 @@ from minik8s_modules.apiserver.http import incoming, presenting
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.store import readable
 from minik8s_modules.store.cached import CachedObject
 from minik8s_modules.store.encoding import exact, without_revision
 from minik8s_modules.store.errors import KeyExists, KeyMissing, StaleWrite, ValueTooLarge
@@ -104,7 +105,7 @@ def admitted(backend: Backend, target: Target, obj: JsonObject, options: Options
     chain.run("mutate", backend, "create", target, obj, None, options)
     if implied and defaults_pod.raise_implied(obj, implied):
         obj["status"]["qosClass"] = resources.qos_class(obj)
-    _refuse(target.kind, obj, validate_create(kind, obj))
+    refuse(target.kind, obj, validate_create(kind, obj))
     chain.run("validate", backend, "create", target, obj, None, options)
     for warning in warnings(kind, obj):
         options.warn(warning)
@@ -125,7 +126,8 @@ def _record(backend: Backend, target: Target, new: JsonObject, old: JsonObject |
     managed_fields.record_update(target.kind, stored_kind(target.kind), new, old, writer, backend.clock.now())
 
 
-def _refuse(kind: Kind, obj: JsonObject, causes: list[Cause]) -> None:
+def refuse(kind: Kind, obj: JsonObject, causes: list[Cause]) -> None:
+    """Raise Invalid where there are causes."""
     if causes:
         raise Invalid(kind, name(obj), causes)
 
@@ -215,7 +217,12 @@ def update(backend: Backend, target: Target, obj: JsonObject, options: Options) 
         text = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
         raise BadRequest(text)
     encoded = _encoded(obj)
-    return change(backend, target, lambda _old: orjson.loads(encoded), options)
+    try:
+        return change(backend, target, lambda _old: orjson.loads(encoded), options)
+    except (Invalid, *readable.MISREAD):
+        if readable.why(target.kind, backend.get(target)) is None:
+            raise
+    return change(backend, target, lambda _old: orjson.loads(encoded), options, mend=True)
 
 
 def patch(backend: Backend, target: Target, apply: Mutation, options: Options) -> CachedObject:
@@ -254,9 +261,17 @@ def _bound(obj: JsonObject, allowed: int) -> None:
 
 
 def change(
-    backend: Backend, target: Target, mutate: Mutation, options: Options, *, patched: bool = False
+    backend: Backend,
+    target: Target,
+    mutate: Mutation,
+    options: Options,
+    *,
+    patched: bool = False,
+    mend: bool = False,
 ) -> CachedObject:
     """Return the object after ``mutate``; ``patched``: what that returns, nobody has read yet.
+
+    ``mend``: what cannot be read as it is stored counts as what of it can be; ``mutate`` does not look at it.
 
     Raises:
         NotFound: there is no such object.
@@ -265,7 +280,7 @@ def change(
     """
     item = backend.get(target)
     for attempt in range(CHANGE_ATTEMPTS):
-        old, new = _present(target.kind, item)
+        old, new = _present(target.kind, item) if not mend else (_mended(target, item), {})
         new, fresh = mutate(new), None
         if patched:
             new, fresh = _read(target, new, old, options)
@@ -279,12 +294,12 @@ def change(
             item = backend.latest(target)
             continue
         changed = _completed(backend, target, new, old, options, fresh)
-        if changed == old and not _is_outdated(target.kind, item):
+        if changed == old and not mend and not _is_outdated(target.kind, item):
             return item
         try:
             kind = stored_kind(target.kind)
             with admission.reserved(backend, kind, changed, options, old):
-                return _swap(backend, target, item, changed, options, old)
+                return swap(backend, target, item, changed, options, old)
         except StaleWrite:
             item = backend.latest(target)
         except KeyMissing as error:
@@ -298,6 +313,16 @@ def _present(kind: Kind, item: CachedObject) -> tuple[JsonObject, JsonObject]:
         data = presenting.bytes_of(kind, item)
         return orjson.loads(data), orjson.loads(data)
     return orjson.loads(item.data), from_storage(kind, orjson.loads(item.data))
+
+
+def _mended(target: Target, item: CachedObject) -> JsonObject:
+    """Return what of a stored object can be read. Raises BadRequest where more is lost than what is replaced."""
+    stored: JsonObject = orjson.loads(item.data)
+    found = readable.mended(target.kind, item) or stored
+    lost = {field for field, value in stored.items() if found.get(field) != value}
+    if target.subresource and lost - {target.subresource} and (why := readable.why(target.kind, item)):
+        raise why
+    return found
 
 
 def _is_outdated(kind: Kind, item: CachedObject) -> bool:
@@ -341,7 +366,7 @@ def _completed(
     if same and not hooked:
         return old
     if not untouched or kind.custom is not None:  # whose rules warn of what was broken before
-        _refuse(target.kind, new, validate_update(kind, new, old, target.subresource, options.warn))
+        refuse(target.kind, new, validate_update(kind, new, old, target.subresource, options.warn))
     chain.run("validate", backend, "update", target, new, old, options)
     if same:
         return old
@@ -351,7 +376,7 @@ def _completed(
     return new
 
 
-def _swap(
+def swap(
     backend: Backend, target: Target, item: CachedObject, new: JsonObject, options: Options, old: JsonObject
 ) -> CachedObject:
     """Write ``new`` over ``item``; or remove it, if its deletion waited for just this change."""
@@ -371,28 +396,3 @@ def _swap(
     except ValueTooLarge as error:
         raise RequestEntityTooLarge(MAX_OBJECT_BYTES) from error
     return shown(backend, made(item.key, kept, stored.revision, kind, new), alone=stored.alone)
-
-
-def bind(backend: Backend, target: Target, binding: JsonObject, options: Options) -> None:
-    """Assign a pod to the node a v1 Binding names."""
-    binding = incoming.readable(incoming.BINDING, binding, options)
-    incoming.check_place(target, binding)
-    binding = webhook_admission.request(backend, "create", target, incoming.BINDING, binding, options)
-    pod_kind, options = target.kind, options._replace(reviewed=True)
-    # not through prepare_update: binding changes spec and status at once, and spec.nodeName is nobody else's
-    item = backend.get(target)
-    for _ in range(CHANGE_ATTEMPTS):
-        old = orjson.loads(item.data)
-        pod = strategy.bind(pod_kind, old, binding, backend.clock.now())
-        chain.run("mutate", backend, "update", target, pod, old, options)
-        _refuse(pod_kind, pod, validate_update(pod_kind, pod, old, target.subresource))
-        chain.run("validate", backend, "update", target, pod, old, options)
-        try:
-            _swap(backend, target, item, pod, options, old)
-        except StaleWrite:
-            item = backend.latest(target)
-        except KeyMissing as error:
-            raise NotFound(pod_kind, target.name) from error
-        else:
-            return
-    raise Conflict(pod_kind, target.name)

@@ -37,6 +37,7 @@ from minik8s_modules.apiserver.webhooks.troubles import FAILED, SLOW, SLOW_S, Tr
 from minik8s_modules.base import errands
 from minik8s_modules.base.ids import random_uid
 from minik8s_modules.base.metrics import Registry as Metrics
+from minik8s_modules.store import readable
 from minik8s_modules.store.cache import WatchCache
 
 MOST_S = 60.0  # webhooks have 30 s at most
@@ -127,7 +128,7 @@ class Webhooks:
         if made is not None and made.cache is cache and made.stamp == stamp:
             return made
         # the count was read before the objects: what changes meanwhile is compiled again by the next write
-        made = _Compiled(cache, stamp, compiled(kind, (item.object for item in cache.list(kind.prefix).items)))
+        made = _Compiled(cache, stamp, compiled(kind, readable.objects_of(kind, cache.list(kind.prefix).items)))
         self._made[kind_of_hook] = made
         return made
 

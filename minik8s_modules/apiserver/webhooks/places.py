@@ -20,6 +20,7 @@ from minik8s_modules.api import syntax
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, SERVICE
 from minik8s_modules.api.objects import JsonObject, spec
 from minik8s_modules.base.places import place
+from minik8s_modules.store import readable
 from minik8s_modules.store.cache import WatchCache
 
 SERVICE_NAME = "kubernetes.io/service-name"
@@ -103,14 +104,17 @@ def addresses_of(cache: WatchCache, client: Client) -> list[Address]:
     """
     if not client.service:
         return [Address(client.server, client.port)]
-    found = cache.get(SERVICE.key(client.namespace, client.service))
+    item = cache.get(SERVICE.key(client.namespace, client.service))
+    found = next(iter(readable.objects_of(SERVICE, [item] if item is not None else [])), None)
     if found is None:
         raise Unreachable(f'service "{client.service}" not found')
-    ports = [each for each in spec(found.object).get("ports") or [] if each.get("port") == client.port]
+    ports = [each for each in spec(found).get("ports") or [] if each.get("port") == client.port]
     if not ports:
         raise Unreachable(f'no service port {client.port} found for service "{client.service}"')
     listed = cache.list(ENDPOINT_SLICE.key(client.namespace, "")).items
-    slices = [each.object for each in listed if each.labels.get(SERVICE_NAME) == client.service]
+    slices = readable.objects_of(
+        ENDPOINT_SLICE, [each for each in listed if each.labels.get(SERVICE_NAME) == client.service]
+    )
     every = [each for one in slices for each in _endpoints(one, ports[0].get("name") or "")]
     # of a Pod with two, the one of IPv4, which it is known by
     addresses = [each for each in every if ":" not in each.host] or every

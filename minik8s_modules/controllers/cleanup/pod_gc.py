@@ -112,8 +112,13 @@ class PodGc(Looping):
             StatusError: the API refused.
             TemporaryError: it did not answer.
         """
-        nodes = {objects.name(node): node for node in self._nodes.list()}
-        for step in decide_pod_gc(self._pods.list(), nodes, self._terminated_pods, self._context.clock.now()):
+        nodes = {objects.name(node): node for node in objects.readable(self._nodes.list(), is_out_of_service)}
+        now = self._context.clock.now()
+
+        def steps(pods: list[JsonObject]) -> list[Step]:
+            return decide_pod_gc(pods, nodes, self._terminated_pods, now)
+
+        for step in objects.decided(self._pods.list(), steps, lambda pod: (failed(pod, "", now), _stranded(pod, {}))):
             take(self._context, step)
 
     def _pod_changed(self, old: JsonObject | None, new: JsonObject | None) -> None:

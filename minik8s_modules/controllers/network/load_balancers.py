@@ -7,7 +7,8 @@ goes. Services of other classes are left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -32,6 +33,8 @@ from minik8s_modules.api.network.surroundings import World, api_servers, world_o
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_LABEL
+
+log = logging.getLogger(__name__)
 
 SERVICE_NAME = "kubernetes.io/service-name"
 UNCHECKED = "HealthCheckUnavailable"
@@ -82,11 +85,18 @@ class LoadBalancerController(Looping):
             StatusError: the API refused; it is tried again.
         """
         services, world = by_age(self._services.list()), self._world()
-        found = decide_addresses(services, world, self._serving, self._balancing)
+
+        def addresses(some: Sequence[JsonObject]) -> dict[str, Given]:
+            return decide_addresses(some, world, self._serving, self._balancing)
+
+        found = objects.decided(services, addresses, lambda one: addresses([one]))
         for service in services:
             given = found.get(str(objects.key(service)))
-            self._write(service, decide_service(service, given, self._balancing, world))
-            self._tell(service, given or self._refusal(service, world))
+            try:
+                self._write(service, decide_service(service, given, self._balancing, world))
+                self._tell(service, given or self._refusal(service, world))
+            except objects.MISREAD:  # one that cannot be read keeps no other from its address
+                log.exception("Service %s stays as it is", objects.key(service))
         there = {objects.key(one) for one in services}
         self._told = {key: given for key, given in self._told.items() if key in there}
         self._tell_unchecked(services)
@@ -100,7 +110,12 @@ class LoadBalancerController(Looping):
         return Given((), REFUSED, f"addresses {', '.join(outside.refused)} {detail}")
 
     def _world(self) -> World:
-        return world_of(self._nodes.list(), self._of_name(Key("default", "kubernetes")), self._balancing)
+        servers = self._of_name(Key("default", "kubernetes"))
+
+        def world(nodes: list[JsonObject]) -> World:
+            return world_of(nodes, servers, self._balancing)
+
+        return objects.decided(self._nodes.list(), world, lambda one: world([one]))
 
     def _of_name(self, key: Key) -> list[JsonObject]:
         return self._slices.by_index(BY_LABEL, f"{key.namespace}/{SERVICE_NAME}={key.name}")

@@ -84,6 +84,12 @@ def _wanted(node: JsonObject) -> str | None:
     return _BY_STATUS.get(str((objects.condition(node, "Ready") or {}).get("status")))
 
 
+def _read(node: JsonObject) -> None:
+    """Read what is decided by."""
+    _wanted(node)
+    _present(node)
+
+
 def _since(node: JsonObject) -> str:
     return str((objects.condition(node, "Ready") or {}).get("lastTransitionTime") or "")
 
@@ -150,7 +156,7 @@ class TaintController(Looping):
             return
         with self._lock:
             ago_s = None if self._tainted_at_s is None else began_s - self._tainted_at_s
-        steps = decide_taints(self._nodes.list(), ago_s, clock.now())
+        steps = objects.decided(self._nodes.list(), lambda some: decide_taints(some, ago_s, clock.now()), _read)
         ended_s = clock.monotonic()
         rest_s = min(_REST * (ended_s - began_s), _MOST_REST_S)
         self._rests_until_s = ended_s + rest_s if rest_s >= _LEAST_REST_S else 0.0

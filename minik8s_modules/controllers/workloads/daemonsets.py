@@ -271,9 +271,13 @@ class DaemonSetController(WorkloadController):
 
     def decide(self, obj: JsonObject) -> Sequence[Step]:
         """Return the next steps of one daemon set."""
+        pods, revisions = self.found(POD, obj), self.found(CONTROLLER_REVISION, obj)
+
+        def steps(nodes: list[JsonObject]) -> Sequence[Step]:
+            return decide_daemon_set(obj, pods, revisions, nodes, self.context.clock.now())
+
         nodes = sorted(self._nodes.list(), key=objects.name)
-        revisions = self.found(CONTROLLER_REVISION, obj)
-        return decide_daemon_set(obj, self.found(POD, obj), revisions, nodes, self.context.clock.now())
+        return objects.decided(nodes, steps, lambda node: daemon_pods.wish(obj, node))
 
     def same(self, wanted: JsonObject, found: JsonObject) -> bool:
         """Return whether a revision of the wanted name keeps the wanted template."""

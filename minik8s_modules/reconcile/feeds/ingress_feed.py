@@ -6,6 +6,7 @@ Service makes its own records again; routes are decided again, all of them, when
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -31,6 +32,7 @@ from minik8s_modules.reconcile.network.ingress import (
 from minik8s_modules.reconcile.values.sealing import secret_entry, values_of
 from minik8s_modules.reconcile.values.values import NOTHING_NAMED, Named, PodDecision, Sealed, Settings
 
+log = logging.getLogger(__name__)
 Overlay = Mapping[tuple[str, str], JsonObject | None]
 """Objects as they would be, None where one would go, by kind and key."""
 Slices = Mapping[str, list[JsonObject]]
@@ -102,12 +104,19 @@ class NamesFeed:
                 noted, self._noted = self._noted, set()
                 stale, self._stale = self._stale, False
             for key in noted:
-                service = self._services.service(key)
-                self._book.put_service(str(key), service_entry(service, self._services.slices(key)) if service else {})
+                self._put(key)
             if stale or any(str(key) in self._behind for key in noted):
                 self._decide()
             self._named = self._named._replace(dns=self._book.entries())
             return self._named
+
+    def _put(self, key: Key) -> None:
+        """Take a Service as it is; one that cannot be read stays as it was, and keeps no other from being taken."""
+        service = self._services.service(key)
+        try:
+            self._book.put_service(str(key), service_entry(service, self._services.slices(key)) if service else {})
+        except objects.MISREAD:
+            log.exception("the name of Service %s stays as it is", key)
 
     def owners(self, host: str) -> list[JsonObject]:
         """Return the DNS and Ingress objects that have a host or a path of it."""

@@ -133,13 +133,19 @@ class PolicyFeed:
         with self._noting:
             noted, self._noted = self._noted, set()
         for kind, key in noted:
-            if kind == NETWORK_POLICY.kind:
-                self._book.put_policy(str(key), _parsed(self._policies.get(*key)))
-            elif kind == NAMESPACE.kind:
-                found = self._namespaces.get("", key.name)
-                self._book.put_namespace(key.name, objects.labels(found) if found is not None else None)
-            else:
-                self._take_pod(key)
+            try:
+                self._take_note(kind, key)
+            except Exception:  # one that cannot be read keeps no other from being taken
+                log.exception("%s %s stays what it was to policies", kind, key)
+
+    def _take_note(self, kind: str, key: Key) -> None:
+        if kind == NETWORK_POLICY.kind:
+            self._book.put_policy(str(key), _parsed(self._policies.get(*key)))
+        elif kind == NAMESPACE.kind:
+            found = self._namespaces.get("", key.name)
+            self._book.put_namespace(key.name, objects.labels(found) if found is not None else None)
+        else:
+            self._take_pod(key)
 
     def _take_pod(self, key: Key) -> None:
         found = self._pods.get(*key)

@@ -8,6 +8,7 @@ from here, too, and whoever keeps EndpointSlices may be down just then.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,6 +33,7 @@ from minik8s_modules.reconcile.network.services import (
 from minik8s_modules.reconcile.pods.service_links import link_variables
 from minik8s_modules.reconcile.values.values import Entries, Settings
 
+log = logging.getLogger(__name__)
 API = Key("default", "kubernetes")
 
 
@@ -115,10 +117,17 @@ class ServiceFeed:
                 noted, self._noted = self._noted, set()
             balancers = self.balancers() if noted else Balancers()
             for key in noted:
-                self._book.put(str(key), self._ports(key, balancers))
+                self._put(key, balancers)
             if noted:
                 self._on_announcers(self._book.announcers())
             return self._book.entries(objects.name(node), dataplane_entry(node, self._settings), zone_of(node))
+
+    def _put(self, key: Key, balancers: Balancers) -> None:
+        """Take a Service as it is; one that cannot be read stays as it was, and keeps no other from being taken."""
+        try:
+            self._book.put(str(key), self._ports(key, balancers))
+        except Exception:
+            log.exception("the rules of Service %s stay as they are", key)
 
     def checks(self, node: str) -> Entries:
         """Return what a node answers to health checks, as of the last ``entries``."""

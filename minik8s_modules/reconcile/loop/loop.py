@@ -272,6 +272,7 @@ class Reconciler:
             return self._decide_one(state, node, uid)
         except Exception:
             log.exception("pod %s stays as it is: no decision", objects.key(self._shard.objects.pod(uid) or {}))
+            requesting.note_unreadable(self._shard, state, uid)
             return None
 
     def _decide_one(self, state: NodeState, node: JsonObject, uid: str) -> JsonObject | None:

@@ -65,6 +65,7 @@ class NodeState:
         self.images: frozenset[str] = frozenset()
         self.pulls: dict[str, PullState] = {}
         self.decisions: dict[str, PodDecision] = {}
+        self.unreadable: set[str] = set()
         self.checking = Checking(name)
         self.errors: dict[str, JsonObject] = {}
         self.volumes = VolumeState()
@@ -89,6 +90,7 @@ class NodeState:
     def forget(self, uid: str) -> None:
         """Forget what a pod wants that is gone."""
         self.decisions.pop(uid, None)
+        self.unreadable.discard(uid)
         self.volumes.forget(uid)
 
     # what to send

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.kinds import POD
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.schema.structural import type_errors
 from minik8s_modules.api.storage.attachments import in_use
 from minik8s_modules.reconcile.loop.basis import Basis
 from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, holding, holds
@@ -30,8 +32,19 @@ FACTS_RETRY_S = 5.0
 
 
 def all_decided(shard: Shard, state: NodeState) -> bool:
-    """Return whether nothing on the node belongs to a pod that is not decided about yet."""
-    return all(uid in state.decisions or shard.objects.pod(uid) is None for uid in state.observed.uids())
+    """Return whether nothing on the node belongs to a pod that is not decided about yet.
+
+    A pod that cannot be read never will be: what runs of it ends, so that the node's other pods go on.
+    """
+    known = state.decisions.keys() | state.unreadable
+    return all(uid in known or shard.objects.pod(uid) is None for uid in state.observed.uids())
+
+
+def note_unreadable(shard: Shard, state: NodeState, uid: str) -> None:
+    """Note a pod whose decision failed, if it has values of wrong types, as somebody may have stored them by hand."""
+    pod = shard.objects.pod(uid)
+    if pod is not None and type_errors(POD, pod):
+        state.unreadable.add(uid)
 
 
 def requests_of(shard: Shard, state: NodeState, node: JsonObject, now_s: float) -> dict[str, Request]:

@@ -31,7 +31,7 @@ def arriving_beside(
     mine = by_age(pod)
     return tuple(
         one
-        for one in of_node()
+        for one in objects.readable(of_node(), PodInfo.of)
         if takes_room(one)
         and objects.uid(one) != objects.uid(pod)
         and (_is_placed(one) or taken(objects.uid(one)) or by_age(one) < mine)

@@ -16,7 +16,7 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.scheduler.framework.infos import NodeInfo, PodInfo, takes_room
+from minik8s_modules.scheduler.framework.infos import NodeInfo, PodInfo, is_sound, takes_room
 from minik8s_modules.scheduler.framework.snapshot import Snapshot, Workload, worth_knowing
 from minik8s_modules.scheduler.framework.storage import Storage
 
@@ -68,21 +68,22 @@ class ClusterCache:
                 self._budgets[objects.key(new)] = new
 
     def update_node(self, old: JsonObject | None, new: JsonObject | None) -> None:
-        """Take a watch event of a node."""
+        """Take a watch event of a node; one that cannot be read takes no pods, and keeps those that it has."""
         name = objects.name(new or old or {})
+        made = NodeInfo.of(new) if new is not None and is_sound(new) else None
         with self._lock:
             known = self._nodes.pop(name, None)
-            if new is None:
+            if new is None or made is None:
                 if known is not None:
                     self._rebuilt = True
                     if known.pods:
                         self._strays[name] = {pod.key: pod for pod in known.pods}
                 return
             if known is None:
-                self._nodes[name] = NodeInfo.of(new, self._strays.pop(name, {}).values())
+                self._nodes[name] = made.with_pods(tuple(self._strays.pop(name, {}).values()))
                 self._rebuilt = True
             else:
-                self._nodes[name] = info = NodeInfo.of(new, known.pods)
+                self._nodes[name] = info = made.with_pods(known.pods)
                 self._note(info, (), (), itself=matters(known.node) != matters(new))
 
     def update_pod(self, old: JsonObject | None, new: JsonObject | None) -> frozenset[str]:

@@ -270,6 +270,15 @@ def _instead(pods: tuple[PodInfo, ...], old: PodInfo, new: tuple[PodInfo, ...]) 
     return pods[:place] + new + pods[place + 1 :]
 
 
+def is_sound(node: JsonObject) -> bool:
+    """Return whether what plugins read of a node has the types that they expect, whoever wrote it."""
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    if not isinstance(spec, dict) or not isinstance(status, dict):
+        return False
+    listed = (spec.get("taints"), status.get("conditions"), status.get("images"))
+    return all(isinstance(each, list) and {*map(type, each)} <= {dict} for each in listed if each is not None)
+
+
 def _images(node: JsonObject) -> dict[str, int]:
     found = objects.status(node).get("images") or ()
     return {name: int(one.get("sizeBytes") or 0) for one in found for name in one.get("names") or ()}

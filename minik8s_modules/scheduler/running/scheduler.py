@@ -110,7 +110,10 @@ class Scheduler:
             self._queue, self._binder, self._preemption = queue, binder, preemption
         self._counts.watch(queue)
         for pod in sorted(self._pods.list(), key=_age):
-            self._enqueue(pod)
+            try:
+                self._enqueue(pod)
+            except Exception:  # one pod that cannot be read must not keep the others from being scheduled
+                log.exception("%s is not scheduled", objects.key(pod))
         thread = threading.Thread(target=self._run, args=(queue, binder), name="scheduler", daemon=True)
         thread.start()
         lost.wait()

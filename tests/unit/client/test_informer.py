@@ -143,3 +143,32 @@ def test_it_survives_a_handler_that_raises(api, informer):
     api.create(POD, pod("b"))
     assert heard.get(timeout=60) == (None, "b")
     assert {p["metadata"]["name"] for p in informer.list()} == {"a", "b"}
+
+
+@pytest.mark.parametrize("spec", ["text", ["x"], 5, {"containers": [5]}, {"nodeName": ["x"]}])
+def test_an_object_that_cannot_be_read_is_kept_and_keeps_no_other_from_being_told(api, spec):
+    api.create(POD, {**pod("bad"), "spec": spec})
+    transform = lambda p: {**p, "spec": {"nodeName": p["spec"]["nodeName"]}}  # noqa: E731
+    indexes = {"node": lambda p: p["spec"]["nodeName"].upper()}
+    informer = Informer(api, POD, clock=FakeClock(), random=lambda: 0.5, indexes=indexes, transform=transform)
+    heard: Changes = queue.Queue()
+
+    def handler(old, new):
+        assert (new or old or {})["spec"]["nodeName"].upper(), "it cannot be read"
+        heard.put(names(old, new))
+
+    informer.add_handler(lambda old, new: (new or old or {})["spec"]["nodeName"].upper())
+    informer.add_handler(handler)
+    api.create(POD, pod("a", "one"))
+    started(informer)
+    assert heard.get(timeout=60) == (None, "a")
+    mended = api.update(POD, {**api.get(POD, "bad", "default"), "spec": {"nodeName": "one"}})
+    assert heard.get(timeout=60) == ("bad", "bad")
+    assert {p["metadata"]["name"] for p in informer.by_index("node", "ONE")} == {"a", "bad"}
+    api.update(POD, {**mended, "spec": spec})
+    api.create(POD, pod("b", "one"))
+    assert heard.get(timeout=60) == (None, "b")
+    assert {p["metadata"]["name"] for p in informer.by_index("node", "ONE")} == {"a", "b"}
+    assert [call[0] for call in api.calls].count("list") == 1
+    assert (informer.get("default", "bad") or {})["spec"] == spec
+    informer.stop()

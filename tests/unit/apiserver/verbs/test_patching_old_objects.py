@@ -14,7 +14,8 @@ from minik8s_modules.api.objects import JsonObject, labels, metadata
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
-from minik8s_modules.apiserver.verbs import applying, patching, writing
+from minik8s_modules.apiserver.verbs import applying, deleting, patching, writing
+from minik8s_modules.store import readable
 
 CONTAINER: JsonObject = {"name": "c", "image": "i"}
 MADE: dict[Kind, JsonObject] = {
@@ -54,7 +55,6 @@ OF_OTHER_TYPES: list[tuple[Kind, str, Any]] = [
     (DEPLOYMENT, "spec.replicas", "3"),
     (DEPLOYMENT, "spec.strategy", "Recreate"),
     (DEPLOYMENT, "spec.selector", []),
-    (DEPLOYMENT, "metadata.generation", "1"),
     (SERVICE, "spec.ports", {}),
     (SERVICE, "spec.ports.0.port", "80"),
     (SERVICE, "spec.clusterIPs", "10.0.0.1"),
@@ -136,8 +136,78 @@ def test_every_way_to_patch_is_answered(backend: Backend, options: Options, kind
         patched(backend, status, {"status": {"a": "b"}}, patching.MERGE_PATCH, owner)
 
 
-# rules of updates of Pods look into a spec; one that is a text can be deleted
-@pytest.mark.parametrize(("kind", "path", "value"), [each for each in EVERY if each[2] != "x" or each[1] != "spec"])
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata.generation", "1"),
+        ("metadata.labels", "text"),
+        ("metadata.labels", {"a": 5}),
+        ("metadata.finalizers", "text"),
+        ("metadata.ownerReferences", [5]),
+        ("metadata.uid", 5),
+        ("metadata.name", ["a"]),
+        ("metadata", "text"),
+        ("metadata", None),
+    ],
+)
+def test_of_metadata_what_can_be_read_is_shown_and_patched(
+    backend: Backend, options: Options, path: str, value: Any
+) -> None:
+    target = stored_with(backend, CONFIG_MAP, path, value, options)
+    shown = backend.get(target).object["metadata"]
+    assert (shown["name"], shown["namespace"]) == ("a", "default")
+    assert shown["uid"] == metadata(backend.latest(target).object)["uid"], "it is the same each time"
+    found = patched(backend, target, LABELLED, patching.MERGE_PATCH, options)
+    assert (labels(found), found["data"]) == ({"x": "y"}, {"k": "v"})
+    assert metadata(found)["uid"] == shown["uid"]
+
+
+# of Pods nearly nothing can be changed, selectors are for ever, and a status is not replaced with the rest
+MENDED = [each for each in OF_OTHER_TYPES if each[0] != POD and each[1] not in {"status", "spec.selector"}]
+
+
+@pytest.mark.parametrize(("kind", "path", "value"), MENDED)
+def test_a_put_mends_what_cannot_be_read(backend: Backend, options: Options, kind: Kind, path: str, value: Any) -> None:
+    target = stored_with(backend, kind, path, value, options)
+    writing.update(backend, target, configured(kind), options)
+    assert readable.why(kind, backend.latest(target)) is None
+
+
+def test_what_cannot_be_read_is_not_lost_by_a_status(backend: Backend, options: Options) -> None:
+    target = stored_with(backend, DEPLOYMENT, "spec.strategy", "Recreate", options)
+    before = backend.latest(target).data
+    with contextlib.suppress(StatusError):
+        writing.update(
+            backend, target._replace(subresource="status"), {**configured(DEPLOYMENT), "status": {}}, options
+        )
+    assert orjson.loads(backend.latest(target).data)["spec"] == orjson.loads(before)["spec"]
+
+
+@pytest.mark.parametrize("finalizers", [[], ["e.io/f"]])
+@pytest.mark.parametrize(("kind", "path", "value"), EVERY)
+def test_what_cannot_be_read_can_be_deleted(
+    backend: Backend, options: Options, kind: Kind, path: str, value: Any, finalizers: list[str]
+) -> None:
+    target = stored_with(backend, kind, path, value, options)
+    item = backend.latest(target)
+    obj = orjson.loads(item.data)
+    del obj["metadata"]["resourceVersion"]
+    obj["metadata"]["finalizers"] = finalizers
+    backend.settle(backend.store.update(item.key, orjson.dumps(obj), item.revision))
+    deleting.delete(backend, target, {"gracePeriodSeconds": 0}, options)
+    left = backend.store.get(item.key)
+    if not finalizers:
+        assert left is None
+        return
+    assert left is not None
+    kept = orjson.loads(left.value)
+    assert metadata(kept)["deletionTimestamp"]
+    assert {part: value for part, value in kept.items() if part != "metadata"} == {
+        part: value for part, value in obj.items() if part != "metadata"
+    }
+
+
+@pytest.mark.parametrize(("kind", "path", "value"), EVERY)
 def test_a_put_replaces_what_cannot_be_read_or_says_why_not(
     backend: Backend, options: Options, kind: Kind, path: str, value: Any
 ) -> None:

@@ -54,6 +54,15 @@ def points(api: FakeApi, name: str) -> list[JsonObject]:
     return list(objects.dig(found, "status", "loadBalancer", "ingress") or [])
 
 
+def test_what_cannot_be_read_keeps_no_service_from_its_address(api: FakeApi):
+    for number, spec in enumerate(("text", ["x"], 5, {"type": ["LoadBalancer"]})):
+        api.create(SERVICE, {"metadata": {"name": f"a{number}", "namespace": "default"}, "spec": spec})
+        api.create(NODE, {"metadata": {"name": f"a{number}"}, "spec": spec, "status": {"addresses": spec}})
+        api.create(NODE, {"metadata": {"name": f"b{number}"}, "status": spec})
+    create(api, "web")
+    until(lambda: [one["ip"] for one in points(api, "web")] == ["203.0.113.10"])
+
+
 def test_an_address_that_a_virtual_node_tells_is_taken_from_the_pool(api: FakeApi):
     create(api, "web")
     until(lambda: [one["ip"] for one in points(api, "web")] == ["203.0.113.10"])

@@ -34,6 +34,22 @@ def test_decide_routes(path: Path) -> None:
     assert found.resolved == case.get("resolved", {})
 
 
+@pytest.mark.parametrize("part", ["dns", "ingresses", "classes", "grants"])
+@pytest.mark.parametrize("spec", ["text", ["x"], {"rules": "text"}, {"rules": [5]}, {"tls": ["x"]}, {"namespaces": 5}])
+def test_what_cannot_be_read_takes_nobodys_place(part: str, spec: object) -> None:
+    rules = [{"host": "a.example", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": _backend()}]}}]
+    cluster = {
+        "dns": [],
+        "ingresses": [{"metadata": {"name": "i", "namespace": "default"}, "spec": {"rules": rules}}],
+        "classes": [],
+        "grants": [],
+    }
+    sound = decide_routes(Cluster(**cluster, services={}))
+    cluster[part].append({"metadata": {"name": "bad", "namespace": "default"}, "spec": spec})
+    found = decide_routes(Cluster(**cluster, services={}))
+    assert found.hosts["a.example"] == sound.hosts["a.example"]
+
+
 def test_an_ingress_tells_where_it_answers_and_a_dns_object_why_not() -> None:
     ready = {"type": "Ready", "status": "True"}
     node = {"status": {"conditions": [ready], "addresses": [{"type": "InternalIP", "address": "192.0.2.4"}]}}

@@ -614,6 +614,20 @@ def test_a_pod_without_a_decision_does_not_hold_up_the_others(cluster: Cluster):
     until(lambda: running(cluster))
 
 
+def test_a_pod_that_cannot_be_read_holds_up_no_other_after_a_restart(cluster: Cluster):
+    """A node got nothing any more, as long as something of a pod ran there that nobody could decide about."""
+    cluster.create("broken")
+    until(lambda: running(cluster, "broken"))
+    cluster.stop()
+    found = cluster.api.get(POD, "broken", "default")
+    cluster.api.update(POD, {**found, "spec": {**found["spec"], "containers": "text"}})
+    cluster.token += 1
+    cluster.start()
+    cluster.create("web")
+    until(lambda: running(cluster))
+    assert cluster.api.get(POD, "broken", "default")["spec"]["containers"] == "text"
+
+
 def test_a_pod_that_fails_after_its_decision_holds_up_no_other_either(cluster: Cluster, monkeypatch: Any):
     """What follows a decision was outside of its guard: with it, all that was looked at together was lost."""
     cluster.stop()

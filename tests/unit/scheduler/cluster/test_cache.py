@@ -7,6 +7,7 @@ import tracemalloc
 from pathlib import Path
 
 import orjson
+import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
@@ -32,6 +33,17 @@ def test_an_assumed_pod_takes_room_at_once_until_it_is_forgotten():
     assert used(cache.snapshot(0)) == {"a": {"cpu": 1000, "pods": 1}}
     cache.forget(PodInfo.of(waiting))
     assert used(cache.snapshot(0)) == {"a": {}}
+
+
+@pytest.mark.parametrize("part", [{"spec": "text"}, {"spec": {"taints": ["x"]}}, {"status": ["x"]}, {"status": 5}])
+def test_a_node_that_cannot_be_read_takes_no_pods_and_keeps_those_that_it_has(part: JsonObject):
+    cache, sound = ClusterCache(), node("a")
+    cache.update_node(None, sound)
+    cache.update_pod(None, {**pod("p", nodeName="a")})
+    cache.update_node(sound, {**sound, **part})
+    assert used(cache.snapshot(0)) == {}
+    cache.update_node({**sound, **part}, sound)
+    assert used(cache.snapshot(0)) == {"a": {"pods": 1}}
 
 
 def test_an_old_binding_ends_no_assumption_of_a_new_pod_of_the_same_name():

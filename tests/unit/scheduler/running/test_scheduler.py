@@ -29,6 +29,25 @@ def test_pods_are_bound_in_turn_and_told(api: FakeApi, request: pytest.FixtureRe
     assert ("Scheduled", f"Successfully assigned default/p0 to {node_of(api, 'p0')}") in events(api)
 
 
+WRONG = ("text", ["x"], 5)
+
+
+def test_what_cannot_be_read_keeps_no_pod_from_its_node(api: FakeApi, request: pytest.FixtureRequest):
+    for number, part in enumerate(WRONG):
+        api.create(NODE, {**node(f"bad{number}"), "spec": part})
+        api.create(NODE, {**node(f"worse{number}"), "status": part})
+        api.create(NODE, {**node(f"worst{number}"), "spec": {"taints": part}})
+        api.create(POD, {**pod(f"bad{number}"), "spec": part})
+        api.create(POD, {**pod(f"bound{number}", nodeName="a"), "status": part})
+        api.create(POD, pod(f"worst{number}", tolerations=part))
+    api.create(NODE, node("a"))
+    api.create(POD, pod("before"))
+    request.getfixturevalue("scheduler")
+    until(lambda: node_of(api, "before") == "a")
+    api.create(POD, pod("after"))
+    until(lambda: node_of(api, "after") == "a")
+
+
 def told_by(api: FakeApi) -> set[tuple[str, str, str]]:
     found = api.list(EVENT).items
     return {(one["involvedObject"]["name"], one["reason"], one["source"]["component"]) for one in found}
