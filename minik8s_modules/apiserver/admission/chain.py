@@ -116,6 +116,7 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("CertificateRequester", "mutate", _CREATE, _SIGNING, _ITSELF, certificate_admission.requester),
     Plugin("Steering", "validate", _CREATE_UPDATE, None, None, steering_admission.check_setters),
     Plugin("HostPorts", "validate", _CREATE, _PODS, _ITSELF, pod_admission.keep_name_server),
+    Plugin("HostPorts", "validate", _CREATE, _PODS, _ITSELF, pod_admission.tell_health_checks),
     Plugin("LimitRanger", "validate", _CREATE, _PODS, _ITSELF, pod_admission.check_limits),
     Plugin("LimitRanger", "validate", _UPDATE, _PODS, _RESIZE, pod_admission.check_limits),
     Plugin("LimitRanger", "validate", _CREATE_UPDATE, _CLAIMS, _ITSELF, pod_admission.check_limits),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from minik8s_modules.api import syntax
 from minik8s_modules.api.defaulting.conversion import stored_kind
 from minik8s_modules.api.errors import Forbidden, Invalid
-from minik8s_modules.api.kinds import LIMIT_RANGE, NAMESPACE, POD, PRIORITY_CLASS, SERVICE_ACCOUNT
+from minik8s_modules.api.kinds import LIMIT_RANGE, NAMESPACE, POD, PRIORITY_CLASS, SERVICE, SERVICE_ACCOUNT
+from minik8s_modules.api.lifecycle.service_strategy import HEALTH_PORT, needs_health_port
+from minik8s_modules.api.network.load_balancers import NODE_PORTS
 from minik8s_modules.api.objects import JsonObject, labels, lasting_containers, metadata, name, spec
 from minik8s_modules.api.pods import account_volumes, limits, resources, security_standards
 from minik8s_modules.api.pods.mirror_pods import is_mirror
@@ -65,6 +67,20 @@ def keep_name_server(write: Write) -> None:
             if server and port.get("hostPort") == _DNS_PORT and syntax.shortest_ip(port.get("hostIP") or "") == server:
                 why = f"hostIP {server} of port {_DNS_PORT} is the address of the cluster's DNS"
                 raise _forbid(write, f"{why} (minik8s_dns_address), which leads to no pod")
+
+
+def tell_health_checks(write: Write) -> None:
+    """Warn of a host port that is a Service's ``healthCheckNodePort``: rules of host ports come before nginx.
+
+    It is not refused, as Services are given such ports by chance, and everybody may name one.
+    """
+    ports = (port for container in lasting_containers(write.new) for port in container.get("ports") or [])
+    asked = {port.get("hostPort") for port in ports if port.get("protocol") in {None, "TCP"}}.intersection(NODE_PORTS)
+    found = readable.objects_of(SERVICE, write.backend.cache.list(SERVICE.prefix).items) if asked else []
+    for number in sorted(spec(each).get(HEALTH_PORT) or 0 for each in found if needs_health_port(spec(each))):
+        if number in asked:
+            text = f"hostPort {number} is the healthCheckNodePort of a Service: on this Pod's node, load balancers that"
+            write.options.warn(f"{text} ask whether Pods of that Service are there are answered by this Pod")
 
 
 # --- LimitRanger ----------------------------------------------------------------------------------
