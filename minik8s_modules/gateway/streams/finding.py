@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.gateway.streams.dockerd import Dockerd, DockerRefused, find
 from minik8s_modules.module_utils.minik8s.core import labels
+from minik8s_modules.module_utils.minik8s.core.memory_events import ENDED
 from minik8s_modules.module_utils.minik8s.core.observations import observation_from_inspect
 from minik8s_modules.streams.requests import StreamRequest
 
@@ -19,7 +20,7 @@ NOT_FOUND = 404
 class FoundContainer(NamedTuple):
     """A container: its Docker id, whether it has a terminal, whether it runs, whether its stdin is open.
 
-    ``stdin_once``: the first end of its stdin is the end of it.
+    ``stdin_once``: the first end of its stdin is the end of it. ``ended``: it ran, and nothing is added to its log.
     """
 
     id: str
@@ -27,6 +28,7 @@ class FoundContainer(NamedTuple):
     running: bool
     stdin: bool
     stdin_once: bool = False
+    ended: bool = False
 
 
 async def of_log(docker: Dockerd, request: StreamRequest) -> FoundContainer:
@@ -108,4 +110,5 @@ async def _inspected(docker: Dockerd, request: StreamRequest, container_id: str)
     if not _marks(request).items() <= marks.items():
         return None
     stdin, once = bool(config.get("OpenStdin")), bool(config.get("StdinOnce"))
-    return FoundContainer(inspect["Id"], bool(config.get("Tty")), bool(state.get("Running")), stdin, once)
+    ended = state.get("Status") in ENDED
+    return FoundContainer(inspect["Id"], bool(config.get("Tty")), bool(state.get("Running")), stdin, once, ended)

@@ -104,7 +104,7 @@ async def of_log(docker: Dockerd, request: StreamRequest) -> Opening:
     """Hand over a container's log and say how it is framed. Raises StatusError, as Dockerd.
 
     Of one that is followed, the first connection has the last line only; what is asked for next comes with timestamps,
-    of both streams.
+    of both streams. A container that has ended has nothing to follow: Docker closes a log before it tells of an end.
     """
     container = await finding.of_log(docker, request)
     path, query = f"/containers/{container.id}/logs", docker_query(request)
@@ -113,7 +113,9 @@ async def of_log(docker: Dockerd, request: StreamRequest) -> Opening:
         numbers(message)
         return Given({"running": await finding.is_running(docker, container.id)})
 
-    if container.tty or not request.flag("follow"):
+    if container.ended:
+        query.pop("follow", None)
+    if container.tty or "follow" not in query:
         first = _given(await docker.stream("GET", path, query))
         frames = "plain" if container.tty else "multiplexed"
         return Opening(first._replace(message={**first.message, "frames": frames}), {"running": running})
