@@ -15,12 +15,11 @@ For a caller::
 A prefix names at least group and plural. Bytes carry ``metadata.resourceVersion``; they are made once per
 event and shared by all readers. Objects (``CachedObject.object``) are shared too: never change them.
 
-Three threads. The *reader* loads all objects, then applies the watch's batches under the lock and puts them in
-a queue. The *dispatcher* takes them out and calls the subscribers, so a callback must not block and never
-runs in parallel with another. A subscriber joins through the same queue, carrying the ring's events it
-missed; that is why it sees each event once and in order. Each resource has a ring of its latest events; older
-resumptions answer Expired. The third thread lets events go that are some minutes old, so that what a large change has
-left is not held for months.
+Two threads. The *reader* loads all objects, then applies the watch's batches under the lock and calls the
+subscribers, so a callback must not block, nor ask the cache, and never runs in parallel with another. A subscriber
+joins under the lock, too, with the ring's events it missed; that is why it sees each event once and in order. Each
+resource has a ring of its latest events; older resumptions answer Expired. The other thread lets events go that are
+some minutes old, so that what a large change has left is not held for months.
 
 Who has written something need not wait until the watch brings it (``wrote``): what is next in the order of revisions
 is applied in the writer's own thread, what comes later than that as soon as everything before it is there. The watch
@@ -105,7 +104,6 @@ class WatchCache:
     def start(self) -> None:
         """Start loading; returns at once."""
         self._reader.start()
-        self._dispatcher.start()
         self._aging.start()
 
     def stop(self) -> None:
@@ -116,7 +114,6 @@ class WatchCache:
                 self._watch.cancel()
         self._reader.join()
         self._aging.join()
-        self._dispatcher.stop()
 
     def ready(self) -> bool:
         """Return whether the first load is done."""
@@ -215,8 +212,8 @@ class WatchCache:
         Args:
             prefix: names at least group and plural.
             after_revision: usually a list's revision; one in the future is waited for.
-            callback: called in the dispatcher's thread; must not block.
-            on_end: called (there, too) when the cache cuts the subscriber off: its callback raised, or the
+            callback: called under the cache's lock, in any thread; must not block, nor ask the cache.
+            on_end: called so, too, when the cache cuts the subscriber off: its callback raised, or the
                 store went back to an earlier revision. It then has to list again.
 
         Raises:
@@ -227,7 +224,7 @@ class WatchCache:
         subscription = Subscription(self._dispatcher, prefix, after_revision, callback, on_end)
         with self._lock:
             backlog = self._after(name, after_revision)
-            self._dispatcher.join(subscription, name, list(backlog))
+            self._dispatcher.join(subscription, name, backlog)
         return subscription
 
     def history(self, prefix: str, after_revision: int) -> Sequence[CacheEvent]:

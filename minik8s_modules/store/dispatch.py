@@ -1,17 +1,14 @@
-"""One thread that hands the cache's events to its subscribers, each event once and in order.
+"""Whom the cache tells of its events: its subscribers by resource, each event once and in order.
 
-Everything goes through one queue: batches of events, subscribers that come (with the events they missed) and
-go. Events of resources to which nobody subscribes wake nobody.
+The cache calls ``publish``, ``join`` and ``end_all`` under its lock, in the thread of whoever has made an event known.
+So a callback neither blocks nor asks the cache; what there is to do is left to a thread of the subscriber's own.
 """
 
 from __future__ import annotations
 
 import logging
-import queue
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from minik8s_modules.store.cached import CacheEvent, resource_of
 
@@ -35,24 +32,17 @@ class Subscription:
         self._after = self._told = after
         self._callback = callback
         self._on_end = on_end
-        self._joined = False
 
     def cancel(self) -> None:
-        """Stop the callbacks (one may still be running in the dispatcher); may be called again."""
+        """Stop the callbacks (one may still be running); may be called again."""
         self.active = False
         self._dispatcher.leave(self)
 
     def progress(self) -> int:
         """Return a revision up to which every event has been handed to the callback; it never goes back."""
-        if self._joined:
+        if self.active:
             self._told = max(self._told, self._dispatcher.progress)
         return self._told
-
-    def join(self, backlog: Iterable[CacheEvent]) -> None:
-        """Hand over the missed events; the dispatcher calls this."""
-        for event in backlog:
-            self.offer(event)
-        self._joined = True
 
     def offer(self, event: CacheEvent) -> None:
         """Call the callback if the event is wanted; a callback that raises ends the subscription."""
@@ -60,7 +50,7 @@ class Subscription:
             return
         try:
             self._callback(event)
-        except Exception:  # the dispatcher serves all subscribers, one must not end it
+        except Exception:  # whoever writes tells all subscribers: one must neither end that nor be the writer's trouble
             log.exception("a subscriber of %s failed and is cut off", self.prefix)
             self.end()
 
@@ -72,118 +62,42 @@ class Subscription:
             self._on_end()
 
 
-class _Batch(NamedTuple):
-    events: list[CacheEvent]
-    revision: int
-
-
-class _Join(NamedTuple):
-    subscription: Subscription
-    resource: str
-    backlog: list[CacheEvent]
-
-
-class _Leave(NamedTuple):
-    subscription: Subscription
-
-
-class _EndAll(NamedTuple):
-    pass
-
-
 class Dispatcher:
-    """The thread, its queue and the subscriptions; those are touched by the thread alone."""
+    """The subscriptions; ``progress`` is a revision up to which all of them have been given every event."""
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._published = self._delivered = 0  # the latest revisions told of, and handed over
-        self._batches_queued = self._batches_done = 0
-        self._counting = threading.Lock()  # of these four: between two of them, progress would go back
-        self._wanted: Counter[str] = Counter()  # how many subscribe to a resource, those in the queue included
-        self._wanting = threading.Lock()
-        self._subscriptions: dict[str, list[Subscription]] = {}
-        self._queue: queue.SimpleQueue[_Batch | _Join | _Leave | _EndAll | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="cache-dispatcher", daemon=True)
+        self.progress = 0
+        self._subscriptions: dict[str, tuple[Subscription, ...]] = {}  # exchanged, never changed
+        self._exchanging = threading.Lock()
 
-    @property
-    def progress(self) -> int:
-        """A revision up to which every joined subscriber has been given all events."""
-        with self._counting:
-            return self._published if self._batches_done == self._batches_queued else self._delivered
+    def publish(self, events: Iterable[CacheEvent], revision: int) -> None:
+        """Tell of events; with them everything up to ``revision`` is told."""
+        for event in events:
+            for subscription in self._subscriptions.get(resource_of(self._root, event.key), ()):
+                subscription.offer(event)
+        self.progress = revision
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Deliver what is queued, then end the thread."""
-        self._queue.put(None)
-        self._thread.join()
-
-    def publish(self, events: list[CacheEvent], revision: int) -> None:
-        """Queue events that somebody wants; with them everything up to ``revision`` is told.
-
-        As ``join``, for one thread at a time.
-        """
-        wanted = self._wanted
-        wakes = any(resource_of(self._root, event.key) in wanted for event in events)
-        with self._counting:
-            if wakes and self._batches_done == self._batches_queued:  # nothing is on its way that would change it, too
-                self._delivered = self._published
-            self._batches_queued += wakes
-            self._published = revision
-        if wakes:
-            self._queue.put(_Batch(events, revision))
-
-    def join(self, subscription: Subscription, resource: str, backlog: list[CacheEvent]) -> None:
-        """Queue a new subscriber with the events it missed."""
-        with self._wanting:
-            self._wanted[resource] += 1
-        self._queue.put(_Join(subscription, resource, backlog))
+    def join(self, subscription: Subscription, resource: str, backlog: Iterable[CacheEvent]) -> None:
+        """Take a new subscriber, once it has been told of the events it missed."""
+        for event in backlog:
+            subscription.offer(event)
+        with self._exchanging:
+            if subscription.active:
+                joined = (*self._subscriptions.get(resource, ()), subscription)
+                self._subscriptions = {**self._subscriptions, resource: joined}
 
     def leave(self, subscription: Subscription) -> None:
-        """Queue the removal of a subscriber."""
-        self._queue.put(_Leave(subscription))
+        """Forget a subscriber; from any thread."""
+        with self._exchanging:
+            left = {
+                resource: tuple(each for each in found if each is not subscription)
+                for resource, found in self._subscriptions.items()
+            }
+            self._subscriptions = {resource: found for resource, found in left.items() if found}
 
     def end_all(self) -> None:
         """Cut all present subscribers off; revisions may start again."""
-        with self._counting:
-            self._published = self._delivered = 0
-        self._queue.put(_EndAll())
-
-    def _run(self) -> None:
-        while (item := self._queue.get()) is not None:
-            match item:
-                case _Batch():
-                    self._deliver(item)
-                case _Join(subscription, resource, backlog):
-                    subscription.join(backlog)
-                    self._subscriptions.setdefault(resource, []).append(subscription)
-                case _Leave(subscription):
-                    self._drop(subscription)
-                case _EndAll():
-                    self._end_all()
-
-    def _deliver(self, batch: _Batch) -> None:
-        for event in batch.events:
-            for subscription in self._subscriptions.get(resource_of(self._root, event.key), ()):
-                subscription.offer(event)
-        with self._counting:
-            self._delivered = batch.revision
-            self._batches_done += 1
-
-    def _drop(self, subscription: Subscription) -> None:
-        for resource, subscriptions in self._subscriptions.items():
-            if subscription in subscriptions:
-                subscriptions.remove(subscription)
-                with self._wanting:
-                    self._wanted[resource] -= 1
-                    if not self._wanted[resource]:
-                        del self._wanted[resource]
-
-    def _end_all(self) -> None:
-        with self._counting:
-            self._delivered = 0  # what was queued before has set it since
-        for subscriptions in self._subscriptions.values():
-            for subscription in subscriptions:
-                subscription.end()
+        for subscription in [each for found in self._subscriptions.values() for each in found]:
+            subscription.end()
+        self.progress = 0

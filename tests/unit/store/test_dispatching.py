@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 from minik8s_modules.store.cache import CacheEvent
 from minik8s_modules.store.cached import CachedObject
-from minik8s_modules.store.dispatch import Dispatcher, Subscription, _Batch
+from minik8s_modules.store.dispatch import Dispatcher, Subscription
 from tests.support.watching import Events, stored
 
 PODS = "/registry/core/pods/"
@@ -39,123 +38,76 @@ def test_a_subscriber_that_fails_is_cut_off_and_the_others_go_on(store, cache):
     assert ended.wait(60)
 
 
+def test_a_subscriber_that_fails_at_what_it_missed_is_cut_off(store, cache):
+    start = cache.revision
+    revision = store.create(KEY, stored("web"))
+    assert cache.wait_for(revision, 60)
+    ended: list[bool] = []
+
+    def fail(event: CacheEvent) -> None:
+        raise RuntimeError("as a broken watcher would")
+
+    subscription = cache.subscribe(PODS, start, fail, on_end=lambda: ended.append(True))
+    assert ended == [True]
+    assert cache.wait_for(store.create(KEY + "2", stored("web2")), 60)
+    assert subscription.progress() == start
+    assert ended == [True]
+
+
 def test_progress_never_runs_ahead_of_what_a_subscriber_has_seen(store, cache):
     start = store.create(PODS + "default/0", stored("0"))
     cache.wait_for(start, 60)
-    gate, events = threading.Event(), Events()
-
-    def slow(event: CacheEvent) -> None:
-        gate.wait(60)
-        events(event)
-
-    subscription = cache.subscribe(PODS, start, slow)
+    told: list[int] = []
+    subscription: Subscription = cache.subscribe(PODS, start, lambda _event: told.append(subscription.progress()))
     revision = store.create(KEY, stored("web"))
     cache.wait_for(revision, 60)
-    assert subscription.progress() == start
-    gate.set()
-    events.until(lambda: subscription.progress() == revision)
-    assert len(events.seen) == 1
+    assert told == [start]
+    assert subscription.progress() == revision
 
 
-def test_what_nobody_subscribes_to_wakes_nobody_and_counts_as_seen():
-    dispatcher, events, gate = Dispatcher("/registry/"), Events(), threading.Event()
+def event(kind: str, revision: int) -> CacheEvent:
+    key = f"/registry/core/{kind}/default/a"
+    return CacheEvent("ADDED", key, revision, CachedObject(key, b"{}", revision, {}), None)
 
-    def event(kind: str, revision: int) -> CacheEvent:
-        key = f"/registry/core/{kind}/default/a"
-        return CacheEvent("ADDED", key, revision, CachedObject(key, b"{}", revision, {}), None)
 
-    def slow(seen: CacheEvent) -> None:
-        gate.wait(60)
-        events(seen)
-
-    dispatcher.publish([event("pods", 1)], 1)  # no thread is there yet that could take it
+def test_what_nobody_subscribes_to_counts_as_seen():
+    dispatcher, events = Dispatcher("/registry/"), Events()
+    dispatcher.publish([event("pods", 1)], 1)
     assert dispatcher.progress == 1
-    subscription = Subscription(dispatcher, PODS, 1, slow, None)
+    subscription = Subscription(dispatcher, PODS, 1, events, None)
     dispatcher.join(subscription, PODS, [])
     dispatcher.publish([event("configmaps", 2)], 2)
-    assert dispatcher.progress == 2
-    dispatcher.publish([event("configmaps", 3), event("pods", 3)], 3)
-    dispatcher.publish([event("configmaps", 4)], 4)
-    assert dispatcher.progress == 2  # not yet 4, and never less than it was
-    dispatcher.start()
-    gate.set()
-    assert [each.revision for each in events.wait(1)] == [3]
-    events.until(lambda: dispatcher.progress == 4)
+    assert subscription.progress() == 2
+    dispatcher.publish([event("configmaps", 3), event("pods", 3)], 4)
+    assert [each.revision for each in events.seen] == [3]
+    assert subscription.progress() == 4
     subscription.cancel()
-    subscription.cancel()
-    dispatcher.stop()
     dispatcher.publish([event("pods", 5)], 5)
-    assert dispatcher.progress == 5
     assert [each.revision for each in events.seen] == [3]
 
 
-class _Interrupted(Dispatcher):
-    """A dispatcher whose ``publish`` is interrupted where it has compared its counts and goes on to change them."""
-
-    def __init__(self, meanwhile: Callable[[], None]) -> None:
-        self._counted, self._meanwhile = 0, meanwhile
-        super().__init__("/registry/")
-
-    @property
-    def _batches_queued(self) -> int:
-        return self._counted
-
-    @_batches_queued.setter
-    def _batches_queued(self, count: int) -> None:
-        if count > 1:
-            self._meanwhile()
-        self._counted = count
+def test_a_subscriber_may_leave_while_it_is_told():
+    dispatcher, events = Dispatcher("/registry/"), Events()
+    leaving = Subscription(dispatcher, PODS, 0, lambda _event: leaving.cancel(), None)
+    for each in (leaving, Subscription(dispatcher, PODS, 0, events, None)):
+        dispatcher.join(each, PODS, [])
+    dispatcher.publish([event("pods", 1), event("pods", 2)], 2)
+    assert [each.revision for each in events.seen] == [1, 2]
+    assert not leaving.active
 
 
-def test_progress_does_not_go_back_whatever_happens_while_a_batch_is_published():
-    seen: list[int] = []
-    threads: list[threading.Thread] = []
-
-    def deliver() -> None:
-        batch = dispatcher._queue.get_nowait()
-        assert isinstance(batch, _Batch)
-        dispatcher._deliver(batch)
-        seen.append(dispatcher.progress)
-
-    def meanwhile() -> None:
-        threads.append(threading.Thread(target=deliver))
-        threads[0].start()
-        threads[0].join(0.2)  # it may have to wait until the batch is published
-
-    def event(revision: int) -> list[CacheEvent]:
-        return [CacheEvent("ADDED", KEY, revision, CachedObject(KEY, b"{}", revision, {}), None)]
-
-    dispatcher = _Interrupted(meanwhile)
-    dispatcher.join(Subscription(dispatcher, PODS, 1, lambda _event: None, None), PODS, [])
-    dispatcher._queue.get_nowait()
-    dispatcher.publish(event(5), 5)
-    dispatcher.publish([], 7)
-    dispatcher.publish(event(8), 8)
-    threads[0].join(60)
-    assert dispatcher.progress >= seen[0] >= 5
-
-
-def test_progress_of_a_store_that_went_back_is_not_that_of_what_was_still_on_its_way():
-    dispatcher = Dispatcher("/registry/")
-    first, second = (Subscription(dispatcher, PODS, after, lambda _event: None, None) for after in (1, 50))
-
-    def event(revision: int) -> list[CacheEvent]:
-        return [CacheEvent("ADDED", KEY, revision, CachedObject(KEY, b"{}", revision, {}), None)]
-
+def test_progress_of_a_store_that_went_back_is_not_that_of_what_was_before():
+    dispatcher, ended = Dispatcher("/registry/"), list[bool]()
+    first, second = (
+        Subscription(dispatcher, PODS, after, lambda _: None, lambda: ended.append(True)) for after in (1, 50)
+    )
     dispatcher.join(first, PODS, [])
-    first.join([])
     dispatcher.publish([], 99)
     assert first.progress() == 99
-    dispatcher.publish(event(100), 100)
     dispatcher.end_all()
-    assert first.progress() == 99
-    dispatcher.publish([], 50)
+    dispatcher.publish([event("pods", 49)], 49)
     dispatcher.join(second, PODS, [])
-    shown: list[int] = []
-    dispatcher.publish(event(51), 51)
-    second._callback = lambda _event: shown.append(second.progress())
-    dispatcher.start()
-    dispatcher.stop()
-    assert not first.active
-    assert shown == [50]
-    assert second.progress() == 51
+    assert ended == [True]
+    assert (first.progress(), second.progress()) == (99, 50)
+    dispatcher.publish([event("pods", 51)], 51)
+    assert (first.progress(), second.progress()) == (99, 51)
