@@ -139,13 +139,12 @@ class GarbageCollector:
         """Ask what extensions keep, unless there are none and no APIService has changed. Raises as ``extensions``."""
         found = self._informers[API_SERVICE].list()
         services = {(objects.uid(each), objects.resource_version(each)) for each in found}
-        have_changed, self._services = services != self._services, services
+        have_changed = services != self._services
         if have_changed or self._may_change:
-            self._may_change = True
             extended = extensions()
             self._look(extended)
-            # after a change it is looked at twice: of several API servers the one that was asked may be behind
-            self._may_change = extended.may_change or have_changed
+            # after a change two answers count: of several API servers the one that was asked may be behind
+            self._services, self._may_change = services, extended.may_change or have_changed
 
     def _look(self, extended: Extended) -> None:
         """Follow the objects of extensions; who is away keeps what it has, and who is gone has nothing here."""

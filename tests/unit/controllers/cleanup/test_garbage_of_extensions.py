@@ -111,7 +111,8 @@ def test_without_extensions_nothing_is_asked_until_an_api_service_changes(idle: 
     assert looks(5) == 1
     idle._client.create(API_SERVICE, {"metadata": {"name": "v1.wardle.example.com"}})
     until(services.list)
-    assert [looks(1), looks(1), looks(1), looks(5)] == [2, 3, 3, 3]
+    # one that failed, and two answers: another API server may be behind
+    assert [looks(1), looks(1), looks(1), looks(5)] == [2, 3, 4, 4]
 
 
 def test_extensions_are_asked_again_and_again(idle: GarbageCollector):
