@@ -52,7 +52,7 @@ def plan_containers(
             continue
         if not one.pod_uid or not one.container or (sources_ready and one.pod_uid not in living):
             doomed.append(one)
-        elif not one.waits:
+        else:
             units.setdefault((one.pod_uid, one.container), []).append(one)
     for rows in units.values():
         doomed += _trim(rows, policy.max_per_container)

@@ -8,7 +8,6 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.module_utils.minik8s.entries.containers import MADE
 from minik8s_modules.reconcile.pods.desired import decide_pod
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, ObservedPod
 from minik8s_modules.reconcile.pods.probes import POST_START
@@ -31,8 +30,7 @@ def settled(pod: JsonObject, seen: ObservedPod, inputs: PodInputs, now: datetime
         for section, entries in decision.entries.items():
             document.setdefault(section, {})
             for key, entry in entries.items():
-                if document[section].get(key, {"state": MADE}).get("state") == MADE:
-                    document[section][key] = entry
+                document[section].setdefault(key, entry)
         started = [entry for entry in decision.entries.get("containers", {}).values() if _runs_init(entry, seen)]
         if not started:
             return document, decision

@@ -16,9 +16,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import CONTAINER_RESTART
 from minik8s_modules.base.clock import parse_rfc3339
-from minik8s_modules.module_utils.minik8s.entries.containers import MADE
 from minik8s_modules.reconcile.pods.container_entries import creating, declare, errors, kept
-from minik8s_modules.reconcile.pods.device_entries import device_entries
 from minik8s_modules.reconcile.pods.observed import ObservedContainer
 from minik8s_modules.reconcile.pods.pod_context import (
     CREATING,
@@ -33,7 +31,7 @@ from minik8s_modules.reconcile.pods.sandboxes import RESET_AFTER_S
 from minik8s_modules.reconcile.pods.service_links import takes_in_links
 from minik8s_modules.reconcile.pods.stopping import stop, watched
 from minik8s_modules.reconcile.storage.claims import takes_claims
-from minik8s_modules.reconcile.values.images import decide_image, default_policy
+from minik8s_modules.reconcile.values.images import decide_image
 from minik8s_modules.reconcile.values.values import PodEvent, Waiting
 
 START_ERROR = 128
@@ -47,52 +45,9 @@ def decide_container(context: PodContext, container: JsonObject, kind: str) -> C
         return _unseen(context, container, kind)
     if last.alive:
         return _alive(context, container, kind, last)
-    if not last.over and (last.waits or context.fresh(last)):
-        return _made(context, container, kind, last)
+    if not last.over and context.fresh(last):
+        return declare(context, container, kind, last.attempt)
     return _ended(context, container, kind, last)
-
-
-def _made(context: PodContext, container: JsonObject, kind: str, last: ObservedContainer) -> ContainerDecision:
-    """Return the step that starts a container which exists, as the same attempt where it must be made again."""
-    if not context.fresh(last) or last.image != container["image"]:
-        return _start(context, container, kind, last.attempt, last.created_at or context.now)
-    step = declare(context, container, kind, last.attempt)
-    if step.waiting is not None:
-        return step
-    return step._replace(waiting=creating(context, container), events=errors(context, container))
-
-
-def decide_ahead(context: PodContext, container: JsonObject, kind: str) -> ContainerDecision | None:
-    """Return the step that has a container exist before its turn to start; None for one that is made then.
-
-    Only a first attempt is made ahead, and only where it is the same whenever it is made: not with an image that is
-    pulled each time, and not with what is looked at, or taken, when a container is made (a sub path, a path of the node
-    without a type, a device), for an init container may change that. What else differs by then has it made again.
-    """
-    last = context.seen.last(container["name"])
-    if recorded_status(context.pod, container["name"]).get("containerID") or _is_settled_late(context, container):
-        return None
-    if last is not None and not (last.waits and context.fresh(last)):
-        return None
-    step = _start(context, container, kind, 0, context.now)
-    if step.entry is None or step.entry["state"] != "running":
-        return None
-    return step._replace(entry=step.entry | {"state": MADE})
-
-
-def _is_settled_late(context: PodContext, container: JsonObject) -> bool:
-    """Return whether what a container is made of may be another at its turn, without a difference to be seen."""
-    mounts = container.get("volumeMounts") or []
-    unchecked = {
-        one["name"]
-        for one in objects.spec(context.pod).get("volumes") or []
-        if "hostPath" in one and not one["hostPath"].get("type")
-    }
-    return (
-        (container.get("imagePullPolicy") or default_policy(container["image"])) == "Always"
-        or any(one.get("subPath") or one.get("subPathExpr") or one["name"] in unchecked for one in mounts)
-        or bool(device_entries(container, context.devices))
-    )
 
 
 def _later_attempt_is_gone(context: PodContext, container: JsonObject, last: ObservedContainer) -> bool:

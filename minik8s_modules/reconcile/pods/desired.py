@@ -18,7 +18,7 @@ from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.module_utils.minik8s.entries.secrets import SecretEntry
 from minik8s_modules.reconcile.network.networks import network_entries
 from minik8s_modules.reconcile.pods.container_entries import failed_mount_event, kept
-from minik8s_modules.reconcile.pods.containers import decide_ahead, decide_container
+from minik8s_modules.reconcile.pods.containers import decide_container
 from minik8s_modules.reconcile.pods.node_admission import unfit
 from minik8s_modules.reconcile.pods.observed import ObservedPod
 from minik8s_modules.reconcile.pods.pod_context import (
@@ -187,21 +187,20 @@ def _steps(context: PodContext) -> dict[str, ContainerDecision]:
     """Return each container's step: init containers one after the other, then the others together."""
     pod, seen = context.pod, context.seen
     apps = objects.containers(pod)
-    lasts = [last for one in apps if (last := seen.last(one["name"])) is not None]
-    started = any(context.fresh(last) and not last.waits for last in lasts)
+    started = any((last := seen.last(one["name"])) is not None and context.fresh(last) for one in apps)
     steps: dict[str, ContainerDecision] = {}
-    blocked = ahead = False
+    blocked = False
     for container in objects.init_containers(pod):
         kind = SIDECAR if container.get("restartPolicy") == "Always" else "init"
         if started and kind == "init":
             steps[container["name"]] = ContainerDecision(kept(context, container, kind), finished=True)
             continue
-        step = steps[container["name"]] = _step(context, container, kind, blocked=blocked, ahead=ahead)
-        holds = not blocked and not started and not _lets_go_on(step, kind)
-        # while one runs, those that come next are made
-        blocked, ahead = blocked or holds, holds and step.entry is not None and step.entry["state"] == "running"
+        decide = _held if blocked else decide_container
+        step = steps[container["name"]] = decide(context, container, kind)
+        blocked = blocked or (not started and not _lets_go_on(step, kind))
     for container in apps:
-        steps[container["name"]] = _step(context, container, "app", blocked=blocked, ahead=ahead)
+        decide = _held if blocked else decide_container
+        steps[container["name"]] = decide(context, container, "app")
     for container in objects.spec(pod).get("ephemeralContainers") or []:
         # whatever else waits: they are there to find out why
         steps[container["name"]] = decide_container(context, container, EPHEMERAL)
@@ -213,16 +212,12 @@ def _lets_go_on(step: ContainerDecision, kind: str) -> bool:
     return step.health.started if kind == SIDECAR else step.finished and step.exit_code == 0
 
 
-def _step(context: PodContext, container: JsonObject, kind: str, *, blocked: bool, ahead: bool) -> ContainerDecision:
-    """Return the step of a container; ``blocked``: it waits for init containers, ``ahead``: for the one that runs.
-
-    One that was let go before goes on.
-    """
+def _held(context: PodContext, container: JsonObject, kind: str) -> ContainerDecision:
+    """Return the step of a container that waits for init containers; one that was let go before goes on."""
     last = context.seen.last(container["name"])
-    if not blocked or (kind != "app" and last is not None and last.alive and context.fresh(last)):
+    if kind != "app" and last is not None and last.alive and context.fresh(last):
         return decide_container(context, container, kind)
-    step = decide_ahead(context, container, kind) if ahead else None
-    return (step or stop_or_keep(context, container, kind))._replace(waiting=INITIALIZING)
+    return stop_or_keep(context, container, kind)._replace(waiting=INITIALIZING)
 
 
 def _phase(pod: JsonObject, steps: Steps) -> str:

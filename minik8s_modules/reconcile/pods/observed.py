@@ -56,11 +56,6 @@ class ObservedContainer(NamedTuple):
         return self.state in {"exited", "dead"} or (self.state == "created" and bool(self.error))
 
     @property
-    def waits(self) -> bool:
-        """Whether it was made and has never been started."""
-        return self.state == "created" and not self.error
-
-    @property
     def progress(self) -> tuple[datetime, int]:
         """How far in its life this observation is; grows only."""
         return (self.started_at or _NEVER, _PROGRESS.get(self.state, 0))

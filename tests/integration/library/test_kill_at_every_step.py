@@ -140,11 +140,6 @@ def scenario(node: TestNode, name: str) -> tuple[str, dict[str, Any], dict[str, 
         return section, empty, full
     if change == "removed":
         return section, full, empty
-    ahead: dict[str, Any] = {"entries": {f"{uid}/app": {**app, "state": "made"}}}
-    if change == "made ahead":
-        return section, empty, ahead
-    if change == "started later":
-        return section, ahead, full
     if change == "stopped":
         return section, full, {"entries": {f"{uid}/app": {**app, "stop": {"grace_s": 1000}}}}
     blob = {"blob": as_blob({"default/database": {"token": "y"}})} if section == "secrets" else {}
@@ -158,8 +153,6 @@ def scenario(node: TestNode, name: str) -> tuple[str, dict[str, Any], dict[str, 
         *(f"{section} changed" for section in SECTIONS),
         *(f"{section} removed" for section in SECTIONS),
         "containers stopped",
-        "containers made ahead",
-        "containers started later",
     ],
 )
 def test_a_module_killed_at_any_step_leaves_nothing_the_next_run_does_not_repair(node: TestNode, name: str) -> None:

@@ -134,7 +134,7 @@ class FakeNode:
             self._sandbox(entry, found, current)
         elif entry.get("stop") is not None:
             self._stop(key, entry, current, due)
-        elif entry["state"] in {"running", "made"}:
+        elif entry["state"] == "running":
             self._container(key, entry, found, current)
 
     def _sandbox(self, entry: JsonObject, found: list[JsonObject], current: JsonObject | None) -> None:
@@ -159,7 +159,7 @@ class FakeNode:
             if one["attempt"] < entry["attempt"] and one["state"] == "running":
                 self.die(one["id"], 137)
         current = current or self._create(entry, entry["type"], entry["name"], entry["image"])
-        if current["state"] == "created" and entry["state"] == "running":
+        if current["state"] == "created":
             self._start(current)
         for one in self._of(key)[:-_ATTEMPTS_KEPT]:
             self._destroy(one)

@@ -1,11 +1,10 @@
 """Entries of the section ``containers``, key ``<pod uid>/<container>``."""
 
-from typing import Annotated, Final, Literal, Optional, TypedDict, Union
+from typing import Annotated, Literal, Optional, TypedDict, Union
 
 from ..core.schema import Default
 from .identity import PodIdentity
 
-MADE: Final = "made"
 ContainerType = Literal["app", "init", "ephemeral"]
 RestartPolicy = Literal["Always", "OnFailure", "Never"]
 
@@ -115,10 +114,9 @@ class _RequiredContainer(TypedDict):
     most one dead earlier attempt is kept, for its log."""
     sandbox_attempt: int
     """Attempt of the sandbox that the container runs in. Another one is the error C(SandboxMissing)."""
-    state: Literal["running", "made", "kept"]
-    """V(running): C(attempt) exists and was started. V(made): it exists, and waits for its start; what keys of the
-    same pass start is started before it is made. V(kept): it is neither started nor removed; one that runs has the
-    limits declared."""
+    state: Literal["running", "kept"]
+    """V(running): C(attempt) exists and was started. V(kept): it is neither started nor removed; one that runs
+    has the limits declared."""
     image: str
     """Name of an image that is on the node; nothing is pulled here."""
 

@@ -1,7 +1,6 @@
 """Section ``containers``, the decision: from inspections and entries to steps. Pure.
 
-attempt N missing → create, start          created → compare, start    running → compare, update or replace
-made: the same without its start, after all other steps
+attempt N missing → create, start          created → start             running → compare, update or replace
 exited → left alone (unattended: start)    stop → signal once, SIGKILL after the grace
 an earlier attempt that still runs is killed before N starts; one dead earlier attempt stays for its log
 """
@@ -9,12 +8,12 @@ an earlier attempt that still runs is killed before N starts; one dead earlier a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from ..core import labels
 from ..core.faults import KeyFault
 from ..core.section import Due, Facets, Plan, Step
-from ..entries.containers import MADE, ContainerEntry
+from ..entries.containers import ContainerEntry
 from .cgroups import Limits
 from .container_spec import (
     LIMIT_FACETS,
@@ -91,7 +90,7 @@ def wants_devices(entry: ContainerEntry, seen: ContainerInputs) -> bool:
     current = next((each for each in seen.containers if attempt_of(each) == entry["attempt"]), None)
     if current is not None and state_of(current) in {"exited", "dead"}:
         return seen.unattended  # it starts again, or is made again
-    return entry["state"] in {"running", MADE}
+    return entry["state"] == "running"
 
 
 def plan_container(plan: Plan, key: str, entry: ContainerEntry, seen: ContainerInputs) -> None:
@@ -107,7 +106,7 @@ def plan_container(plan: Plan, key: str, entry: ContainerEntry, seen: ContainerI
     except KeyFault as fault:
         plan.errors[key] = fault
         steps = [step for step in steps if step.action == "remove"]
-    (plan.closing if entry["state"] == MADE else plan.steps).extend(steps)
+    plan.steps.extend(steps)
     if steps and key not in plan.after:
         last = seen.containers[-1] if seen.containers else None
         plan.differs(key, _brief(last) if last else None, {**(_brief(last) if last else {}), "steps": steps[-1].action})
@@ -144,21 +143,15 @@ def _mounts_to_create(key: str, seen: ContainerInputs) -> list[Mount]:
 
 
 def _plan_missing(plan: Plan, steps: list[Step], key: str, entry: ContainerEntry, seen: ContainerInputs) -> None:
-    if entry["state"] not in {"running", MADE} or entry["stop"] is not None:
+    if entry["state"] != "running" or entry["stop"] is not None:
         return
     sandbox, mounts = _usable_sandbox(key, entry, seen), _mounts_to_create(key, seen)
-    steps.extend(_made(key, entry, sandbox, mounts))
+    name = labels.container_name(entry["pod"], entry["name"], entry["attempt"])
+    steps.append(Step("create", key, name, (entry, sandbox.id, mounts)))
+    steps.append(Step("start", key, name))
     had = seen.containers[-1] if seen.containers else None
     wanted = declared_facets(entry, {}, sandbox.id, mounts, "new" if entry["secret_env"] else "")
-    state = "created" if entry["state"] == MADE else "running"
-    plan.differs(key, _brief(had) if had else None, {"state": state, "attempt": str(entry["attempt"]), **wanted})
-
-
-def _made(key: str, entry: ContainerEntry, sandbox: Sandbox, mounts: list[Mount]) -> list[Step]:
-    """Return the steps that make a container, and start it unless it waits for that."""
-    name = labels.container_name(entry["pod"], entry["name"], entry["attempt"])
-    create = Step("create", key, name, (entry, sandbox.id, mounts))
-    return [create] if entry["state"] == MADE else [create, Step("start", key, name)]
+    plan.differs(key, _brief(had) if had else None, {"state": "running", "attempt": str(entry["attempt"]), **wanted})
 
 
 def _plan_present(
@@ -172,9 +165,7 @@ def _plan_present(
     if stop is not None:
         if state in {"running", "restarting"}:
             _plan_stop(plan, steps, key, stop["grace_s"], current, seen)
-    elif entry["state"] == "running" or (entry["state"] == MADE and state == "created"):
-        _plan_running(plan, steps, key, entry, current, seen, state)
-    elif seen.unattended and state in {"exited", "dead"}:
+    elif entry["state"] == "running" or (seen.unattended and state in {"exited", "dead"}):
         # unattended, nobody will answer with the next attempt: one that is kept through its back-off starts again
         _plan_running(plan, steps, key, entry, current, seen, state)
     elif state == "running":
@@ -226,13 +217,11 @@ def _plan_running(
         return
     sandbox, mounts = _usable_sandbox(key, entry, seen), _mounts(seen)
     before, after = _compare(entry, current, sandbox, mounts, seen)
-    _plan_drift(plan, steps, key, (entry, sandbox, mounts), current, (before, after), seen)
-    if entry["state"] == MADE or (steps and steps[-1].action == "start"):
+    _plan_drift(plan, steps, key, (entry, sandbox.id, mounts), current, (before, after), seen)
+    if steps and steps[-1].action == "start":
         return
     if state == "created":
-        _mounts_to_create(key, seen)
-        # it may have been made long ago: what it mounts is looked at again
-        steps.append(Step("start", key, name_of(current), (entry,)))
+        steps.append(Step("start", key, name_of(current)))
     elif seen.unattended and sandbox.started_at > current["State"]["StartedAt"]:
         steps.append(Step("kill", key, name_of(current), current["Id"]))
         steps.append(Step("start", key, name_of(current)))
@@ -256,18 +245,14 @@ def _compare(
     label = expected_label(entry, marks)
     image = seen.images.get(current["Image"])
     before = observed_facets(current, entry, mounts, seen.node_key, seen.kernel.get(current["Id"], Limits()))
-    waits = state_of(current) == "created"
-    # what never ran is told the Services there are when it starts
-    told: ContainerEntry = {**entry, "env": [*entry["links"], *entry["env"]]} if waits else entry
-    after = declared_facets(told, image or {}, sandbox.id, mounts, label)
+    after = declared_facets(entry, image or {}, sandbox.id, mounts, label)
     if image is None:  # deleted by force: what came from it cannot be told apart from drift
         for name in ("entrypoint", "cmd", "working_dir", "user"):
             after[name] = before[name]
         after.update({name: text for name, text in before.items() if name.startswith("env ") and name not in after})
     # given when it is made, by the requests it had then: a resize leaves it, as kubelet does
     after["oom_score_adj"] = before["oom_score_adj"]
-    if not waits:
-        forget_links(entry, current["Config"], (before, after))
+    forget_links(entry, current["Config"], (before, after))
     return before, after
 
 
@@ -282,7 +267,7 @@ def _plan_drift(
     plan: Plan,
     steps: list[Step],
     key: str,
-    wanted: tuple[ContainerEntry, Sandbox, list[Mount]],
+    wanted: tuple[ContainerEntry, str, list[Mount]],
     current: Inspect,
     facets: tuple[Facets, Facets],
     seen: ContainerInputs,
@@ -298,9 +283,9 @@ def _plan_drift(
         return
     _mounts_to_create(key, seen)  # what runs stays until its successor can be created
     steps.append(Step("remove", key, f"{name_of(current)} (differs: {what})", current["Id"]))
-    waits = state_of(current) == "created"
-    entry = wanted[0] if waits else cast("ContainerEntry", with_links_of(wanted[0], current["Config"]))
-    steps.extend(_made(key, entry, *wanted[1:]))
+    name = labels.container_name(wanted[0]["pod"], wanted[0]["name"], wanted[0]["attempt"])
+    steps.append(Step("create", key, name, (with_links_of(wanted[0], current["Config"]), *wanted[1:])))
+    steps.append(Step("start", key, name))
 
 
 def restarts(entry: ContainerEntry, exited: Inspect) -> bool:

@@ -132,7 +132,8 @@ class Containers:
         check_rules(context, entry["pod"]["uid"])
         secrets = {row[0]: _secret_value(context.run_dir, row) for row in entry["secret_env"]}
         key = node_key(context.state_dir) if secrets else b""
-        _check_sources(context, entry)
+        _check_host_paths(entry)
+        _check_servers(context, entry)
         sub_paths.release(context.run_dir, step.detail)
         try:
             sub_paths.bind(mounts)
@@ -146,8 +147,6 @@ class Containers:
 
     def _start(self, context: Context, step: Step) -> None:
         check_rules(context, step.key.partition("/")[0])
-        for entry in step.data or ():
-            _check_sources(context, entry)
         pod_cgroup.remove_own(context.node, step.key.partition("/")[0], step.detail)  # a new start counts from 0
         try:
             context.docker.start(step.detail)
@@ -374,17 +373,19 @@ def _unmade(context: Context, entry: ContainerEntry) -> str:
     return ""
 
 
-def _check_sources(context: Context, entry: ContainerEntry) -> None:
-    """Refuse a hostPath that is not what its type asks for: what stands there must not be mounted all the same.
-
-    And an NFS volume whose server is away: Docker would wait for it, and the node's other pods for Docker.
-    """
+def _check_host_paths(entry: ContainerEntry) -> None:
+    """Refuse a hostPath that is not what its type asks for: what stands there must not be mounted all the same."""
     for mount in entry["mounts"]:
         if mount["kind"] == "hostPath" and mount["host_type"]:
             found = hostpath.fault(mount["host_path"], hostpath.kind_of(mount["host_path"]), mount["host_type"])
             if found:
                 volume = mount["volume"]
                 raise KeyFault(found.reason, f'MountVolume.SetUp failed for volume "{volume}" : {found}')
+
+
+def _check_servers(context: Context, entry: ContainerEntry) -> None:
+    """Refuse an NFS volume whose server is away: Docker would wait for it, and the node's other pods for Docker."""
+    for mount in entry["mounts"]:
         root = volume_root(context.state_dir, context.run_dir, entry["pod"]["uid"], mount)
         if mount["kind"] == nfs.KIND and nfs.answer(root):
             raise KeyFault("VolumeMissing", f"the NFS server of volume {mount['volume']!r} does not answer")

@@ -42,8 +42,7 @@ def seen(kind: str, uid: str, name: str, ago_s: int, state: str, attempt: int) -
 def rows(case: JsonObject) -> list[ObservedContainer]:
     found = []
     for field, kind, state in (
-        ("dead", "app", "exited"), ("waiting", "app", "created"), ("running", "app", "running"),
-        ("sandboxes", "sandbox", "exited"),
+        ("dead", "app", "exited"), ("running", "app", "running"), ("sandboxes", "sandbox", "exited")
     ):  # fmt: skip
         for unit, ages in (case.get(field) or {}).items():
             uid, _, name = unit.partition("/")
