@@ -16,7 +16,7 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.scheduler.framework.infos import NodeInfo, PodInfo, is_sound, takes_room
+from minik8s_modules.scheduler.framework.infos import NodeInfo, PodInfo, read_node, takes_room
 from minik8s_modules.scheduler.framework.snapshot import Snapshot, Workload, worth_knowing
 from minik8s_modules.scheduler.framework.storage import Storage
 
@@ -70,7 +70,7 @@ class ClusterCache:
     def update_node(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Take a watch event of a node; one that cannot be read takes no pods, and keeps those that it has."""
         name = objects.name(new or old or {})
-        made = NodeInfo.of(new) if new is not None and is_sound(new) else None
+        made = read_node(new) if new is not None else None
         with self._lock:
             known = self._nodes.pop(name, None)
             if new is None or made is None:

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from minik8s_modules.api import objects, syntax
-from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.kinds import NODE
+from minik8s_modules.api.objects import MISREAD, JsonObject
 from minik8s_modules.api.pods.resizes import as_counted
 from minik8s_modules.api.pods.resources import PodResources, node_allocatable, pod_amounts, pod_requests
+from minik8s_modules.api.schema.structural import type_errors
 from minik8s_modules.scheduler.framework.terms import Terms, terms_of
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -270,13 +272,16 @@ def _instead(pods: tuple[PodInfo, ...], old: PodInfo, new: tuple[PodInfo, ...]) 
     return pods[:place] + new + pods[place + 1 :]
 
 
-def is_sound(node: JsonObject) -> bool:
-    """Return whether what plugins read of a node has the types that they expect, whoever wrote it."""
-    spec, status = node.get("spec") or {}, node.get("status") or {}
-    if not isinstance(spec, dict) or not isinstance(status, dict):
-        return False
-    listed = (spec.get("taints"), status.get("conditions"), status.get("images"))
-    return all(isinstance(each, list) and {*map(type, each)} <= {dict} for each in listed if each is not None)
+def read_node(node: JsonObject) -> NodeInfo | None:
+    """Return the info of a node without pods; None where plugins would misread the node, whoever wrote it."""
+    spec, status = objects.spec(node), objects.status(node)
+    try:
+        # a null is of no wrong type, and no member of a list
+        listed = (spec.get("taints"), status.get("conditions"), status.get("images"))
+        readable = not type_errors(NODE, node) and all(None not in (each or ()) for each in listed)
+        return NodeInfo.of(node) if readable else None
+    except MISREAD:
+        return None
 
 
 def _images(node: JsonObject) -> dict[str, int]:

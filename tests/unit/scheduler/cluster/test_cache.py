@@ -35,7 +35,22 @@ def test_an_assumed_pod_takes_room_at_once_until_it_is_forgotten():
     assert used(cache.snapshot(0)) == {"a": {}}
 
 
-@pytest.mark.parametrize("part", [{"spec": "text"}, {"spec": {"taints": ["x"]}}, {"status": ["x"]}, {"status": 5}])
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"spec": "text"},
+        {"spec": {"taints": ["x"]}},
+        {"spec": {"taints": [None]}},
+        {"spec": {"taints": [{"key": "a", "effect": ["NoSchedule"]}]}},
+        {"spec": {"taints": [{"key": 5, "effect": {}}]}},
+        {"status": ["x"]},
+        {"status": 5},
+        {"status": {"allocatable": "text"}},
+        {"status": {"allocatable": {"cpu": "lots"}}},
+        {"status": {"allocatable": {"cpu": None}}},
+        {"status": {"images": [{"names": ["a"], "sizeBytes": "big"}]}},
+    ],
+)
 def test_a_node_that_cannot_be_read_takes_no_pods_and_keeps_those_that_it_has(part: JsonObject):
     cache, sound = ClusterCache(), node("a")
     cache.update_node(None, sound)
