@@ -2,14 +2,15 @@
 
 A candidate writes itself into the Lease when nobody holds it, or when the holder's last renewal, *seen on
 our own clock*, is older than the lease's duration; compare-and-swap on resourceVersion decides between
-candidates. The holder renews every 4 s, tries again every 2 s when it could not, and gives up leading after 8 s. Nobody
-else may take over before 11 s: in between, nobody leads, and a holder whose last attempt is under way finds out. A
-candidate looks again at the very moment the Lease runs out, so the successor of a machine without power leads 7 to 14 s
-after its end.
+candidates. The holder renews every 4 s, tries again every 2 s when it could not, and gives up leading 8 s after it
+began to write its last renewal, also while an attempt is under way. Nobody else may take over before 11 s: in between,
+nobody leads. A candidate looks again at the very moment the Lease runs out, so the successor of a machine without power
+leads 7 to 14 s after its end.
 
 Renewals were three quarters of an idle cluster's writes, and while nobody waits for the Lease nobody gains by
 them: then all of these times but that between attempts are 4 s longer. Who waits says so by an annotation, which the
-holder's next renewal runs into. It stays until somebody else takes the Lease.
+holder's next renewal runs into; it tries again at once. The annotation stays until the Lease is taken,
+be it by the process that had it.
 
 Two additions. A holder whose process is known to be dead (same boot, same pid namespace, no such process)
 is replaced at once, so that a killed daemon's successor on the same machine need not wait 15 s. And whoever
@@ -250,10 +251,11 @@ class LeaderElector:
             annotations.pop(WAITS, None)
         if annotations or "annotations" in metadata:
             metadata["annotations"] = annotations
-        self._lease = None
+        self._lease, began = None, self._clock.monotonic()
         call = self._client.create if lease is None else self._client.update
         self._lease = call(LEASE, {**base, "metadata": metadata, "spec": spec})
-        self._observed = _Observed(self._lease.get("spec") or {}, self._clock.monotonic())
+        # others may have seen it since then, however late the answer comes
+        self._observed = _Observed(self._lease.get("spec") or {}, began)
 
     def _token(self) -> Token:
         if self._lease is None:
@@ -267,31 +269,52 @@ class LeaderElector:
 
     def _renew(self, token: Token) -> bool:
         """Return whether the Lease is still ours, and its token still the cluster's; raises as the API does."""
-        if not self.try_acquire_or_renew():
+        try:
+            held = self.try_acquire_or_renew()
+        except Conflict:  # as a rule, a candidate has written that it waits
+            held = self.try_acquire_or_renew()
+        if not held:
             return False
         # read after the renewal: its answer shows that the API server has reached the store we look at
         return not self._fenced or read_epoch(self._client) == token.epoch
 
     def _renew_until(self, token: Token, stop: threading.Event, lost: threading.Event) -> None:
-        renewed, pause_s = self._clock.monotonic(), self._in_force.renew_s
-        while not lost.is_set():
-            self._clock.wait(stop, pause_s)
-            if stop.is_set():
-                break
-            if lost.is_set():
-                return
-            try:
-                held = self._renew(token)
-            except (TemporaryError, StatusError) as error:
-                log.info("lease %s was not renewed: %s", self._name, error)
-                held = None
-            pause_s = self._in_force.renew_s if held else self._in_force.retry_s
-            if held:
-                renewed = self._clock.monotonic()
-            elif held is False or self._clock.monotonic() - renewed >= self._in_force.renew_deadline_s:
-                log.warning("lost lease %s", self._name)
-                break
-        lost.set()
+        renewed = self._observed.at
+        next_at = renewed + self._in_force.renew_s
+        try:
+            while not lost.is_set():
+                deadline = renewed + self._in_force.renew_deadline_s
+                self._clock.wait(stop, max(0.0, min(next_at, deadline) - self._clock.monotonic()))
+                if stop.is_set() or lost.is_set():
+                    return
+                left_s = deadline - self._clock.monotonic()
+                held = self._renew_within(left_s, token, lost) if left_s > 0 else False
+                if held:
+                    renewed = self._observed.at
+                    next_at = renewed + self._in_force.renew_s
+                elif held is None:
+                    next_at = self._clock.monotonic() + self._in_force.retry_s
+                else:
+                    self._lose(lost)
+        finally:
+            lost.set()
+
+    def _renew_within(self, left_s: float, token: Token, lost: threading.Event) -> bool | None:
+        """Return whether the Lease is still ours, None if unknown; ``lost`` is set if that takes ``left_s`` seconds."""
+        deadline = threading.Timer(left_s, self._lose, (lost,))
+        deadline.start()
+        try:
+            return self._renew(token)
+        except (TemporaryError, StatusError) as error:
+            log.info("lease %s was not renewed: %s", self._name, error)
+            return None
+        finally:
+            deadline.cancel()
+
+    def _lose(self, lost: threading.Event) -> None:
+        if not lost.is_set():
+            log.warning("lost lease %s", self._name)
+            lost.set()
 
 
 def read_epoch(client: Api) -> int:

@@ -155,6 +155,49 @@ def test_a_leader_that_cannot_renew_steps_down_before_its_lease_ends(api):
     assert 10 <= unrenewed_s[0] < 15
 
 
+def test_a_leader_steps_down_in_time_while_an_attempt_is_under_way():
+    stepped_down = threading.Event()
+
+    class Silent(FakeApi):
+        def update(self, *_: Any, **__: Any) -> JsonObject:
+            assert stepped_down.wait(10)
+            raise ApiUnreachable("no answer")
+
+    stop = threading.Event()
+
+    def lead(_: Token, lost: threading.Event) -> None:
+        assert lost.wait(5)
+        stop.set()
+        stepped_down.set()
+
+    timings = Timings(lease_s=1, renew_deadline_s=0.2, retry_s=0.02)
+    LeaderElector(Silent(), "job", identity="first", timings=timings).run(stop, lead)
+    assert stepped_down.is_set()
+
+
+def test_a_leader_counts_from_when_it_began_to_write_however_late_the_answer():
+    clock, stop = FakeClock(), threading.Event()
+
+    class Slow(FakeApi):
+        def create(self, *args: Any, **options: Any) -> JsonObject:
+            written = super().create(*args, **options)
+            clock.advance(3)
+            return written
+
+        def update(self, *_: Any, **__: Any) -> JsonObject:
+            raise ApiUnreachable("down")
+
+    led_until_s = []
+
+    def lead(_: Token, lost: threading.Event) -> None:
+        assert lost.wait(60)
+        led_until_s.append(clock.monotonic())
+        stop.set()
+
+    elector(Slow(), "first", clock).run(stop, lead)
+    assert led_until_s == [8.0]
+
+
 def pauses_of(api: FakeApi, at: dict[int, Callable[[], object]]) -> list[float]:
     """Return a leader's first seven pauses in seconds; ``at`` says what happens during one of them."""
     pauses_s: list[float] = []
@@ -182,11 +225,11 @@ def test_a_leader_for_whose_lease_nobody_waits_renews_every_eight_seconds(api):
 def test_a_leader_renews_every_four_seconds_once_somebody_waits(api):
     second = elector(api, "second", FakeClock())
     at = {
-        3: second.try_acquire_or_renew,  # the next renewal runs into what it writes
+        3: second.try_acquire_or_renew,  # the next renewal runs into what it writes, and is made again at once
         5: second.try_acquire_or_renew,
         6: lambda: api.fail(ApiUnreachable("down")),
     }
-    assert pauses_of(api, at) == [4.0, 8.0, 8.0, 2.0, 4.0, 4.0, 2.0]
+    assert pauses_of(api, at) == [4.0, 8.0, 8.0, 4.0, 4.0, 4.0, 2.0]
 
 
 def test_a_lease_lasts_longer_while_nobody_waits_for_it(api):
