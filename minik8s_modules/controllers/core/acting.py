@@ -48,7 +48,6 @@ _LONGEST_BASE = 58  # 63 less the suffix, as the API server cuts generateName
 _TERMINATING = "NamespaceTerminating"
 # for so long an owner is not tried again: a server that is behind may refuse for a namespace that was made again
 _ENDING_S = 60.0
-_COPY_S = 5.0  # the copy may be of a namespace that has been made again since
 _MOST_ENDING = 1000  # owners that are remembered; one that is forgotten costs one refused request
 
 
@@ -123,7 +122,10 @@ class Acting:
         space = self._spaces.get("", owner.key.namespace)
         if space is None or not objects.is_deleting(space):
             return steps
-        self._again(owner.key, _COPY_S)
+        # an owner made since, to the second, is in a namespace made again: the copy is behind
+        if str(objects.metadata(owner.obj).get("creationTimestamp")) >= objects.metadata(space)["deletionTimestamp"]:
+            return steps
+        self._again(owner.key, _ENDING_S)  # clocks of servers may differ
         return possible
 
     def settle(self, owner: Owner) -> None:
