@@ -9,8 +9,8 @@ leads 7 to 14 s after its end.
 
 Renewals were three quarters of an idle cluster's writes, and while nobody waits for the Lease nobody gains by
 them: then all of these times but that between attempts are 4 s longer. Who waits says so by an annotation, which the
-holder's next renewal runs into; it tries again at once. The annotation stays until the Lease is taken,
-be it by the process that had it.
+holder's next renewal runs into; it tries again at once. The annotation stays until the Lease is taken, be it by the
+process that had it.
 
 Two additions. A holder whose process is known to be dead (same boot, same pid namespace, no such process)
 is replaced at once, so that a killed daemon's successor on the same machine need not wait 15 s. And whoever
@@ -218,17 +218,18 @@ class LeaderElector:
     def release(self) -> None:
         """Give the Lease back if it is ours, so that a successor need not wait; an error is only logged."""
         lease, self._lease = self._lease, None
-        if lease is None:
-            return
         try:
             try:
-                self._client.update(LEASE, _released(lease))
+                # after a renewal that failed, nobody knows whose it is
+                self._give_back(lease or self._client.get(LEASE, self._name, self._namespace))
             except Conflict:  # a candidate may just have written that it waits
-                lease = self._client.get(LEASE, self._name, self._namespace)
-                if objects.spec(lease).get("holderIdentity") == self._identity:
-                    self._client.update(LEASE, _released(lease))
+                self._give_back(self._client.get(LEASE, self._name, self._namespace))
         except (TemporaryError, StatusError) as error:
             log.info("lease %s was not released: %s", self._name, error)
+
+    def _give_back(self, lease: JsonObject) -> None:
+        if objects.spec(lease).get("holderIdentity") == self._identity:
+            self._client.update(LEASE, _released(lease))
 
     def _read(self) -> JsonObject | None:
         if self._lease is not None:

@@ -281,6 +281,26 @@ def test_a_lease_that_a_candidate_has_just_written_to_is_released(api):
     assert second.try_acquire_or_renew()
 
 
+def test_a_lease_whose_last_renewal_failed_is_released(api):
+    clock = FakeClock()
+    first, second = elector(api, "first", clock), elector(api, "second", clock)
+    assert first.try_acquire_or_renew()
+    api.fail(ApiUnreachable("down"))
+    with pytest.raises(ApiUnreachable):
+        first.try_acquire_or_renew()
+    first.release()
+    assert second.try_acquire_or_renew()
+
+
+def test_somebody_elses_lease_is_not_released(api):
+    clock = FakeClock()
+    first, second = elector(api, "first", clock), elector(api, "second", clock)
+    assert first.try_acquire_or_renew()
+    assert not second.try_acquire_or_renew()
+    second.release()
+    assert holder(api) == "first"
+
+
 def test_a_leader_whose_lease_was_taken_steps_down_at_its_next_renewals(api):
     stop = threading.Event()
     first = LeaderElector(api, "job", identity="first", timings=Timings(retry_s=0.02))
