@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import Any
 
 import orjson
 
@@ -19,6 +20,7 @@ from minik8s_modules.api.errors import BadRequest, Cause
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.objects import MISREAD, JsonObject, key
 from minik8s_modules.api.schema import structural
+from minik8s_modules.api.schema.shapes import Shape, kind_shape
 from minik8s_modules.store.cached import CachedObject
 
 __all__ = ["MISREAD", "mended", "object_of", "objects_of", "why"]
@@ -26,7 +28,13 @@ log = logging.getLogger(__name__)
 
 _NULL = b"null"
 _RELIED_ON = frozenset(
-    {"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiregistration.k8s.io", "node.k8s.io"}
+    {
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "node.k8s.io",
+        "rbac.authorization.k8s.io",
+    }
 )
 """Groups of which readers rely on required fields; of others they take what is there."""
 _DEFAULTED = "apiGroup"  # of roles and subjects: required by their types, and there is only one
@@ -53,7 +61,7 @@ def _read(kind: Kind, item: CachedObject) -> JsonObject | None:
     if item.shown is _KNOWN:
         return item.object
     obj = item.object
-    if _NULL in item.data:
+    if _has_null(kind, item, obj):
         obj = orjson.loads(item.data)
         structural.prune(kind, obj)
     if item.shown is not _UNREADABLE and (found := _wrong(kind, obj)):
@@ -75,11 +83,25 @@ def _wrong(kind: Kind, obj: JsonObject) -> list[Cause]:
     return [each for each in missing if not each.field.endswith(_DEFAULTED)]
 
 
+def _has_null(kind: Kind, item: CachedObject, obj: JsonObject) -> bool:
+    """Return whether there is a null where the kind has a type: in texts, free forms and schemas it may be meant."""
+    return _NULL in item.data and kind.custom is None and _is_null(kind_shape(kind), obj)
+
+
+def _is_null(at: Shape, value: Any) -> bool:
+    if value is None or at.kind == "any":
+        return value is None and at.kind != "any"
+    if isinstance(value, dict) and at.kind == "object":
+        return any(_is_null(at.fields[name], inner) for name, inner in value.items() if name in at.fields)
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return at.items is not None and any(_is_null(at.items, inner) for inner in inside)
+
+
 def why(kind: Kind, item: CachedObject) -> BadRequest | None:
     """Return what a client is told of an object that cannot be read as it is stored; None of one that can."""
     kind, obj = stored_kind(kind), orjson.loads(item.data)
     found = structural.type_errors(kind, obj)
-    if not found and _NULL in item.data:
+    if not found and _has_null(kind, item, obj):
         found = [Cause("FieldValueInvalid", "it has a null where a value is expected", "")]
     found = found or structural.missing_fields(kind, obj, (None,))
     if not found:
@@ -92,7 +114,7 @@ def mended(kind: Kind, item: CachedObject) -> JsonObject | None:
     """Return what of an object can be read, the caller's own; None where that is all of it."""
     kind = stored_kind(kind)
     obj: JsonObject = orjson.loads(item.data)
-    if not structural.type_errors(kind, obj) and _NULL not in item.data:
+    if not structural.type_errors(kind, obj) and not _has_null(kind, item, obj):
         return None
     structural.drop_mistyped(kind, obj)
     if kind.custom is None:

@@ -91,10 +91,9 @@ class Definitions(Rounds):
         known = self._known.get(item.key)
         if known is not None and known.revision == item.revision:
             return known
-        if (why := readable.why(CUSTOM_RESOURCE_DEFINITION, item)) is not None:
-            log.error("%s is not taken over: %s", item.key, why)
-            return known
-        return _Definition(item.key, item.revision, slim(orjson.loads(item.data)), item.data)
+        found = readable.objects_of(CUSTOM_RESOURCE_DEFINITION, [item])
+        item.forget_parsed()
+        return _Definition(item.key, item.revision, slim(found[0]), item.data) if found else known
 
     def _decide_all(self, items: Sequence[_Definition], revision: int) -> bool:
         leases = self._others()
