@@ -34,6 +34,9 @@ _PATCH_TYPES: dict[PatchType, str] = {
 _JSON = {"Content-Type": "application/json"}
 # The server ends a watch at its timeout; silence beyond it means that the server is gone
 _WATCH_GRACE_S = 30.0
+# and so does silence in a watch with bookmarks, which come each minute (apiserver/reads/watchers.py): TCP's keep-alive
+# does not notice a process that hangs
+_BOOKMARKS_S = 150.0
 # a plan may take the API server 45 s, which no other call does
 _PERSONS_PATIENCE_S = 60.0
 _COLLECTION = 100  # objects that one request deletes: on a busy machine each takes 60 ms
@@ -223,8 +226,8 @@ class ApiClient:
     ) -> Watch:
         """Return the changes after ``resource_version`` as an iterator that another thread may close.
 
-        It ends when the server ends it (``timeout_s``); an ERROR event is raised as its ``StatusError``
-        (410 as the class for code 410).
+        It ends when the server ends it (``timeout_s``), and is cut when not even a bookmark has come for a while;
+        an ERROR event is raised as its ``StatusError`` (410 as the class for code 410).
         """
         query = {
             "watch": "true",
@@ -235,7 +238,8 @@ class ApiClient:
             "timeoutSeconds": timeout_s,
         }
         path = with_query(resource_path(kind, namespace), query)
-        response = self._transport.stream(path, timeout_s + _WATCH_GRACE_S)
+        patience_s = timeout_s + _WATCH_GRACE_S
+        response = self._transport.stream(path, min(patience_s, _BOOKMARKS_S) if bookmarks else patience_s)
         if response.status != HTTPStatus.OK:
             raise error_of(response)
         return Watch(response)

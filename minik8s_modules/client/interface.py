@@ -60,7 +60,10 @@ class Source(Lister, Protocol):
         bookmarks: bool = True,
         timeout_s: int = WATCH_TIMEOUT_S,
     ) -> EventStream:
-        """Return the changes after ``resource_version`` as an iterator that another thread may close."""
+        """Return the changes after ``resource_version`` as an iterator that another thread may close.
+
+        Without ``bookmarks`` it may be silent until its end; with them silence means that the server is gone.
+        """
 
 
 class Getter(Protocol):

@@ -97,30 +97,33 @@ class Transport:
     def stream(self, path: str, read_timeout_s: float) -> BaseHTTPResponse:
         """Return a GET's answer as soon as its headers are there; the caller reads and closes it.
 
+        These are waited for with the usual patience, each piece of the body for ``read_timeout_s``.
+
         Raises:
             ApiUnreachable: no headers came.
         """
-        timeout = self._patience(read_timeout_s)
         left = len(self._pools)
         while True:
             number = self._servers.current()
             try:
-                return self._begin(number, path, timeout)
+                return self._begin(number, path, read_timeout_s)
             except (HTTPError, OSError) as error:
                 left = left - 1 if self._note(number, error) else 0
                 if left == 0:
                     raise self._unreachable(number, "GET", path, error) from error
 
-    def _begin(self, number: int, path: str, timeout: urllib3.Timeout) -> BaseHTTPResponse:
+    def _begin(self, number: int, path: str, read_timeout_s: float) -> BaseHTTPResponse:
         response = self._pools[number].urlopen(
             "GET",
             self._prefixes[number] + path,
             headers={**self._headers, **self._bearer.headers()},
             preload_content=False,
-            timeout=timeout,
+            timeout=self._timeout,
         )
         if response.status != HTTPStatus.OK:
             response.read(cache_content=True)
+        elif isinstance(response.connection, _AtOnce):
+            response.connection.answering.settimeout(read_timeout_s)
         return response
 
     def _patience(self, read_timeout_s: float) -> urllib3.Timeout:
@@ -148,8 +151,12 @@ def never_sent(error: Exception) -> bool:
 
 
 class _AtOnce(HTTPConnection):
-    """Sends head and body of a request at once: apart they are two records, each of which wakes the server."""
+    """Sends head and body of a request at once: apart they are two records, each of which wakes the server.
 
+    ``answering`` is the socket of the latest answer; ``sock`` is None where the answer ends the connection.
+    """
+
+    answering: socket.socket
     _held: list[bytes] | None = None
 
     def request(self, *arguments: Any, **named: Any) -> None:
@@ -159,6 +166,7 @@ class _AtOnce(HTTPConnection):
         finally:
             held, self._held = self._held, None
         super().send(b"".join(held))
+        self.answering = self.sock
 
     def send(self, data: Any) -> None:
         if self._held is None:

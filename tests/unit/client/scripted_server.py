@@ -47,9 +47,11 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def start_chunks(self) -> None:
+    def start_chunks(self, **headers: str) -> None:
         """Answer the headers of a stream."""
         self.send_response(200)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self.wfile.flush()

@@ -13,6 +13,7 @@ import pytest
 from minik8s_modules.api.errors import Conflict, Expired, NotFound, ServiceUnavailable
 from minik8s_modules.api.kinds import LEASE, NODE, POD
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.client import api as api_module
 from minik8s_modules.client.api import ApiClient, resource_path
 from minik8s_modules.client.errors import ApiUnreachable
 from tests.unit.client.scripted_server import Handler, serving
@@ -233,6 +234,28 @@ def test_lines_that_are_no_events_end_the_watch_as_cut(data: bytes):
         watch = ApiClient(server.url).watch(POD, resource_version="1")
         with pytest.raises(ApiUnreachable, match="cut"):
             next(watch)
+
+
+# with it, as of the API server, the connection lets its socket go
+@pytest.mark.parametrize("ends", [{}, {"Connection": "close"}])
+def test_a_watch_that_is_silent_longer_than_bookmarks_are_is_cut(monkeypatch: pytest.MonkeyPatch, ends: dict[str, str]):
+    release = threading.Event()
+
+    def answer(handler: Handler) -> None:
+        handler.start_chunks(**ends)
+        handler.chunk(line("ADDED", pod("a")))
+        release.wait(60)
+        handler.chunk(b"")
+
+    monkeypatch.setattr(api_module, "_BOOKMARKS_S", 0.2)  # nobody waits for the real ones
+    with serving(answer) as server:
+        watch = ApiClient(server.url).watch(POD, resource_version="1", timeout_s=60)
+        assert next(watch).type == "ADDED"
+        with pytest.raises(ApiUnreachable, match="timed out"):
+            next(watch)
+        without = ApiClient(server.url).watch(POD, resource_version="1", bookmarks=False, timeout_s=60)
+        threading.Timer(0.6, release.set).start()
+        assert [event.type for event in without] == ["ADDED"]
 
 
 def test_another_thread_can_close_a_waiting_watch():

@@ -88,6 +88,13 @@ def test_a_server_that_keeps_silent_is_passed_over():
     assert asked(second) == ["POST"]
 
 
+def test_a_watch_is_not_awaited_longer_than_other_answers_and_asked_elsewhere():
+    with socket.create_server(("127.0.0.1", 0)) as silent, serving(lambda h: h.json(BODY)) as second:
+        api = client(f"http://127.0.0.1:{silent.getsockname()[1]}", second.url, timeout_s=0.5)
+        api.watch(POD, resource_version="1", timeout_s=60).close()
+    assert asked(second) == ["GET"]
+
+
 def test_thousands_are_deleted_by_many_short_requests():
     tokens = iter(["a b", "old", "", None])
 
