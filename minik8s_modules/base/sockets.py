@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import socket
 
+SOCKET_OPTIONS = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    # a watch sends nothing for minutes; an end that vanished without a word is noticed after a minute
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+
 
 def family_of(host: str) -> socket.AddressFamily:
     """Return the family of sockets that listen at a host."""

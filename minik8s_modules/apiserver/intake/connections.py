@@ -23,17 +23,10 @@ from minik8s_modules.api.errors import StatusError
 from minik8s_modules.apiserver.authorization.identity import User
 from minik8s_modules.apiserver.intake.framing import Reader, Whole
 from minik8s_modules.apiserver.intake.limits import Account, stranger
+from minik8s_modules.base.sockets import SOCKET_OPTIONS
 
 log = logging.getLogger(__name__)
 
-SOCKET_OPTIONS = (
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    # a watch sends nothing for minutes; a client that vanished without a word is noticed after a minute
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-)
 WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 # answers up to this size go out in one piece, head and body
 _JOINED_BYTES = 64 * 1024

@@ -18,11 +18,11 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import ServiceUnavailable
 from minik8s_modules.api.kinds import LEASE
 from minik8s_modules.apiserver.http.settings import TlsFiles
-from minik8s_modules.apiserver.intake.connections import SOCKET_OPTIONS
 from minik8s_modules.apiserver.nodes.pod_streams import PodStream
 from minik8s_modules.apiserver.nodes.signing import Signer
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.files import Stamp, stamp
+from minik8s_modules.base.sockets import SOCKET_OPTIONS
 from minik8s_modules.store.cache import WatchCache
 
 ENDPOINT = "minik8s.io/stream-endpoint"

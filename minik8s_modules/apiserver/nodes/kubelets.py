@@ -34,10 +34,10 @@ from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.syntax import non_special_ip
 from minik8s_modules.apiserver.http.settings import TlsFiles
-from minik8s_modules.apiserver.intake.connections import SOCKET_OPTIONS
 from minik8s_modules.apiserver.nodes.gateways import CONNECT_S, ENDPOINT, STREAM_HEADERS, Headers
 from minik8s_modules.base.files import Stamp, stamp
 from minik8s_modules.base.places import place
+from minik8s_modules.base.sockets import SOCKET_OPTIONS
 from minik8s_modules.store.cache import WatchCache
 
 _ADDRESSES = ("InternalIP", "ExternalIP")

@@ -22,6 +22,7 @@ import h11
 
 from minik8s_modules.apiserver.webhooks.places import Address, Unreachable
 from minik8s_modules.base.places import place as place_of
+from minik8s_modules.base.sockets import SOCKET_OPTIONS
 
 MAX_ANSWER_BYTES = 3 * 1024 * 1024
 MAX_HEAD_BYTES = 64 * 1024
@@ -188,7 +189,8 @@ def direct(address: Address, deadline: float) -> socket.socket:
     """Return a connection to an address, made before ``deadline``. Raises OSError."""
     host = _resolved(address.host, address.port, deadline)
     made = socket.create_connection((host, address.port), left_s(deadline))
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for level, option, value in SOCKET_OPTIONS:  # a watch of an extension is waited for without an end
+        made.setsockopt(level, option, value)
     return made
 
 
