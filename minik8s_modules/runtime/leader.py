@@ -29,7 +29,7 @@ from datetime import UTC
 from typing import Any, NamedTuple
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.errors import Conflict, NotFound, StatusError
+from minik8s_modules.api.errors import Conflict, Forbidden, NotFound, StatusError
 from minik8s_modules.api.kinds import CONFIG_MAP, LEASE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock, SystemClock, rfc3339_micro
@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 WAITS = "minik8s.io/waits"
 """Annotation of a Lease: the identity of a candidate, if there is any."""
+ASKS_AGAIN_S = 60.0
+"""Seconds after a candidate was refused that: API servers that do not know the annotation yet take it from few."""
 EPOCH_CONFIG_MAP = ("kube-system", "minik8s-cluster", "epoch")
 
 
@@ -138,6 +140,7 @@ class LeaderElector:
         self._random = random
         self._observed = _Observed({}, self._clock.monotonic())
         self._lease: JsonObject | None = None
+        self._refused_until = -math.inf
 
     def run(self, stop: threading.Event, lead: Callable[[Token, threading.Event], None]) -> None:
         """Wait for the Lease, call ``lead(token, lost)``, and start over, until ``stop`` is set.
@@ -205,13 +208,16 @@ class LeaderElector:
         return True
 
     def _wait_visibly(self, lease: JsonObject) -> None:
-        """Write into somebody else's Lease that it is waited for; if that fails, the next attempt does."""
+        """Write into somebody else's Lease that it is waited for; if that fails, a later attempt does."""
         annotations = objects.annotations(lease)
-        if WAITS in annotations:
+        if WAITS in annotations or self._clock.monotonic() < self._refused_until:
             return
         metadata = {**lease["metadata"], "annotations": {**annotations, WAITS: self._identity}}
         try:
             self._client.update(LEASE, {**lease, "metadata": metadata})
+        except Forbidden as error:
+            log.info("lease %s cannot say that it is waited for: %s", self._name, error)
+            self._refused_until = self._clock.monotonic() + ASKS_AGAIN_S
         except (TemporaryError, StatusError) as error:
             log.debug("lease %s does not say yet that it is waited for: %s", self._name, error)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minik8s_modules.api.errors import Conflict
+from minik8s_modules.api.errors import Conflict, Forbidden
 from minik8s_modules.api.kinds import CONFIG_MAP, LEASE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import FakeClock, parse_rfc3339
@@ -270,6 +270,23 @@ def test_who_cannot_write_that_he_waits_waits_all_the_same():
     api, clock = Unwritable(), FakeClock()
     assert elector(api, "first", clock).try_acquire_or_renew()  # a create
     assert not elector(api, "second", clock).try_acquire_or_renew()
+
+
+def test_who_may_not_write_that_he_waits_tries_again_after_a_minute():
+    tried_s: list[float] = []
+
+    class Refusing(FakeApi):
+        def update(self, *_: Any, **__: Any) -> JsonObject:
+            tried_s.append(clock.monotonic())
+            raise Forbidden(LEASE, "job", "the prefix minik8s.io/ is reserved")
+
+    api, clock = Refusing(), FakeClock()
+    assert elector(api, "first", clock, timings=Timings(lease_s=1000)).try_acquire_or_renew()
+    second = elector(api, "second", clock)
+    for _ in range(35):
+        assert not second.try_acquire_or_renew()
+        clock.advance(2)
+    assert tried_s == [0, 60]
 
 
 def test_a_lease_that_a_candidate_has_just_written_to_is_released(api):
