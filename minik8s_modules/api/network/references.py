@@ -6,6 +6,7 @@ Pilots decide by it what Gateways serve, and API servers which Secrets pilots ma
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -25,14 +26,21 @@ class Reference(NamedTuple):
 
 
 def permitted(reference: Reference, grants: Iterable[JsonObject]) -> bool:
-    """Return whether a reference stays in its namespace, or a ReferenceGrant of the other one allows it."""
+    """Return whether a reference stays in its namespace, or a ReferenceGrant of the other one allows it.
+
+    A grant that cannot be read allows nothing.
+    """
     if reference.to_space == reference.space:
         return True
-    return any(
-        objects.namespace(grant) == reference.to_space
-        and any(_is_from(reference, each) for each in objects.spec(grant).get("from") or [])
-        and any(_is_to(reference, each) for each in objects.spec(grant).get("to") or [])
-        for grant in grants
+    there = [grant for grant in grants if objects.namespace(grant) == reference.to_space]
+    allows = partial(_allows, reference)
+    return any(map(allows, objects.readable(there, allows)))
+
+
+def _allows(reference: Reference, grant: JsonObject) -> bool:
+    spec = objects.spec(grant)
+    return any(_is_from(reference, each) for each in spec.get("from") or []) and any(
+        _is_to(reference, each) for each in spec.get("to") or []
     )
 
 

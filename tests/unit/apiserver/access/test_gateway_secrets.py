@@ -32,11 +32,11 @@ class World:
         assert self.cache.wait_ready(20)
         self.secrets = GatewaySecrets(self.cache, Rbac(self.cache))
 
-    def put(self, kind: Kind, name: str, **fields: Any) -> None:
-        """Make an object, in the namespace shop."""
-        meta = {"name": name, **({"namespace": "shop"} if kind.namespaced else {})}
+    def put(self, kind: Kind, name: str, space: str = "shop", **fields: Any) -> None:
+        """Make an object, in the namespace shop or another."""
+        meta = {"name": name, **({"namespace": space} if kind.namespaced else {})}
         value = json.dumps({"metadata": meta, **fields}).encode()
-        assert self.cache.wait_for(self.store.create(kind.key("shop", name), value), 60)
+        assert self.cache.wait_for(self.store.create(kind.key(space, name), value), 60)
 
     def let(self, user: User, *verbs: str) -> None:
         """Give a user verbs on all of Gateway API."""
@@ -46,9 +46,9 @@ class World:
         ref = {"kind": "ClusterRole", "name": name}
         self.put(CLUSTER_ROLE_BINDING, name, roleRef=ref, subjects=[{"kind": "User", "name": name}])
 
-    def gateway(self, name: str, of_class: str) -> None:
-        """Make a Gateway that names the certificate."""
-        ref = {"certificateRefs": [{"name": "tls"}]}
+    def gateway(self, name: str, of_class: str, space: str = "") -> None:
+        """Make a Gateway that names the certificate, in its namespace or another."""
+        ref = {"certificateRefs": [{"name": "tls", **({"namespace": space} if space else {})}]}
         spec = {"gatewayClassName": of_class, "listeners": [{"name": "s", "port": 443, "tls": ref}]}
         self.put(GATEWAY_KINDS.gateways, name, spec=spec)
 
@@ -84,3 +84,15 @@ def test_a_gateway_of_a_foreign_class_or_of_none_counts_for_nothing(world: World
     world.gateway("edge", "ours")
     assert world.secrets.why(PILOT, GET)
     assert world.secrets.why(PILOT, GET._replace(name="other")) == ""
+
+
+@pytest.mark.parametrize("spec", ["text", {"from": "text"}, {"from": [5]}, {"from": 5, "to": []}])
+def test_a_grant_that_cannot_be_read_allows_nothing_and_ends_no_other(world: World, spec: object):
+    world.let(PILOT, "serve")
+    world.gateway("edge", "ours", "vault")
+    wanted = GET._replace(namespace="vault")
+    world.put(GATEWAY_KINDS.grants, "a-broken-one", "vault", spec=spec)
+    assert world.secrets.why(PILOT, wanted) == ""
+    source = {"group": GROUP, "kind": "Gateway", "namespace": "shop"}
+    world.put(GATEWAY_KINDS.grants, "b", "vault", spec={"from": [source], "to": [{"group": "", "kind": "Secret"}]})
+    assert world.secrets.why(PILOT, wanted) == "Gateway shop/edge names it"
