@@ -32,6 +32,8 @@ _PATCH_TYPES: dict[PatchType, str] = {
     "apply": "application/apply-patch+yaml",
 }
 _JSON = {"Content-Type": "application/json"}
+# the least that watches which may last longer are given at a server other than the first, which may be back by then
+_ELSEWHERE_S = 300
 # The server ends a watch at its timeout; silence beyond it means that the server is gone
 _WATCH_GRACE_S = 30.0
 # and so does silence in a watch with bookmarks, which come each minute (apiserver/reads/watchers.py): TCP's keep-alive
@@ -226,8 +228,9 @@ class ApiClient:
     ) -> Watch:
         """Return the changes after ``resource_version`` as an iterator that another thread may close.
 
-        It ends when the server ends it (``timeout_s``), and is cut when not even a bookmark has come for a while;
-        an ERROR event is raised as its ``StatusError`` (410 as the class for code 410).
+        It ends when the server ends it (``timeout_s``; a sixth of 1800 and more at another server than the first), and
+        is cut when not even a bookmark has come for a while; an ERROR event is raised as its ``StatusError`` (410 as
+        the class for code 410).
         """
         query = {
             "watch": "true",
@@ -235,11 +238,14 @@ class ApiClient:
             "fieldSelector": field_selector,
             "labelSelector": label_selector,
             "allowWatchBookmarks": "true" if bookmarks else "",
-            "timeoutSeconds": timeout_s,
         }
-        path = with_query(resource_path(kind, namespace), query)
+        # at another server a part, and no fixed time: informers spread theirs
+        path, elsewhere = (
+            with_query(resource_path(kind, namespace), {**query, "timeoutSeconds": each_s})
+            for each_s in (timeout_s, max(timeout_s // 6, min(timeout_s, _ELSEWHERE_S)))
+        )
         patience_s = timeout_s + _WATCH_GRACE_S
-        response = self._transport.stream(path, min(patience_s, _BOOKMARKS_S) if bookmarks else patience_s)
+        response = self._transport.stream(path, min(patience_s, _BOOKMARKS_S) if bookmarks else patience_s, elsewhere)
         if response.status != HTTPStatus.OK:
             raise error_of(response)
         return Watch(response)

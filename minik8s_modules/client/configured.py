@@ -14,7 +14,7 @@ from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.kubeconfig import Access, load_kubeconfig
 from minik8s_modules.client.transport import CONNECTIONS
 
-# an answer to an election that comes later than this is no use: the Lease is lost after 8 s (runtime/leader.py)
+# an answer to an election that comes later than this is no use: the Lease is lost after 8 or 12 s (runtime/leader.py)
 ELECTION_TIMEOUT_S = 5.0
 
 

@@ -94,10 +94,11 @@ class Transport:
                 if left == 0 or spare < 0 or (method not in _REPEATABLE and not never_sent(error)):
                     raise self._unreachable(number, method, path, error) from error
 
-    def stream(self, path: str, read_timeout_s: float) -> BaseHTTPResponse:
+    def stream(self, path: str, read_timeout_s: float, elsewhere: str = "") -> BaseHTTPResponse:
         """Return a GET's answer as soon as its headers are there; the caller reads and closes it.
 
-        These are waited for with the usual patience, each piece of the body for ``read_timeout_s``.
+        These are waited for with the usual patience, each piece of the body for ``read_timeout_s``. Servers other than
+        the first are asked for ``elsewhere``, if it is given.
 
         Raises:
             ApiUnreachable: no headers came.
@@ -106,7 +107,7 @@ class Transport:
         while True:
             number = self._servers.current()
             try:
-                return self._begin(number, path, read_timeout_s)
+                return self._begin(number, (number and elsewhere) or path, read_timeout_s)
             except (HTTPError, OSError) as error:
                 left = left - 1 if self._note(number, error) else 0
                 if left == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -93,6 +94,17 @@ def test_a_watch_is_not_awaited_longer_than_other_answers_and_asked_elsewhere():
         api = client(f"http://127.0.0.1:{silent.getsockname()[1]}", second.url, timeout_s=0.5)
         api.watch(POD, resource_version="1", timeout_s=60).close()
     assert asked(second) == ["GET"]
+
+
+@pytest.mark.parametrize(("timeout_s", "elsewhere_s"), [(3600, 600), (1800, 300), (1000, 300), (20, 20)])
+def test_watches_elsewhere_end_sooner_so_that_they_return_to_the_first(timeout_s: int, elsewhere_s: int):
+    with serving(lambda h: h.json(BODY)) as server:
+        for servers in ((server.url, nobody()), (nobody(), server.url)):
+            api = client(*servers)
+            api.watch(POD, resource_version="1", timeout_s=timeout_s).close()
+            api.watch(POD, resource_version="1", timeout_s=timeout_s).close()
+    asked_for = [parse_qs(path.partition("?")[2])["timeoutSeconds"] for _, path, *_ in server.requests]
+    assert asked_for == [[str(each)] for each in (timeout_s, timeout_s, elsewhere_s, elsewhere_s)]
 
 
 def test_thousands_are_deleted_by_many_short_requests():
