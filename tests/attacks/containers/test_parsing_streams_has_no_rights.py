@@ -278,10 +278,10 @@ def test_a_command_is_asked_about_in_the_fixed_words_only(
 
 
 def test_the_end_of_a_log_is_asked_for_in_the_fixed_words_only(streaming: Streaming, caller: Certificate):
-    pod = streaming.pod("ended", "echo begun; echo ended")
-    streaming.until(lambda: not streaming.inspect(pod)["State"]["Running"])
+    pod = streaming.pod("ended", "echo begun; echo ended; sleep 3600")
     attacker = Attacker(streaming)
     attacker.says(signed(line_of(streaming, pod, "log", follow="true", tailLines="1"), caller))
+    subprocess.run(["docker", "kill", streaming.inspect(pod)["Id"]], check=True, capture_output=True)
     for message in (
         {"do": "rest"},
         {"do": "rest", "lines": 10},
