@@ -14,7 +14,7 @@ import pytest
 from minik8s_modules.module_utils.minik8s.install.ranges import has_ipv6
 from minik8s_modules.module_utils.minik8s.names import nginx
 from minik8s_modules.module_utils.minik8s.names.ingress import _taken_ports
-from minik8s_modules.module_utils.minik8s.names.ingress_entries import file_of
+from minik8s_modules.module_utils.minik8s.names.ingress_entries import file_of, text_of
 
 pytestmark = pytest.mark.skipif(not has_ipv6(), reason="the kernel of this machine has no IPv6")
 KEY = "_health/shop/web"
@@ -63,6 +63,14 @@ def test_a_port_of_a_check_is_not_taken_by_another_while_nobody_knows_which_proc
         somebodys.bind(("", 0))
         somebodys.listen()
         port = somebodys.getsockname()[1]
-        checks = {KEY: {"port": port, "endpoints": 1}}
-        assert _taken_ports(checks, 0, {file_of(KEY): "server {}"}) == {}, "nginx was told of it, and may have it"
-        assert _taken_ports(checks, 0, {}) == {KEY: f"port {port} is in use on this node"}
+        first = {KEY: {"port": port, "endpoints": 1}}
+        refused = {KEY: f"port {port} is in use on this node"}
+        assert _taken_ports(first, 0, {}) == refused
+        files = {file_of(KEY): text_of(KEY, {"port": port, "endpoints": 0})}
+        assert _taken_ports(first, 0, files) == {}, "nginx was told of it, and may have it"
+        assert _taken_ports({KEY: {**first[KEY], "ipv6": True}}, 0, files) == {}, "IPv6's is free"
+        with other(port):
+            assert _taken_ports({KEY: {**first[KEY], "ipv6": True}}, 0, files) == refused
+        # with a port of somebody else's nginx would not start, and no host of the node would be served
+        elsewhere = {file_of(KEY): text_of(KEY, {"port": 1, "endpoints": 1})}
+        assert _taken_ports(first, 0, elsewhere) == refused

@@ -16,7 +16,7 @@ from ..core.faults import KeyFault
 from ..core.files import remove_file, write_atomically
 from ..core.section import Context, Facets, Plan, Scope, Step
 from . import ingress_entries, nginx
-from .ingress_entries import ANY, HEALTH, SERVER, file_of, key_of, text_of
+from .ingress_entries import ANY, HEALTH, SERVER, file_of, key_of, listen_line, text_of
 from .nginx import MAIN, Tree
 
 
@@ -217,14 +217,17 @@ def _put(tree: Tree, name: str, text: str | None) -> None:
 def _taken_ports(entries: Entries, pid: int, tree: Tree) -> dict[str, str]:
     """Return why health checks cannot be answered: nginx would take over none of its files for one port in use.
 
-    While nobody knows which process nginx is, a port in use of a check that it was told may be its own.
+    While nobody knows which process nginx is, a port in use may be its own where the check's file has it listen there.
     """
-    own = frozenset() if pid else tree.keys()
-    checks = {key: entry for key, entry in entries.items() if key.startswith(HEALTH) and file_of(key) not in own}
+    checks = {key: entry for key, entry in entries.items() if key.startswith(HEALTH)}
     return {
         key: f"port {entry['port']} is in use on this node"
         for key, entry in checks.items()
-        if any(_is_taken(entry["port"], pid, ipv6=ipv6) for ipv6 in ([False, True] if entry.get("ipv6") else [False]))
+        if any(
+            _is_taken(entry["port"], pid, ipv6=ipv6)
+            and (pid or listen_line(entry["port"], ipv6=ipv6) not in tree.get(file_of(key), ""))
+            for ipv6 in ([False, True] if entry.get("ipv6") else [False])
+        )
     }
 
 

@@ -74,16 +74,23 @@ def key_of(file: str) -> str:
     return name.replace(".", "/") if name.startswith("_health.") else name
 
 
+def listen_line(port: int, *, ipv6: bool) -> str:
+    """Return the line by which nginx listens for health checks at a port, at addresses of one family."""
+    return f"    listen [::]:{port} ipv6only=on;\n" if ipv6 else f"    listen {port};\n"
+
+
 def health_text(key: str, entry: Mapping[str, Any], *, ipv6: bool = True) -> str:
     """Return the file that answers health checks as kube-proxy does (``pkg/proxy/healthcheck/service_health.go``)."""
     _, namespace, name = key.split("/")
-    second = f"    listen [::]:{entry['port']} ipv6only=on;\n" if ipv6 and entry.get("ipv6") else ""
+    listens = listen_line(entry["port"], ipv6=False)
+    if ipv6 and entry.get("ipv6"):
+        listens += listen_line(entry["port"], ipv6=True)
     count = entry["endpoints"]
     service = {"namespace": namespace, "name": name}
     body = json.dumps({"service": service, "localEndpoints": count, "serviceProxyHealthy": True}, separators=(",", ":"))
     return (
         f"# Written by minik8s_ingress: {key}\n"
-        f"server {{\n    listen {entry['port']};\n{second}    server_name _;\n    default_type application/json;\n"
+        f"server {{\n{listens}    server_name _;\n    default_type application/json;\n"
         "    add_header X-Content-Type-Options nosniff always;\n"
         f"    add_header X-Load-Balancing-Endpoint-Weight {count} always;\n"
         f"    return {200 if count else 503} '{body}';\n}}\n"
