@@ -281,7 +281,9 @@ def test_the_end_of_a_log_is_asked_for_in_the_fixed_words_only(streaming: Stream
     pod = streaming.pod("ended", "echo begun; echo ended; sleep 3600")
     attacker = Attacker(streaming)
     attacker.says(signed(line_of(streaming, pod, "log", follow="true", tailLines="1"), caller))
-    subprocess.run(["docker", "kill", streaming.inspect(pod)["Id"]], check=True, capture_output=True)
+    container = streaming.inspect(pod)["Id"]
+    streaming.until(lambda: b"ended" in subprocess.run(["docker", "logs", container], capture_output=True).stdout)
+    subprocess.run(["docker", "kill", container], check=True, capture_output=True)
     for message in (
         {"do": "rest"},
         {"do": "rest", "lines": 10},
