@@ -282,7 +282,8 @@ def test_the_end_of_a_log_is_asked_for_in_the_fixed_words_only(streaming: Stream
     attacker = Attacker(streaming)
     attacker.says(signed(line_of(streaming, pod, "log", follow="true", tailLines="1"), caller))
     container = streaming.inspect(pod)["Id"]
-    streaming.until(lambda: b"ended" in subprocess.run(["docker", "logs", container], capture_output=True).stdout)
+    said = ["docker", "logs", container]
+    streaming.until(lambda: b"ended" in subprocess.run(said, check=True, capture_output=True).stdout)
     subprocess.run(["docker", "kill", container], check=True, capture_output=True)
     for message in (
         {"do": "rest"},
