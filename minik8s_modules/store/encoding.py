@@ -1,13 +1,15 @@
 """Object bytes in the store have no ``metadata.resourceVersion``; those that leave it do.
 
-Whatever was put there, by hand or by another release, what leaves has metadata that everybody can read: all rooms rely
-on that for every object. The rest leaves as it is stored (``readable``).
+Whatever was put there, by hand or by another release, in the metadata of what leaves texts, numbers, maps and lists are
+such: all rooms rely on that for every object. What is inside owner references and managedFields, and whether a text is
+a time, nobody has looked at; that leaves as it is stored, and so does the rest (``readable``).
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
+from copy import copy
 from typing import Any
 
 import orjson
@@ -65,9 +67,15 @@ def _is_plain(metadata: dict[str, Any]) -> bool:
 
 
 def _mended(metadata: Any, key: str) -> dict[str, Any]:
-    """Return what of metadata can be read; without a name or uid, those that the object's key gives it."""
+    """Return what of metadata can be read; without a name or uid, those that the object's key gives it.
+
+    Of finalizers of which none can be read one stays, so that a deletion waits until somebody has removed it.
+    """
     found: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
+    held = copy(found.get("finalizers"))
     structural.drop_mistyped_metadata(found)
+    if held and not found.get("finalizers"):  # whatever it was kept the object
+        found["finalizers"] = [held if isinstance(held, str) else _UNREADABLE]
     if not key:
         return found
     *above, name = key.split("/")
@@ -80,6 +88,7 @@ def _mended(metadata: Any, key: str) -> dict[str, Any]:
     return found
 
 
+_UNREADABLE = "minik8s.io/unreadable"
 _ABOVE_NAMESPACES = 4  # parts of /registry/<group>/<plural>
 
 

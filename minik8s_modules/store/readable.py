@@ -18,6 +18,7 @@ import orjson
 from minik8s_modules.api.defaulting.conversion import stored_kind
 from minik8s_modules.api.errors import BadRequest, Cause
 from minik8s_modules.api.kind import Kind
+from minik8s_modules.api.lifecycle.strategy import namespace_finalizers
 from minik8s_modules.api.objects import MISREAD, JsonObject, key
 from minik8s_modules.api.schema import structural
 from minik8s_modules.api.schema.shapes import Shape, kind_shape
@@ -111,12 +112,15 @@ def why(kind: Kind, item: CachedObject) -> BadRequest | None:
 
 
 def mended(kind: Kind, item: CachedObject) -> JsonObject | None:
-    """Return what of an object can be read, the caller's own; None where that is all of it."""
+    """Return what of an object can be read, the caller's own, with what keeps a namespace; None where that is all."""
     kind = stored_kind(kind)
     obj: JsonObject = orjson.loads(item.data)
     if not structural.type_errors(kind, obj) and not _has_null(kind, item, obj):
         return None
+    held = namespace_finalizers(obj) if kind.id == ("", "Namespace") else []
     structural.drop_mistyped(kind, obj)
+    if held:
+        obj["spec"] = {"finalizers": held}
     if kind.custom is None:
         structural.prune(kind, obj)
     return obj

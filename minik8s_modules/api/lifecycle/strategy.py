@@ -171,7 +171,8 @@ def prepare_update(kind: Kind, new: JsonObject, old: JsonObject, subresource: st
     elif subresource == "resize":
         pod_strategy.keep_all_but_resources(new, old)
     if kind.id == ("", "Namespace") and subresource != "finalize":
-        _keep(new.setdefault("spec", {}), spec(old), "finalizers")
+        held = namespace_finalizers(old)
+        _keep(new.setdefault("spec", {}), {"finalizers": held} if held else {}, "finalizers")
     if kind.id == ("", "Service"):
         prepare_service_update(new.setdefault("spec", {}), spec(old))
     if kind.id == _DEFINITION and new.get("spec") != old.get("spec"):
@@ -316,7 +317,17 @@ def _grace_s(kind: Kind, obj: JsonObject, options: JsonObject) -> int:
 
 
 def _held(kind: Kind, obj: JsonObject) -> bool:
-    return bool(finalizers(obj)) or (kind.id == ("", "Namespace") and bool(spec(obj).get("finalizers")))
+    return bool(finalizers(obj)) or (kind.id == ("", "Namespace") and bool(namespace_finalizers(obj)))
+
+
+def namespace_finalizers(namespace: JsonObject) -> list[str]:
+    """Return ``spec.finalizers``; where they cannot be read, what keeps a namespace until its contents are gone."""
+    declared = {} if namespace.get("spec") is None else namespace["spec"]
+    found = declared.get("finalizers") if isinstance(declared, dict) else False
+    if found is None:
+        return []
+    kept = [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+    return kept if kept == found else kept or [NAMESPACE_FINALIZER]
 
 
 def _immediate(kind: Kind, obj: JsonObject, now: datetime) -> Deletion:
@@ -328,6 +339,8 @@ def _immediate(kind: Kind, obj: JsonObject, now: datetime) -> Deletion:
     marked = _marked(obj, now, 0)
     if kind.id == ("", "Namespace"):
         marked["status"] = {**status(obj), "phase": "Terminating"}
+        if held := namespace_finalizers(obj):
+            marked["spec"] = {"finalizers": held}  # readable from now on
     return Deletion("mark", marked, graceful=True)
 
 

@@ -116,6 +116,16 @@ def test_a_namespace_waits_for_its_finalizers():
     assert delete(emptied, kind=NAMESPACE).action == "remove"
 
 
+@pytest.mark.parametrize(
+    "spec", ["text", [], 0, {"finalizers": "x"}, {"finalizers": 0}, {"finalizers": ["kubernetes", 5]}]
+)
+def test_a_namespace_whose_finalizers_cannot_be_read_waits_until_it_is_empty(spec):
+    obj = {**samples.created(samples.sample(NAMESPACE)), "spec": spec}
+    decision = delete(obj, kind=NAMESPACE)
+    assert (decision.action, decision.obj["spec"]) == ("mark", {"finalizers": ["kubernetes"]})
+    assert not ready_to_remove(NAMESPACE, decision.obj)
+
+
 def test_preconditions():
     obj = samples.merged(pod(), {"metadata": {"resourceVersion": "7"}})
     check_preconditions(POD, obj, {"preconditions": {"uid": samples.UID, "resourceVersion": "7"}})

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from minik8s_modules.api.errors import BadRequest, StatusError
-from minik8s_modules.api.kinds import CONFIG_MAP, DEPLOYMENT, POD, SECRET, SERVICE, Kind
+from minik8s_modules.api.kinds import CONFIG_MAP, DEPLOYMENT, NAMESPACE, POD, SECRET, SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject, labels, metadata
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
@@ -215,3 +215,40 @@ def test_a_put_replaces_what_cannot_be_read_or_says_why_not(
     with contextlib.suppress(StatusError):
         found = writing.update(backend, target, configured(kind), options).object
         assert labels(found)["x"] == "y"
+
+
+@pytest.mark.parametrize("mend", [False, True], ids=["deleted", "replaced and deleted"])
+@pytest.mark.parametrize(
+    "part",
+    [{"spec": "text"}, {"spec": []}, {"spec": {"finalizers": {}}}, {"spec": {"finalizers": "x"}, "status": 5}],
+    ids=str,
+)
+def test_a_namespace_that_cannot_be_read_goes_after_its_contents(
+    backend: Backend, options: Options, part: JsonObject, *, mend: bool
+) -> None:
+    target, key = Target(NAMESPACE, "", "prod"), NAMESPACE.key("", "prod")
+    obj: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prod", "uid": "u"}}
+    backend.settle(backend.store.create(key, orjson.dumps({**obj, **part})))
+    if mend:
+        writing.update(backend, target, {**obj, "metadata": {"name": "prod"}, "spec": {}}, options)
+    deleting.delete(backend, target, {}, options)
+    left = backend.store.get(key)
+    assert left is not None
+    kept = orjson.loads(left.value)
+    assert kept["spec"] == {"finalizers": ["kubernetes"]}
+    assert metadata(kept)["deletionTimestamp"]
+    writing.update(backend, target._replace(subresource="finalize"), {**kept, "spec": {}}, options)
+    assert backend.store.get(key) is None
+
+
+@pytest.mark.parametrize(("finalizers", "left"), [("e.io/f", "e.io/f"), ([5], "minik8s.io/unreadable")])
+def test_finalizers_that_cannot_be_read_hold_an_object_until_they_are_removed(
+    backend: Backend, options: Options, finalizers: object, left: str
+) -> None:
+    target = stored_with(backend, CONFIG_MAP, "metadata.finalizers", finalizers, options)
+    deleting.delete(backend, target, {}, options)
+    kept = metadata(backend.latest(target).object)
+    assert kept["finalizers"] == [left]
+    assert kept["deletionTimestamp"]
+    patched(backend, target, {"metadata": {"finalizers": None}}, patching.MERGE_PATCH, options)
+    assert backend.store.get(target.kind.key("default", "a")) is None
