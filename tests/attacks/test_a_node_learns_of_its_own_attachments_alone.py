@@ -10,6 +10,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
 
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME, VOLUME_ATTACHMENT
@@ -18,6 +19,7 @@ from minik8s_modules.api.storage.attachments import attachment_name
 from minik8s_modules.apiserver.access.node_access import NodeAuthorizer
 from minik8s_modules.apiserver.authorization.attributes import Attributes
 from minik8s_modules.apiserver.authorization.identity import User
+from minik8s_modules.store.cached import CachedObject
 
 VOLUME = {"metadata": {"name": "pv"}, "spec": {"csi": {"driver": "d.example.com", "volumeHandle": "h"}}}
 NFS = {"metadata": {"name": "nfs"}, "spec": {"nfs": {"server": "s", "path": "/p"}}}
@@ -35,12 +37,14 @@ class Cache:
 
     def get(self, key: Any) -> Any:
         """Return an object as the cache has it, None for none."""
-        return SimpleNamespace(object=self._objects[key]) if key in self._objects else None
+        return self._cached(key) if key in self._objects else None
 
     def list(self, prefix: Any) -> Any:
         """Return the objects of a kind."""
-        found = [SimpleNamespace(object=obj) for key, obj in self._objects.items() if key.startswith(prefix)]
-        return SimpleNamespace(items=found)
+        return SimpleNamespace(items=[self._cached(key) for key in self._objects if key.startswith(prefix)])
+
+    def _cached(self, key: Any) -> CachedObject:
+        return CachedObject(str(key), orjson.dumps(self._objects[key]), 1, {})
 
 
 def allowed(verb: str, name: str, *attached: str) -> bool:
