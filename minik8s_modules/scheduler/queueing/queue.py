@@ -138,12 +138,11 @@ class SchedulingQueue:
             return ""
 
     def delete(self, key: Key) -> None:
-        """Forget a pod."""
+        """Forget a pod; one that is being tried stays in flight until its attempt has ended."""
         with self._changed:
             entry = self._entries.pop(key, None)
             if entry is not None:
                 self._leave(entry)
-                self._land(entry)
 
     def pop(self, timeout_s: float) -> Entry | None:
         """Return the next pod to try; None when there was none within ``timeout_s``, or the queue is closed."""

@@ -51,7 +51,8 @@ class Preemption:
         self, entry: Entry, pod: JsonObject, decision: Decision, found: Nomination, lesser: Sequence[PodInfo]
     ) -> None:
         if self.ended or not self._queue.has(entry):
-            return  # it has gone, and nobody has to go for it
+            self._queue.placed(entry)  # it has gone, and nobody has to go for it
+            return
         try:
             self._effects.refuse(pod, decision.full_message, nominated=found.node)
             for one in lesser:

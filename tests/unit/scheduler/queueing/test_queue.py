@@ -196,3 +196,14 @@ def test_a_queue_is_busy_while_a_pod_is_tried_or_bound():
     queue.activate(entry.key)
     queue.placed(popped(queue))
     assert not queue.is_busy()
+
+
+def test_a_queue_is_busy_until_the_attempt_of_a_pod_that_has_gone_is_over():
+    queue = made(FakeClock())
+    queue.add(info("a"))
+    entry = popped(queue)
+    queue.delete(entry.key)
+    assert queue.is_busy()
+    queue.again(entry)
+    assert not queue.is_busy()
+    assert queue.pop(0.0) is None

@@ -18,6 +18,8 @@ from minik8s_modules.scheduler.framework.points import Event, Wake
 from minik8s_modules.scheduler.framework.statuses import Code, Status, error, unschedulable
 from minik8s_modules.scheduler.profiles import building
 from minik8s_modules.scheduler.profiles.configuration import Enabled, PluginSet, ProfileSettings, Settings
+from minik8s_modules.scheduler.queueing.queue import SchedulingQueue
+from minik8s_modules.scheduler.running import binding, scheduler
 from minik8s_modules.scheduler.running.scheduler import Scheduler
 from tests.unit.scheduler.conftest import Start
 from tests.unit.scheduler.worlds import condition_of, events, node, node_of, pod, until
@@ -318,6 +320,36 @@ def test_what_was_reserved_is_taken_back_when_the_permission_never_comes(api: Fa
     until(refused_with(api, "waited too long for the permission of plugin Mine"))
     until(lambda: node_of(api, "p") == "a")
     assert heard[:3] == ["+a", "-a", "+a"]
+
+
+def test_what_was_reserved_for_a_pod_that_goes_is_taken_back_before_the_scheduler_rests(
+    api: FakeApi, begin: Callable[..., Scheduler], monkeypatch: pytest.MonkeyPatch
+):
+    heard: list[str] = []
+
+    class Waits(Mine):
+        def pre_bind(self, _state: Any, _info: PodInfo, _node: str) -> Status | None:
+            heard.append("asked")
+            return Status(Code.WAIT)
+
+        def reserve(self, _state: Any, _info: PodInfo, _node: str) -> None:
+            pass
+
+        def unreserve(self, _state: Any, _info: PodInfo, node_name: str) -> None:
+            heard.append(f"-{node_name}")
+
+    rests, pop = list[float](), SchedulingQueue.pop
+    monkeypatch.setattr(SchedulingQueue, "pop", lambda queue, rest_s: (rests.append(rest_s), pop(queue, rest_s))[1])
+    monkeypatch.setattr(scheduler, "_REST_S", 3600.0)
+    monkeypatch.setattr(binding, "_ASK_AGAIN_S", 2 * scheduler._TICK_S)
+    api.create(NODE, node("a"))
+    begin(Waits)
+    until(lambda: rests == [3600.0])
+    wanted(api, "p")
+    until(lambda: heard)
+    api.delete(POD, "p", "default", grace_s=0)
+    until(lambda: heard[-1] == "-a")
+    until(lambda: rests[-1] == 3600.0)
 
 
 def test_a_refusal_at_permit_and_who_hears_of_a_binding(api: FakeApi, begin: Callable[..., Scheduler]):

@@ -106,6 +106,7 @@ def test_nobody_goes_for_a_pod_that_has_gone_meanwhile(api: FakeApi):
     until(lambda: len(asked) == 4)  # as many as are carried out at once
     room.queue.delete(PodInfo.of(asking("high4", "1", 100)).key)
     allowed.set()
+    until(lambda: not room.queue.is_busy())  # also the fifth's flight ends
     room.preemption.stop()
     assert asked == ["low"] * 4
     assert condition_of(api, "high4") == {}
