@@ -1,24 +1,28 @@
 """``minik8s-certificates --config FILE``: signs CertificateSigningRequests; the only process with authorities' keys.
 
 A process and a user of its own: neither the API server nor the other controllers can read the key. What reads and signs
-requests is ``signer.py``. It is imported with the first request: without cryptography the process takes 7 MB less, and
-there are requests only when somebody joins.
+requests is ``signer.py``. It is imported with the first request: without cryptography the process takes 6 MB less, and
+where there is no mesh there are requests only for nodes, when one joins or renews its certificates.
+
+An upgrade may have replaced the programs by then. A process of two releases must not sign, so it ends, and its service
+manager starts the new release.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import os
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import CERTIFICATE_SIGNING_REQUEST
 from minik8s_modules.base.config import Configuration
-from minik8s_modules.base.errors import ConfigurationError
+from minik8s_modules.base.errors import ConfigurationError, TemporaryError
 from minik8s_modules.base.process import run_daemon
 from minik8s_modules.client.configured import client_of, election_client
 from minik8s_modules.client.interface import Api
@@ -30,7 +34,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 LEASE_NAME = "minik8s-certificates"
+_SIGNER = "minik8s_modules.controllers.access.signer"
 _Files = tuple[Path, Path]
+
+
+class ReleaseReplaced(TemporaryError):
+    """This process began before an upgrade; the one that follows it does what was to be done."""
 
 
 class CertificateController(Shell[str]):
@@ -65,24 +74,35 @@ def _check(authorities: Sequence[_Files]) -> None:
     Raises:
         ConfigurationError: one of them cannot be used.
     """
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:  # no exception may leave this branch: the child would go on as a second daemon
-        try:
-            from minik8s_modules.controllers.access.signer import trouble  # noqa: PLC0415 - see the module's docstring
+    argv = [sys.executable, "-P", "-m", _SIGNER, *(str(file) for files in authorities for file in files)]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
+    if done.stdout or done.returncode:
+        raise ConfigurationError(done.stdout or f"the authorities could not be read: exit status {done.returncode}")
 
-            os.write(writing, trouble(authorities).encode())
-            os._exit(0)
-        except BaseException:
-            log.exception("the authorities could not be read")
-        finally:
-            os._exit(1)
-    os.close(writing)
-    with os.fdopen(reading, encoding="utf-8") as answer:
-        text = answer.read()
-    _, status = os.waitpid(child, 0)
-    if text or status:
-        raise ConfigurationError(text or f"the authorities could not be read: wait status {status}")
+
+def _installed() -> tuple[int, int, int]:
+    """Return what tells this file from that of another installation. Raises OSError where there is none."""
+    found = Path(__file__).stat()
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+@contextlib.contextmanager
+def _of_one_release(began_with: tuple[int, int, int], stop: threading.Event) -> Iterator[None]:
+    """Let a late import be of the release that this process began with.
+
+    Raises:
+        ReleaseReplaced: it is of another one, or half of it is there; ``stop`` is set.
+    """
+    try:
+        yield
+        if _installed() == began_with:
+            return
+        why = "another release was installed"
+    except Exception as error:  # noqa: BLE001 - a new release on top of an old one may raise anything
+        why = f"the signer can no longer be imported: {type(error).__name__}: {error}"
+    log.warning("it ends, to be started anew: %s", why)
+    stop.set()
+    raise ReleaseReplaced(why)
 
 
 def serve(configuration: Configuration, stop: threading.Event) -> None:
@@ -91,13 +111,15 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     Raises:
         ConfigurationError: the configuration, the kubeconfig or the authority cannot be used.
     """
+    release = _installed()
     client = client_of(configuration, "minik8s-certificates")
     authority = _files(configuration, "authority")
     mesh = _files(configuration, "mesh_authority") if configuration.has("mesh_authority") else None
     _check([each for each in (authority, mesh) if each is not None])
 
     def make() -> Signer:
-        from minik8s_modules.controllers.access import signer  # noqa: PLC0415 - see the module's docstring
+        with _of_one_release(release, stop):
+            from minik8s_modules.controllers.access import signer  # noqa: PLC0415 - see the module's docstring
 
         return signer.Signer(client, signer.reader(*authority), mesh=signer.reader(*mesh) if mesh else None)
 

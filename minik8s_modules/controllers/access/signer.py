@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import sys
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -212,3 +213,7 @@ def trouble(authorities: Iterable[tuple[Path, Path]]) -> str:
     except AuthorityUnusable as error:
         return str(error)
     return ""
+
+
+if __name__ == "__main__":  # CERTIFICATE KEY ...: the daemon's look at its authorities before it begins
+    sys.stdout.write(trouble((Path(cert), Path(key)) for cert, key in zip(sys.argv[1::2], sys.argv[2::2], strict=True)))
