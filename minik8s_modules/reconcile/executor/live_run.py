@@ -223,7 +223,10 @@ class LiveRun:
         self._ended = True
 
     def kill(self) -> None:
-        """End the play and its workers at once; safe to repeat."""
+        """End the play and its workers at once; safe to repeat.
+
+        One that does not listen yet is ended by ansible-runner, which asks for ``cancelled`` each five seconds.
+        """
         self.cancelled = True
         alive = (
             self.thread is not None and self.thread.is_alive()
