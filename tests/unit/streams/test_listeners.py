@@ -22,7 +22,7 @@ Answer = Callable[[Connection], Coroutine[Any, Any, None]]
 
 def streams(files: StreamFiles, answer: Answer) -> StreamServer:
     made = StreamServer("127.0.0.1", 0, files, "/nowhere.sock")
-    made._answer = answer  # type: ignore[method-assign]  # which asks a gateway
+    made._answer = answer  # type: ignore[assignment,method-assign]  # it asks a gateway
     return made
 
 

@@ -339,7 +339,12 @@ def test_what_was_reserved_for_a_pod_that_goes_is_taken_back_before_the_schedule
             heard.append(f"-{node_name}")
 
     rests, pop = list[float](), SchedulingQueue.pop
-    monkeypatch.setattr(SchedulingQueue, "pop", lambda queue, rest_s: (rests.append(rest_s), pop(queue, rest_s))[1])
+
+    def noted(queue: SchedulingQueue, rest_s: float) -> Any:
+        rests.append(rest_s)
+        return pop(queue, rest_s)
+
+    monkeypatch.setattr(SchedulingQueue, "pop", noted)
     monkeypatch.setattr(scheduler, "_REST_S", 3600.0)
     monkeypatch.setattr(binding, "_ASK_AGAIN_S", 2 * scheduler._TICK_S)
     api.create(NODE, node("a"))
