@@ -100,7 +100,7 @@ def _of_one_release(began_with: tuple[int, int, int], stop: threading.Event) -> 
         why = "another release was installed"
     except Exception as error:  # noqa: BLE001 - a new release on top of an old one may raise anything
         why = f"the signer can no longer be imported: {type(error).__name__}: {error}"
-    log.warning("it ends, to be started anew: %s", why)
+    log.warning("it ends, to be started again: %s", why)
     stop.set()
     raise ReleaseReplaced(why)
 
