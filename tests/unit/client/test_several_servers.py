@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -90,9 +91,15 @@ def test_a_server_that_keeps_silent_is_passed_over():
 
 
 def test_a_watch_is_not_awaited_longer_than_other_answers_and_asked_elsewhere():
-    with socket.create_server(("127.0.0.1", 0)) as silent, serving(lambda h: h.json(BODY)) as second:
-        api = client(f"http://127.0.0.1:{silent.getsockname()[1]}", second.url, timeout_s=0.5)
-        api.watch(POD, resource_version="1", timeout_s=60).close()
+    release = threading.Event()
+
+    def late(handler: Handler) -> None:
+        release.wait(20)
+        handler.json(BODY)
+
+    with serving(late) as first, serving(lambda h: h.json(BODY)) as second:
+        client(first.url, second.url, timeout_s=0.5).watch(POD, resource_version="1", timeout_s=60).close()
+        release.set()
     assert asked(second) == ["GET"]
 
 
