@@ -169,7 +169,7 @@ def _intstr_type(_at: Shape, value: Any) -> str:
 
 _NUMBER = (int, float)
 _MISMATCH: dict[str, Callable[[Shape, Any], str]] = {  # each returns the Go type that was expected, or ""
-    "object": lambda at, value: "" if isinstance(value, dict) else at.name,
+    "object": lambda at, value: "" if isinstance(value, dict) else at.name or "object",  # those of schemas have none
     "map": lambda _at, value: "" if isinstance(value, dict) else "map",
     "list": lambda at, value: "" if isinstance(value, list) else f"[]{at.items.name if at.items else ''}",
     "string": lambda _at, value: "" if isinstance(value, str) else "string",

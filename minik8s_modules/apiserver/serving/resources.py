@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -51,6 +52,7 @@ from minik8s_modules.apiserver.verbs import applying, binding, deleting, evictio
 from minik8s_modules.store import readable
 from minik8s_modules.store.cached import CachedObject
 
+log = logging.getLogger(__name__)
 WsgiStart = Callable[..., Any]
 
 
@@ -348,7 +350,10 @@ def _connect(call: Call) -> None:
 
 
 def answer(verb: str, call: Call) -> Response:
-    """Answer an authorized request; where the stored object has values of wrong types, a failure is that object's."""
+    """Answer an authorized request; where the stored object has values of wrong types, a failure is that object's.
+
+    It may be an error of ours all the same, so the log has it.
+    """
     try:
         return _answered(verb, call)
     except readable.MISREAD as error:
@@ -357,6 +362,7 @@ def answer(verb: str, call: Call) -> Response:
         why = readable.why(target.kind, found) if found is not None else None
         if why is None:
             raise
+        log.exception("%s of %s %s, which cannot be read as it is stored", verb, target.kind.kind, target.name)
         raise why from error
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from minik8s_modules.api.kinds import CUSTOM_RESOURCE_DEFINITION, KINDS, PERSISTENT_VOLUME
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.schema.shapes import kind_shape
 from minik8s_modules.apiserver.http import target as targets
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.settings import Limits
@@ -21,7 +22,13 @@ from minik8s_modules.base.metrics import Registry
 from minik8s_modules.store import readable
 from minik8s_modules.store.cached import CachedObject
 from tests.support.waiting import until
-from tests.unit.apiserver.serving.test_objects_of_wrong_types import Server, path_of
+from tests.unit.apiserver.serving.test_objects_of_wrong_types import (
+    Server,
+    damaged,
+    made,
+    path_of,
+    requests,
+)
 
 DEFINITIONS = path_of(CUSTOM_RESOURCE_DEFINITION)
 KEY = CUSTOM_RESOURCE_DEFINITION.key("", "foos.x.io")
@@ -54,7 +61,7 @@ def definitions(backend: Backend, hub: Hub) -> Definitions:
 
 def definition(field: JsonObject, annotations: JsonObject) -> JsonObject:
     """Return a definition of Foos, which have a field ``a``."""
-    schema = {"type": "object", "properties": {"a": {"type": "string", **field}}}
+    schema = {"type": "object", "properties": {"a": {"type": "string"} | field}}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     names = {"plural": "foos", "singular": "foo", "kind": "Foo", "listKind": "FooList"}
     return {
@@ -88,8 +95,7 @@ def changed(backend: Backend, change: Callable[[JsonObject], Any]) -> None:
 def test_a_definition_that_says_null_is_served_updated_and_deleted(
     server: Server, definitions: Definitions, field: JsonObject, annotations: JsonObject
 ) -> None:
-    made = definition(field, annotations)
-    assert server.ask("POST", DEFINITIONS, made)[0] == 201
+    assert server.ask("POST", DEFINITIONS, definition(field, annotations))[0] == 201
     looked(definitions, lambda: server.ask("POST", FOOS, {**FOO, "a": "b"})[0] == 201)
     shown = server.ask("GET", f"{DEFINITIONS}/foos.x.io")[1]
     shown["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["b"] = {"type": "string"}
@@ -131,3 +137,24 @@ def test_an_object_that_says_null_in_a_text_is_read_as_any_other() -> None:
     assert readable.objects_of(PERSISTENT_VOLUME, [item])[0] is item.object
     assert readable.objects_of(PERSISTENT_VOLUME, [item])[0] is item.object
     assert readable.why(PERSISTENT_VOLUME, item) is None
+
+
+def test_custom_objects_of_wrong_types_are_answered(server: Server, backend: Backend, definitions: Definitions) -> None:
+    inner = {
+        "type": "object",
+        "properties": {"c": {"type": "integer"}, "d": {"type": "array", "items": {"type": "string"}}},
+    }
+    fields = {"type": "object", "properties": {"b": inner, "e": {"type": "array", "items": inner}}}
+    assert server.ask("POST", DEFINITIONS, definition(fields, {}))[0] == 201
+    looked(definitions, lambda: server.ask("GET", FOOS)[0] == 200)
+    kind = next(kind for kind in backend.kinds.registry.all() if kind.plural == "foos")
+    sound, failures = {**made(kind_shape(kind)), "apiVersion": kind.api_version, "kind": kind.kind}, []
+    for number, obj in enumerate([*damaged(kind, "foos"), {**sound, "metadata": {}, "a": "text"}]):
+        name = f"d{number}"
+        backend.settle(backend.store.create(kind.key("default", name), orjson.dumps(obj)))
+        for method, path, body, media, accept in requests(kind, name, sound):
+            code, answer = server.ask(method, path, body, media, accept)
+            if code >= 500:
+                failures.append((method, path, media, answer.get("message"), obj))
+        assert server.ask("DELETE", path_of(kind, name))[0] in {200, 404}
+    assert not failures, "\n".join(map(str, failures[:6]))

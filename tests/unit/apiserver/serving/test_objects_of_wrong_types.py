@@ -15,6 +15,7 @@ from typing import Any, cast
 import orjson
 import pytest
 from werkzeug.test import EnvironBuilder
+from werkzeug.wrappers import Response
 
 from minik8s_modules.api.defaulting.conversion import stored_kind
 from minik8s_modules.api.kind import Kind
@@ -35,7 +36,7 @@ from minik8s_modules.apiserver.intake.limits import Admission
 from minik8s_modules.apiserver.reads.hub import Hub
 from minik8s_modules.apiserver.serving.app import make_app
 from minik8s_modules.apiserver.serving.bootstrap import defaults
-from minik8s_modules.apiserver.serving.resources import Services
+from minik8s_modules.apiserver.serving.resources import VERBS, Call, Services
 from minik8s_modules.apiserver.serving.startup import ensure_policy
 from minik8s_modules.apiserver.verbs.patching import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from minik8s_modules.base.clock import FakeClock
@@ -248,3 +249,19 @@ def test_default_roles_and_bindings_that_cannot_be_read_are_made_again(backend: 
     ensure_policy(backend)
     for default in (found[0], found[-1]):
         assert readable.why(default.kind, backend.latest(Target(default.kind, default.namespace, default.name))) is None
+
+
+@pytest.mark.parametrize(("part", "code"), [({"spec": "text"}, 400), ({}, 500)], ids=["unreadable", "sound"])
+def test_an_error_beside_a_value_of_a_wrong_type_is_in_the_log(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, part: JsonObject, code: int
+) -> None:
+    meta = {"name": "p", "annotations": {"a": "null"}}
+    pod = {"metadata": meta, "spec": {"containers": [{"name": "c", "image": "i"}]}, **part}
+    server.backend.settle(server.backend.store.create(POD.key("default", "p"), orjson.dumps(pod)))
+
+    def failing(_call: Call) -> Response:
+        raise KeyError("an error of ours")
+
+    monkeypatch.setitem(cast("dict[str, Any]", VERBS), "get", failing)
+    assert server.ask("GET", path_of(POD, "p"))[0] == code
+    assert "an error of ours" in caplog.text
