@@ -3,9 +3,8 @@
 Claims of hosts that a HostGrant gives to the object's namespace go first; among equals the oldest object goes first,
 so a place that is taken stays its owner's. A DNS object has whole hosts, as in the original; Ingresses may share a
 host, path by path, those of several namespaces only where each was granted it. Whoever was not granted a host has it
-until somebody claims it who was, and has no name below another namespace's granted ``*.domain``. Sources: Ingress of
-networking.k8s.io/v1 and its conformance tests (kubernetes-sigs/ingress-controller-conformance): Exact before Prefix,
-longest first, prefixes by whole elements.
+until somebody claims it who was, and has no name below another namespace's granted ``*.domain``. Source:
+kubernetes-sigs/ingress-controller-conformance: Exact before Prefix, longest first, prefixes by whole elements.
 """
 
 from __future__ import annotations
