@@ -37,7 +37,7 @@ _ELSEWHERE_S = 300
 # The server ends a watch at its timeout; silence beyond it means that the server is gone
 _WATCH_GRACE_S = 30.0
 # and so does silence in a watch with bookmarks, which come each minute (apiserver/reads/watchers.py): TCP's keep-alive
-# does not notice a process that hangs
+# does not notice a process that hangs. Extension API servers need not send any
 _BOOKMARKS_S = 150.0
 # a plan may take the API server 45 s, which no other call does
 _PERSONS_PATIENCE_S = 60.0
@@ -228,9 +228,9 @@ class ApiClient:
     ) -> Watch:
         """Return the changes after ``resource_version`` as an iterator that another thread may close.
 
-        It ends when the server ends it (``timeout_s``; a sixth of 1800 and more at another server than the first), and
-        is cut when not even a bookmark has come for a while; an ERROR event is raised as its ``StatusError`` (410 as
-        the class for code 410).
+        It ends when the server ends it (``timeout_s``; a sixth of 1800 and more at another server than the first). Of a
+        built-in kind, it is cut when not even a bookmark has come for a while. An ERROR event is raised as its
+        ``StatusError`` (410 as the class for code 410).
         """
         query = {
             "watch": "true",
@@ -245,7 +245,9 @@ class ApiClient:
             for each_s in (timeout_s, max(timeout_s // 6, min(timeout_s, _ELSEWHERE_S)))
         )
         patience_s = timeout_s + _WATCH_GRACE_S
-        response = self._transport.stream(path, min(patience_s, _BOOKMARKS_S) if bookmarks else patience_s, elsewhere)
+        if bookmarks and kind.definition:
+            patience_s = min(patience_s, _BOOKMARKS_S)
+        response = self._transport.stream(path, patience_s, elsewhere)
         if response.status != HTTPStatus.OK:
             raise error_of(response)
         return Watch(response)

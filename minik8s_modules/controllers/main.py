@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -184,8 +185,11 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
         for part in (context.informers, *running):
             part.start()
         lost.wait()
-        for part in (*running, context.informers):
-            part.stop()
+        # together: another may lead in seconds, and a part whose turn has not come would go on writing
+        with ThreadPoolExecutor(len(running)) as stopping:
+            for ended in [stopping.submit(part.stop) for part in running]:
+                ended.result()
+        context.informers.stop()
         context.pool.shutdown(wait=False, cancel_futures=True)
 
     try:

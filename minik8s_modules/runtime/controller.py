@@ -115,7 +115,7 @@ class Loop:
     def stop(self) -> None:
         """End; waits for the syncs under way."""
         self._stop.set()
-        self._workers.stop()
+        self._workers.stop(drop=True)
 
     def _sync_unless_over(self, key: Key) -> None:
         # who has lost the lease leaves what waits to the next leader

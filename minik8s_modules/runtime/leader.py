@@ -184,8 +184,8 @@ class LeaderElector:
         )
         return min(pause_s, left_s) if left_s > 0 else pause_s
 
-    def try_acquire_or_renew(self) -> bool:
-        """Make one attempt; return whether the Lease is ours.
+    def try_acquire_or_renew(self, *, waits: bool = True) -> bool:
+        """Make one attempt; return whether the Lease is ours. One that ``waits`` says so in somebody else's.
 
         Raises:
             StatusError: the API refused, for example with a Conflict when another candidate was faster.
@@ -197,7 +197,8 @@ class LeaderElector:
             self._observed = _Observed(spec, self._clock.monotonic())
         if not lease_is_free(spec, self._clock.monotonic() - self._observed.at, self._identity):
             self._lease = None
-            self._wait_visibly(lease or {})
+            if waits:
+                self._wait_visibly(lease or {})
             return False
         now = rfc3339_micro(self._clock.now().astimezone(UTC))
         renews = spec.get("holderIdentity") == self._identity
@@ -277,9 +278,9 @@ class LeaderElector:
     def _renew(self, token: Token) -> bool:
         """Return whether the Lease is still ours, and its token still the cluster's; raises as the API does."""
         try:
-            held = self.try_acquire_or_renew()
+            held = self.try_acquire_or_renew(waits=False)
         except Conflict:  # as a rule, a candidate has written that it waits
-            held = self.try_acquire_or_renew()
+            held = self.try_acquire_or_renew(waits=False)
         if not held:
             return False
         # read after the renewal: its answer shows that the API server has reached the store we look at

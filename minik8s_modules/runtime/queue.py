@@ -141,10 +141,12 @@ class WorkQueue(Generic[Key]):
                 self._ready.append(key)
                 self._changed.notify()
 
-    def shut_down(self) -> None:
-        """Take no more keys, drop the delayed ones; ``get`` raises once the ready ones are handed out."""
+    def shut_down(self, *, drop: bool = False) -> None:
+        """Take no more keys, drop the delayed ones; ``get`` raises once the ready ones are handed out, or dropped."""
         with self._changed:
             self._down = True
+            if drop:
+                self._ready.clear()
             self._heap.clear()
             self._due.clear()
             self._changed.notify_all()

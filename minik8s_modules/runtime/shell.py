@@ -54,4 +54,4 @@ class Shell(ABC, Generic[Key]):
         """End; waits for the syncs under way."""
         for informer in self._informers:
             informer.stop()
-        self._workers.stop()
+        self._workers.stop(drop=True)

@@ -57,9 +57,12 @@ class Workers(Generic[Key]):
         except RuntimeError as error:  # those that run go on; the next key asks again
             log.warning("%s: goes on with %d threads: %s", self._name, len(self._threads), error)
 
-    def stop(self, timeout_s: float = 5.0) -> None:
-        """Shut the queue down and wait for the syncs under way, each at most ``timeout_s`` seconds."""
-        self._queue.shut_down()
+    def stop(self, timeout_s: float = 5.0, *, drop: bool = False) -> None:
+        """Shut the queue down and wait for the syncs under way, each at most ``timeout_s`` seconds.
+
+        ``drop`` what is ready, too: who has lost a Lease must write no more, and who comes next lists everything.
+        """
+        self._queue.shut_down(drop=drop)
         for thread in self._threads:  # also those that begin meanwhile, for what is queued yet
             thread.join(timeout_s)
 

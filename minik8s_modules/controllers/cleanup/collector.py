@@ -94,7 +94,7 @@ class GarbageCollector:
     def stop(self) -> None:
         """End; waits for the syncs under way."""
         self._stop.set()
-        self._workers.stop()
+        self._workers.stop(drop=True)
 
     def sync(self, uid: str) -> None:
         """Look at one object.

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound, StatusError
 from minik8s_modules.api.kinds import KINDS, NAMESPACE, POD, Kind
+from minik8s_modules.api.lifecycle.strategy import namespace_finalizers
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.base.errors import TemporaryError
@@ -91,7 +92,7 @@ def decide_namespace(
         now: RFC 3339, for conditions that change.
         unknown: groups and versions of which nobody knows what they have, with the reason; they may have something.
     """
-    if not objects.is_deleting(namespace) or FINALIZER not in (objects.spec(namespace).get("finalizers") or []):
+    if not objects.is_deleting(namespace) or FINALIZER not in namespace_finalizers(namespace):
         return ()
     left = {kind: found for kind, found in content.items() if found}
     if not left and not unknown:
@@ -326,8 +327,8 @@ class NamespaceController(Shell[Key]):
             log.debug("namespace %s has changed: %s", key.name, error)
 
     def _finalize(self, key: Key, namespace: JsonObject) -> None:
-        rest = [each for each in objects.spec(namespace).get("finalizers") or [] if each != FINALIZER]
-        body = {**namespace, "spec": {**objects.spec(namespace), "finalizers": rest}}
+        rest = [each for each in namespace_finalizers(namespace) if each != FINALIZER]
+        body = {**namespace, "spec": {"finalizers": rest}}
         try:
             self._client.update(NAMESPACE, body, subresource="finalize")
         except (Conflict, NotFound) as error:

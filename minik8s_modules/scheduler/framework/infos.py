@@ -19,7 +19,7 @@ from minik8s_modules.api.kinds import NODE
 from minik8s_modules.api.objects import MISREAD, JsonObject
 from minik8s_modules.api.pods.resizes import as_counted
 from minik8s_modules.api.pods.resources import PodResources, node_allocatable, pod_amounts, pod_requests
-from minik8s_modules.api.schema.structural import type_errors
+from minik8s_modules.api.schema.structural import is_readable, type_errors
 from minik8s_modules.scheduler.framework.terms import Terms, terms_of
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -278,7 +278,8 @@ def read_node(node: JsonObject) -> NodeInfo | None:
     try:
         # a null is of no wrong type, and no member of a list
         listed = (spec.get("taints"), status.get("conditions"), status.get("images"))
-        readable = not type_errors(NODE, node) and all(None not in (each or ()) for each in listed)
+        typed = is_readable(NODE, node) or not type_errors(NODE, node)
+        readable = typed and all(None not in (each or ()) for each in listed)
         return NodeInfo.of(node) if readable else None
     except MISREAD:
         return None

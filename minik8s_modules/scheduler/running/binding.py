@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 BINDERS = 16  # they wait for the API server: with four, one that answers after 60 ms allows 66 Pods a second
 _ASK_AGAIN_S = 0.5
+_NO_LEADER = "this scheduler no longer leads"
 _LONGEST_WAIT_S = 15 * 60.0  # framework/runtime/framework.go, maxTimeout
 Step = Callable[..., Any]
 
@@ -51,10 +52,11 @@ class Binder:
         self._guard, self._counts, self._clock = guard, counts, clock
         self._threads = ThreadPoolExecutor(BINDERS, thread_name_prefix="binder")
         self._unready: deque[tuple[float, _Cycle, int]] = deque()
+        self.ended = False
 
     def stop(self) -> None:
-        """End; bindings under way are finished."""
-        why = "this scheduler no longer leads"
+        """End; of bindings, those under way are finished."""
+        self.ended, why = True, _NO_LEADER
         for one in self._waiting.list():
             self._waiting.end(one, "", why)
         self._threads.shutdown()
@@ -180,6 +182,9 @@ class _Cycle:
     def bind(self, first: int = 0) -> None:
         """Do the rest, from the ``first``-th PreBind plugin on."""
         binder, entry = self._binder, self.entry
+        if binder.ended:  # it waited for a thread; another scheduler may have given the room away
+            self.fail(_Stopped(unschedulable(_NO_LEADER)))
+            return
         try:
             for step, preparing in enumerate(self.profile.pre_bind[first:], first):
                 answer = self._call(preparing, "PreBind", preparing.pre_bind)

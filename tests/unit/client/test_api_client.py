@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -255,7 +256,8 @@ def test_a_watch_that_is_silent_longer_than_bookmarks_are_is_cut(monkeypatch: py
             next(watch)
         without = ApiClient(server.url).watch(POD, resource_version="1", bookmarks=False, timeout_s=60)
         threading.Timer(0.6, release.set).start()
-        assert [event.type for event in without] == ["ADDED"]
+        extended = ApiClient(server.url).watch(replace(POD, definition=""), resource_version="1", timeout_s=60)
+        assert [[event.type for event in each] for each in (without, extended)] == [["ADDED"], ["ADDED"]]
 
 
 def test_another_thread_can_close_a_waiting_watch():

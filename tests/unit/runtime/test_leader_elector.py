@@ -262,6 +262,17 @@ def test_who_takes_a_lease_does_not_know_whether_others_wait(api):
     assert api.get(LEASE, "job", "kube-system")["metadata"]["annotations"] == {WAITS: "first"}
 
 
+def test_a_leader_that_finds_another_one_stops_before_it_waits(api):
+    clock = FakeClock()
+    first, second = elector(api, "first", clock), elector(api, "second", clock)
+    assert first.try_acquire_or_renew()
+    assert not second.try_acquire_or_renew()
+    clock.advance(11)
+    assert second.try_acquire_or_renew()
+    assert not first._renew(Token(0, 0))
+    assert not api.get(LEASE, "job", "kube-system")["metadata"]["annotations"]
+
+
 def test_who_cannot_write_that_he_waits_waits_all_the_same():
     class Unwritable(FakeApi):
         def update(self, *_: Any, **__: Any) -> JsonObject:

@@ -71,15 +71,17 @@ def test_failures_delay_longer_each_time_until_forgotten(queue, clock):
     assert queue.add_rate_limited("a") == 1.0
 
 
-def test_shut_down_hands_out_what_is_ready_and_then_ends(queue, clock):
+@pytest.mark.parametrize("drop", [False, True])
+def test_shut_down_hands_out_or_drops_what_is_ready_and_then_ends(queue, clock, drop):
     queue.add("a")
     queue.add_after("later", 1)
-    queue.shut_down()
+    queue.shut_down(drop=drop)
     queue.add("b")
     queue.add_after("c", 0)
     clock.advance(5)
-    assert queue.get() == "a"
-    queue.done("a")
+    if not drop:
+        assert queue.get() == "a"
+        queue.done("a")
     with pytest.raises(QueueShutDown):
         queue.get()
 

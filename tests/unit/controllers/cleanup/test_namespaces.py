@@ -65,6 +65,16 @@ def test_there_are_cases():
     assert len(CASES) >= 10
 
 
+@pytest.mark.parametrize("spec", ["text", {"finalizers": "x"}, {"finalizers": ["kubernetes", 5]}])
+def test_a_namespace_whose_spec_cannot_be_read_is_finalized_all_the_same(spec: object, monkeypatch: pytest.MonkeyPatch):
+    api, about = FakeApi(), {**namespace({}), "spec": spec}
+    assert decide_namespace(about, {}, {}, NOW) == (Finalize(),)
+    sent: list[Any] = []
+    monkeypatch.setattr(api, "update", lambda _kind, body, subresource: sent.append((body["spec"], subresource)))
+    NamespaceController(api)._finalize(Key("", "x"), about)
+    assert sent == [({"finalizers": []}, "finalize")]
+
+
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_decide_namespace(path: Path):
     case = yaml.safe_load(path.read_text())
