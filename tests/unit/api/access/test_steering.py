@@ -29,6 +29,7 @@ NO_METADATA = {
     "minik8s.io/audit-error": "an annotation of audit events",
     "minik8s.io/audit-events-lost": "an annotation of audit events",
     "minik8s.io/audit-events-lost-by-user": "an annotation of audit events",
+    "minik8s.io/unreadable": "a finalizer's name, where none that is stored can be read",
     **{value: "a label of containers" for value in vars(labels).values() if str(value).startswith(labels.PREFIX)},
 }
 
