@@ -228,6 +228,7 @@ def test_containers_that_are_not_the_pods_are_not_reached(
 @pytest.mark.parametrize("follow", ["true", "false"])
 def test_a_log_is_no_way_to_ask_docker_for_more(streaming: Streaming, caller: Certificate, follow: str):
     pod = streaming.pod(f"reader-{follow}", "echo begun; sleep 2; echo ended")
+    streaming.until(lambda: "begun" in streaming.kubectl("logs", pod["metadata"]["name"]).stdout)
     answer, descriptors = Attacker(streaming).says(signed(line_of(streaming, pod, "log", follow=follow), caller))
     assert answer is not None
     connection = taken(descriptors)

@@ -141,7 +141,7 @@ class Installed:
         as_many = all(len(parts.get(name, [])) == count for name, count in counts.items())
         return as_many and self.admin.raw("GET", "/readyz").status == 200
 
-    def kill(self, part: str, wait_s: float = 5.0) -> int:
+    def kill(self, part: str, wait_s: float = 60.0) -> int:
         """Kill -9 one process of ``part``, waiting for there to be one; return its id, 0 when none came."""
         deadline = time.monotonic() + wait_s
         while not (found := self.parts().get(part)):
