@@ -27,6 +27,10 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+_TOLD: set[tuple[str, Key, str, str]] = set()
+_TOLD_MOST = 1024
+
+
 def metadata(obj: JsonObject) -> JsonObject:
     """Return the object's metadata map, putting an empty one in when there is none."""
     meta = obj.get("metadata")
@@ -158,8 +162,19 @@ def readable(objs: Iterable[JsonObject], read: Callable[[JsonObject], object]) -
             read(obj)
             found.append(obj)
         except MISREAD as error:
-            log.warning("%s %s cannot be read and is left out: %r", obj.get("kind"), key(obj), error)
+            tell_misread(obj, error, "is left out")
     return found
+
+
+def tell_misread(obj: JsonObject, error: Exception, outcome: str) -> None:
+    """Log that an object cannot be read and what becomes of it: once of each state, however often somebody looks."""
+    state = (str(obj.get("kind")), key(obj), resource_version(obj), outcome)
+    if state in _TOLD:
+        return
+    if len(_TOLD) >= _TOLD_MOST:
+        _TOLD.clear()
+    _TOLD.add(state)
+    log.warning("%s %s cannot be read and %s: %r", *state[:2], outcome, error, exc_info=error)
 
 
 def decided(

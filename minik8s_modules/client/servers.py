@@ -1,8 +1,9 @@
 """Which of several API servers is asked: the first in the list while it answers, else the next one that does.
 
-A daemon's own machine stands first. Whoever does not answer is passed over by all calls from then on; after
-``RETURN_S`` the first is asked again, and when it is still away that costs one refused connection. A watch
-stays with the server it began at; those that began elsewhere end after 5 to 10 minutes instead of 30 to 60 (api.py).
+A daemon's own machine stands first. Whoever neither answers nor says that it is ready (transport.py) is passed over by
+all calls from then on; after ``RETURN_S`` the first is asked again, and when it is still away that costs one refused
+connection. A watch stays with the server it began at; those that began elsewhere end after 5 to 10 minutes instead of
+30 to 60 (api.py).
 """
 
 from __future__ import annotations

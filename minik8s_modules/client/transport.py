@@ -1,7 +1,9 @@
 """HTTP towards the API servers of one cluster: keep-alive pools with a client certificate or token, bytes in and out.
 
 Of several servers one is in use (``servers.py``). A read goes on to the next one when there is no answer; a write
-only when it was never sent, for otherwise it may have happened, and the caller must look.
+only when it was never sent, for otherwise it may have happened, and the caller must look. A server that keeps silent
+about a request may wait for somebody else itself: an extension, a webhook, a node. So it is asked whether it is ready,
+and passed over only if it does not say so.
 
 Private keys reach OpenSSL through a memory file, because ``load_cert_chain`` takes only names and a key
 must not be copied to disk. What goes wrong below HTTP becomes ``ApiUnreachable``; what the API answers is
@@ -33,6 +35,7 @@ CONNECT_TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_OF_SEVERAL_S = 2.0
 READ_TIMEOUT_S = 30.0
 CONNECTIONS = 16
+_READY, _READY_WITHIN_S = "/readyz", 2.0  # it asks etcd, too; a server that hangs is passed over as much later
 # A watch's peer that vanished without a FIN is noticed after 10 + 3 * 5 s, less than the kubelet's 40 s
 # lease
 KEEPALIVE = [
@@ -91,7 +94,8 @@ class Transport:
             except (HTTPError, OSError) as error:
                 gone = self._note(number, error)
                 left, spare = (left - 1, spare) if gone else (left, spare - 1)
-                if left == 0 or spare < 0 or (method not in _REPEATABLE and not never_sent(error)):
+                waits = isinstance(error, ReadTimeoutError) and not gone
+                if left == 0 or spare < 0 or waits or (method not in _REPEATABLE and not never_sent(error)):
                     raise self._unreachable(number, method, path, error) from error
 
     def stream(self, path: str, read_timeout_s: float, elsewhere: str = "") -> BaseHTTPResponse:
@@ -131,11 +135,23 @@ class Transport:
         return urllib3.Timeout(connect=self._timeout.connect_timeout, read=read_timeout_s)
 
     def _note(self, number: int, error: Exception) -> bool:
-        """Pass a server over that is not there or keeps silent; return whether this one is so."""
-        gone = never_sent(error) or isinstance(error, ReadTimeoutError)
+        """Pass a server over that is not there or hangs; return whether this one is so."""
+        gone = never_sent(error) or (isinstance(error, ReadTimeoutError) and not self._is_ready(number))
         if gone:
             self._servers.failed(number)
         return gone
+
+    def _is_ready(self, number: int) -> bool:
+        """Return whether a server that keeps silent about a request says that it is ready, if there are others."""
+        if self._servers.count == 1:
+            return False
+        timeout = self._patience(min(_READY_WITHIN_S, float(self._timeout.read_timeout or _READY_WITHIN_S)))
+        at, shown = self._prefixes[number] + _READY, {**self._headers, **self._bearer.headers()}
+        try:
+            answer = self._pools[number].urlopen("GET", at, headers=shown, timeout=timeout)
+        except (HTTPError, OSError):
+            return False
+        return answer.status < HTTPStatus.INTERNAL_SERVER_ERROR
 
     def close(self) -> None:
         """Close the idle connections."""

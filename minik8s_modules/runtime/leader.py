@@ -170,11 +170,19 @@ class LeaderElector:
         while not stop.is_set():
             try:
                 if self.try_acquire_or_renew():
-                    return self._token()
+                    token = self._token()
+                    if self._left_s() > 0:
+                        return token
+                    log.info("lease %s was taken so slowly that its time to lead is over", self._name)
+                    self.release()
             except (TemporaryError, StatusError) as error:
                 log.info("cannot take lease %s: %s", self._name, error)
             self._clock.wait(stop, self._pause_s())
         return None
+
+    def _left_s(self) -> float:
+        """Return for how long the latest renewal lets its writer lead; what asked for it may have taken longer."""
+        return self._observed.at + self._in_force.renew_deadline_s - self._clock.monotonic()
 
     def _pause_s(self) -> float:
         """Return when to try again: in a while, but not later than the Lease seen last runs out."""

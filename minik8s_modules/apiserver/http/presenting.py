@@ -7,7 +7,6 @@ exception.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -24,8 +23,6 @@ from minik8s_modules.apiserver.http.negotiation import Form
 from minik8s_modules.store.cached import PARSED_EVENTS, CachedObject
 from minik8s_modules.store.encoding import exact
 from minik8s_modules.store.readable import MISREAD
-
-log = logging.getLogger(__name__)
 
 _META = "meta.k8s.io/v1"
 _BATCH_BYTES = 1 << 20  # of a question to a converter: its answer, which may be longer, is cut off at 3 MiB
@@ -165,8 +162,8 @@ def _cells(kind: Kind, obj: JsonObject, now: datetime) -> list[Any]:
     """Return a row's cells; of an object that cannot be read as it is stored, its name."""
     try:
         return printers.table_row(kind, obj, now)
-    except MISREAD:
-        log.exception("%s %s is shown by its name", kind.kind, objects.key(obj))
+    except MISREAD as error:
+        objects.tell_misread({**obj, "kind": kind.kind}, error, "is shown by its name")
         columns = printers.table_columns(kind)
         return [objects.name(obj) if column.name == NAME.name else UNKNOWN for column in columns]
 

@@ -7,7 +7,6 @@ goes. Services of other classes are left alone.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -33,8 +32,6 @@ from minik8s_modules.api.network.surroundings import World, api_servers, world_o
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_LABEL
-
-log = logging.getLogger(__name__)
 
 SERVICE_NAME = "kubernetes.io/service-name"
 UNCHECKED = "HealthCheckUnavailable"
@@ -95,8 +92,8 @@ class LoadBalancerController(Looping):
             try:
                 self._write(service, decide_service(service, given, self._balancing, world))
                 self._tell(service, given or self._refusal(service, world))
-            except objects.MISREAD:  # one that cannot be read keeps no other from its address
-                log.exception("Service %s stays as it is", objects.key(service))
+            except objects.MISREAD as error:  # it keeps no other from its address
+                objects.tell_misread(service, error, "stays as it is")
         there = {objects.key(one) for one in services}
         self._told = {key: given for key, given in self._told.items() if key in there}
         self._tell_unchecked(services)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
 
-from minik8s_modules.api.kinds import POD
+from minik8s_modules.api.kinds import POD, Kind
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.errors import ConfigurationError
@@ -21,6 +23,7 @@ from minik8s_modules.client.servers import RETURN_S, Servers
 from tests.support.etcd import free_port
 from tests.unit.client.scripted_server import Handler, Server, serving
 
+HANGING = Kind("e.io", "v1", "Thing", "things", "")
 BODY = {"metadata": {"name": "a", "namespace": "default"}}
 
 
@@ -101,6 +104,35 @@ def test_a_watch_is_not_awaited_longer_than_other_answers_and_asked_elsewhere():
         client(first.url, second.url, timeout_s=0.5).watch(POD, resource_version="1", timeout_s=60).close()
         release.set()
     assert asked(second) == ["GET"]
+
+
+@pytest.mark.parametrize(("ready", "elsewhere"), [(200, False), (500, True)])
+def test_a_server_that_waits_for_somebody_else_stays_unless_it_is_not_ready(ready, elsewhere):
+    release = threading.Event()
+
+    def waits(handler: Handler) -> None:
+        """Pass on what an extension, a webhook or a node does not answer."""
+        if handler.path == "/readyz":
+            handler.json({}, ready)
+        elif handler.path.startswith("/apis/e.io/") or handler.command == "POST":
+            release.wait(20)
+        else:
+            handler.json(BODY)
+
+    with serving(waits) as first, serving(lambda h: h.json(BODY)) as second:
+        calls: list[Callable[[ApiClient], object]] = [
+            lambda api: api.get(HANGING, "a", "default"),
+            lambda api: api.watch(HANGING, resource_version="1").close(),
+            lambda api: api.create(POD, BODY),
+        ]
+        for call in calls:
+            api = client(first.url, second.url, timeout_s=0.5)
+            with nullcontext() if elsewhere and call is not calls[2] else pytest.raises(ApiUnreachable):
+                call(api)
+            api.get(POD, "a", "default")
+        release.set()
+    assert asked(second) == (["GET", "GET", "GET", "GET", "GET"] if elsewhere else [])
+    assert [path for _, path, *_ in first.requests].count("/readyz") == len(calls)
 
 
 @pytest.mark.parametrize(("timeout_s", "elsewhere_s"), [(3600, 600), (1800, 300), (1000, 300), (20, 20)])

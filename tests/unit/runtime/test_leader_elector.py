@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.errors import Conflict, Forbidden
-from minik8s_modules.api.kinds import CONFIG_MAP, LEASE
+from minik8s_modules.api.kinds import CONFIG_MAP, LEASE, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import FakeClock, parse_rfc3339
 from minik8s_modules.client.errors import ApiUnreachable
@@ -196,6 +196,35 @@ def test_a_leader_counts_from_when_it_began_to_write_however_late_the_answer():
 
     elector(Slow(), "first", clock).run(stop, lead)
     assert led_until_s == [8.0]
+
+
+@pytest.mark.parametrize("slow", ["create", "get"])
+def test_who_took_the_lease_too_slowly_to_lead_by_that_gives_it_back_and_tries_again(slow: str):
+    clock = FakeClock()
+    waited: list[str] = []
+
+    class Slow(FakeApi):
+        """The Lease's first write is answered late, or the look for the token's epoch."""
+
+        def create(self, kind: Kind, *args: Any, **options: Any) -> JsonObject:
+            return self._late("create", kind, super().create(kind, *args, **options))
+
+        def get(self, kind: Kind, *args: Any, **options: Any) -> JsonObject:
+            return self._late("get", kind, super().get(kind, *args, **options))
+
+        def _late(self, verb: str, kind: Kind, found: JsonObject) -> JsonObject:
+            if (verb, kind) in {("create", LEASE), ("get", CONFIG_MAP)} and verb == slow and not waited:
+                clock.advance(8)
+                waited.append(holder(self))
+            return found
+
+    slowly = Slow()
+    metadata = {"name": "minik8s-cluster", "namespace": "kube-system"}
+    slowly.create(CONFIG_MAP, {"metadata": metadata, "data": {"epoch": "3"}})
+    assert elector(slowly, "first", clock, fenced=True).acquire(threading.Event())
+    assert waited == ["first"]
+    renewed = parse_rfc3339(slowly.get(LEASE, "job", "kube-system")["spec"]["renewTime"])
+    assert (clock.now() - renewed).total_seconds() < Timings().renew_deadline_s
 
 
 def pauses_of(api: FakeApi, at: dict[int, Callable[[], object]]) -> list[float]:
