@@ -27,7 +27,7 @@ from tests.support.node import SOCKET
 
 Happened = Callable[[str, JsonObject], bool]
 ROUNDS, INIT_S, TIMEOUT_S = 7, 0.5, 60.0
-BAR_INITS_MS, BAR_DELETE_MS, BAR_READY_MS = 300.0, 500.0, 1000.0
+BAR_INITS_MS, BAR_DELETE_MS, BAR_READY_MS = 100.0, 500.0, 1000.0
 SLEEP = {"image": IMAGE, "command": ["sh", "-c", "trap exit TERM; while :; do sleep 0.02; done"]}
 
 
@@ -170,10 +170,13 @@ def measure_inits(watching: Watching) -> Iterator[Figure]:
     start_ms(watching)
     with docker_floor() as floor:
         rounds = [(start_ms(watching), start_ms(watching, initContainers=inits), floor()) for _ in range(ROUNDS)]
-    more = statistics.median(with_inits[0] - plain[0] for plain, with_inits, _ in rounds) - 2 * INIT_S * 1e3
+    added = [with_inits[0] - plain[0] - 2 * INIT_S * 1e3 for plain, with_inits, _ in rounds]
+    over = statistics.median(more - row[2] for more, row in zip(added, rounds, strict=True))
     raw = statistics.median(row[2] for row in rounds)
-    text = f"n={ROUNDS}, against none; {raw:.0f} ms of it are Docker's own create, start and end"
-    yield Figure("2 init containers, over their run time", more, "ms", BAR_INITS_MS, text)
+    text = f"n={ROUNDS}, of rounds; Docker alone {raw:.0f} ms for create, start and end"
+    yield Figure("2 init containers, over their run time and Docker's own", over, "ms", BAR_INITS_MS, text)
+    text = f"n={ROUNDS}, against none"
+    yield Figure("2 init containers, over their run time", statistics.median(added), "ms", None, text)
     deleted = statistics.median(plain[1] for plain, _, _ in rounds)
     yield Figure("delete of a pod that exits on TERM → gone, p50", deleted, "ms", BAR_DELETE_MS, f"n={ROUNDS}")
 
