@@ -113,11 +113,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _planning(commands: Subparsers) -> None:
     parser = add(
-        commands,
-        "plan",
-        plan,
-        "show what applying files would change in the API and on every node; changes nothing",
-    )
+        commands, "plan", plan, "show what applying files would change in the API and on every node; changes nothing",
+        usage="plan -f FILE [options]",
+        examples="""
+        minik8s plan -f web.yml             objects, Pods, and how much each node would do
+        minik8s plan -f web.yml --full      with every field, and how rules, names and files would differ
+        minik8s plan --delete -f web.yml    the same of deleting its objects
+        minik8s apply --plan -f web.yml     the same, then ask, and apply exactly that""",
+    )  # fmt: skip
     add_filename(parser, required=True)
     parser.add_argument(
         "--dialect",
@@ -137,6 +140,10 @@ def _planning(commands: Subparsers) -> None:
     parser = add(
         commands, "drift", drift, "show how nodes differ from what is declared; changes nothing",
         usage="drift [options] [NODE ...]",
+        examples="""
+        minik8s drift            of all nodes
+        minik8s drift --heal     have it put right now, not at the next observation
+        minik8s drift --history  what was found and put right in the last hour""",
     )  # fmt: skip
     add_words(parser, "NODE", "default: all nodes")
     parser.add_argument("--full", action="store_true", help="every step and difference")
@@ -203,11 +210,11 @@ def _explaining(commands: Subparsers) -> None:
         commands, "trace", trace, "print the way of a request: name, ingress, service, endpoints",
         usage="trace [options] HOST[:PORT][/PATH] | TYPE/NAME",
         examples="""
-        minik8s trace shop.example.test/web      where a host and path lead to
+        minik8s trace shop.example.test/web          where a host and path lead to
         minik8s trace front --from-namespace shop    the same, as pods of a namespace find it
-        minik8s trace web.default                the same from the name of a service
+        minik8s trace web.default                    the same from the name of a service
         minik8s trace http://web:80/ --from client   what the sidecar of a Pod does with it
-        minik8s trace apiservice/v1.example.com  how the API server reaches an extension""",
+        minik8s trace apiservice/v1.example.com      how the API server reaches an extension""",
     )  # fmt: skip
     text = "as in a URL, without scheme, port and query; or an APIService or webhook configuration, as TYPE/NAME"
     parser.add_argument("place", metavar="HOST[/PATH]", help=text)

@@ -77,7 +77,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     given, rest = parser.parse_known_args(argv)
     unknown = [word for word in rest if word.startswith("-")]
     if unknown or (rest and not hasattr(given, "words")):
-        parser.error(f"unrecognized arguments: {' '.join(unknown or rest)}")
+        given.refuse(f"unrecognized arguments: {' '.join(unknown or rest)}")
     if rest:
         given.words = [*given.words, *rest]
     given.argv = list(argv)

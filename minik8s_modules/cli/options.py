@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import textwrap
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -43,7 +44,7 @@ def add(
         epilog=f"examples:\n{_indented(examples)}" if examples else None,
         formatter_class=Help,
     )
-    parser.set_defaults(command=command, offline=False)
+    parser.set_defaults(command=command, offline=False, refuse=parser.error)
     # before or after the command; without a default here, which would undo the one before it
     connection = parser.add_argument_group("connection")
     connection.add_argument("--kubeconfig", default=argparse.SUPPRESS, metavar="FILE", help=KUBECONFIG_HELP)
@@ -52,7 +53,7 @@ def add(
 
 
 def _indented(text: str) -> str:
-    return "\n".join(f"  {line.strip()}" for line in text.strip().splitlines())
+    return textwrap.indent(textwrap.dedent(text).strip(), "  ")
 
 
 def add_words(parser: argparse.ArgumentParser, metavar: str, about: str = "") -> None:

@@ -29,6 +29,8 @@ _EVERYBODY = ipaddress.IPv4Address("255.255.255.255")
 IPV6 = 6
 IN_USE, OUT_OF_RANGE, NOT_AVAILABLE = "AddressInUse", "AddressNotInPool", "AddressNotAvailable"
 PORT_KEPT, PORT_IN_USE, NO_NODES, REFUSED = "PortKept", "PortInUse", "NoNodes", "AddressRefused"
+WITHOUT_ADDRESS = frozenset({IN_USE, OUT_OF_RANGE, NOT_AVAILABLE, PORT_KEPT, PORT_IN_USE, NO_NODES})
+"""Reasons, also of Events, for which a Service has no address."""
 
 
 class Given(NamedTuple):

@@ -8,7 +8,13 @@ from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, EVENT, NODE, POD, SERVICE
-from minik8s_modules.api.network.load_balancers import FINALIZER, decide_announcer, is_local, serving_nodes
+from minik8s_modules.api.network.load_balancers import (
+    FINALIZER,
+    WITHOUT_ADDRESS,
+    decide_announcer,
+    is_local,
+    serving_nodes,
+)
 from minik8s_modules.api.network.surroundings import machines_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.places import place
@@ -119,14 +125,17 @@ def _has(pod: JsonObject, port: JsonObject) -> bool:
     return not isinstance(target, str) or (target, protocol) in known
 
 
-def _pending(service: JsonObject) -> str:
-    """Return what a Service of type LoadBalancer waits for."""
-    declared = objects.spec(service)
+def _pending(service: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield what a Service of type LoadBalancer waits for; the reason is known as long as its Event is kept."""
+    declared, namespace = objects.spec(service), objects.namespace(service)
     if declared.get("type") != "LoadBalancer" or objects.dig(service, "status", "loadBalancer", "ingress"):
-        return ""
+        return
     ports = ", ".join(str(port["nodePort"]) for port in declared.get("ports") or [] if port.get("nodePort"))
     way = f"from outside it is reached on port {ports} of every node" if ports else "it is reached from pods only"
-    return f"no load balancer has given it an address; {way}"
+    told = [event for event in around.events(service) if event.get("reason") in WITHOUT_ADDRESS]
+    why = f": {told[-1]['reason']}: {' '.join(str(told[-1].get('message')).split())}" if told else ""
+    following = ("edit", resource(service)) if told else ("get", resource(service), "-o", "wide")
+    yield Fault(f"no load balancer has given it an address{why}; {way}", kubectl(namespace, *following))
 
 
 def announcing(around: Around, service: JsonObject, found: Behind) -> Iterator[tuple[str, str, bool]]:
@@ -220,8 +229,7 @@ def service_faults(service: JsonObject, around: Around) -> Iterator[Fault]:
     for address, who, is_announced in announcing(around, service, found):
         if not is_announced:
             yield Fault(f"address {address} is {who}", kubectl("", "get", "nodes"))
-    if message := _pending(service):
-        yield Fault(message, kubectl(namespace, "get", resource(service), "-o", "wide"))
+    yield from _pending(service, around)
 
 
 def slice_faults(one: JsonObject, around: Around) -> Iterator[Fault]:

@@ -43,8 +43,8 @@ def _apply(client: ApiClient, options: argparse.Namespace) -> int:
     found = read_chosen(options)
     status = asked(client, {"objects": found})
     print(form(status, options), flush=True)
-    if exit_code(status, detailed=False) or not planning.has_changes(status):
-        return exit_code(status, detailed=False)
+    if (code := exit_code(status, detailed=False)) or not planning.has_changes(status):
+        return code
     if (status.get("hidden") or {}).get("objects"):
         raise UsageError("nothing was applied: the plan has changes to objects that you may not read")
     if not options.yes and not _confirmed():

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from minik8s_modules.api.network.balancing import Balancing
+from minik8s_modules.api.network.load_balancers import decide_addresses
+from minik8s_modules.api.network.surroundings import Machine, World
 from tests.integration.apiserver.conftest import Namespace
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/manifests.md"
@@ -19,7 +22,7 @@ def kubectl(namespace: Namespace, *arguments: str, stdin: str = "") -> str:
     return namespace.server.kubectl("-n", namespace.name, *arguments, stdin=stdin).stdout
 
 
-def test_the_page_applies_twice_and_waits_for_a_load_balancer(namespace: Namespace):
+def test_the_page_applies_twice_and_another_port_would_get_an_address(namespace: Namespace):
     made = kubectl(namespace, "apply", "-f", "-", stdin=shown()).splitlines()
     assert [line.split()[-1] for line in made] == ["created"] * 3
     again = kubectl(namespace, "apply", "-f", "-", stdin=shown()).splitlines()
@@ -29,6 +32,13 @@ def test_the_page_applies_twice_and_waits_for_a_load_balancer(namespace: Namespa
     service = json.loads(kubectl(namespace, "get", "service", "guestbook", "-o", "json"))
     assert service["status"] == {"loadBalancer": {}}
     assert 30000 <= service["spec"]["ports"][0]["nodePort"] <= 32767
+    world = World((Machine("node1", "192.0.2.2", ready=True, silent=False),), frozenset())
+    balancing = Balancing("nodes", kept_ports=frozenset({80, 443}))  # as the installation says it
+    given = decide_addresses([service], world, lambda _: frozenset(), balancing)[f"{namespace.name}/guestbook"]
+    assert (given.reason, given.addresses) == ("PortKept", [])
+    service["spec"]["ports"][0]["port"] = 8080
+    given = decide_addresses([service], world, lambda _: frozenset(), balancing)[f"{namespace.name}/guestbook"]
+    assert given.addresses == ["192.0.2.2"]
     controller = json.loads(kubectl(namespace, "get", "rc", "guestbook", "-o", "json"))
     assert controller["spec"]["selector"] == {"app": "guestbook"}
     assert kubectl(namespace, "get", "ingressclass", "nginx", "--no-headers").split()[1] == "minik8s.io/ingress"

@@ -36,12 +36,16 @@ def test_names_may_stand_on_either_side_of_options(line, words):
     assert parse(line.split()).words == words
 
 
-@pytest.mark.parametrize("line", ["why pods --nope", "token list now", "plan -f web.yml web"])
-def test_what_no_own_command_takes_is_refused(line, capsys):
+@pytest.mark.parametrize(
+    ("line", "command"), [("why pods --nope", "why"), ("token list now", "token list"), ("plan -f web.yml web", "plan")]
+)
+def test_what_no_own_command_takes_is_refused(line, command, capsys):
     with pytest.raises(SystemExit) as end:
         parse(line.split())
     assert end.value.code == 2
-    assert "unrecognized arguments" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"minik8s {command}: error: unrecognized arguments" in told
+    assert told.startswith(f"usage: minik8s {command} ")
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,14 @@ def test_why_a_service_waits_for_a_load_balancer(api: FakeApi, capsys: pytest.Ca
     _, shown = run(api, capsys, "why", "service", "web", "-n", "default")
     assert "no load balancer has given it an address" in shown
     assert "port 30080 of every node" in shown
+    for at, reason, message in ((1, "PortInUse", "port 80/TCP is another's"), (2, "PortKept", "port 80 is kept")):
+        event = {"metadata": {"name": reason, **META}, "type": "Warning", "reason": reason, "message": message}
+        uid = api.get(SERVICE, "web", "default")["metadata"]["uid"]
+        event |= {"involvedObject": {"kind": "Service", "name": "web", "namespace": "default", "uid": uid}}
+        api.create(EVENT, event | {"lastTimestamp": f"2026-01-01T00:00:0{at}Z"})
+    _, shown = run(api, capsys, "why", "service", "web", "-n", "default")
+    assert "given it an address: PortKept: port 80 is kept; from outside it is reached on port 30080" in shown
+    assert "Next: kubectl -n default edit service/web" in shown
     api.patch(SERVICE, "web", "default", {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}})
     _, shown = run(api, capsys, "why", "service", "web", "-n", "default")
     assert "as it should be" in shown

@@ -122,10 +122,15 @@ def test_what_somebody_has_made_in_the_last_moment_is_left_alone(tmp_path: Path)
         (status(), 0),
     ],
 )
-def test_a_plan_that_is_not_whole_is_not_applied(planned: dict[str, Any], code: int, tmp_path: Path):
+def test_a_plan_that_is_not_whole_is_not_applied(
+    planned: dict[str, Any], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     server = Server(planned)
     assert run(server, tmp_path, config("new")) == code
     assert server.data() == {}
+    assert capsys.readouterr().err.count("would be refused") == sum(
+        one["action"] == "refuse" for one in planned["objects"]
+    )
 
 
 def test_what_was_not_shown_is_not_applied(tmp_path: Path):
