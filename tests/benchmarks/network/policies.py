@@ -22,7 +22,7 @@ from tests.integration.services.machines import PODS, Machine, entry, namespace
 
 POLICIES, OF_A_POLICY, SPACES = 1_000, 2, 20
 COLD_S, ONE_MORE_MS, FIRST_PACKET = 1.0, 15.0, 1.1
-MORE, ROUNDS, PACKETS = 9, 5, 400
+MORE, ROUNDS, PACKETS = 25, 5, 400
 FILTER: Any = {"table": "minik8s_policies", "bridge": "mk8s-br0", "driver": "bridge"}
 
 
