@@ -3,7 +3,8 @@
 About half an hour on a calm machine with two cores, some of them for labs of machines. Rows that compare are
 measured in turn with what they are compared with; CPU is the processes' own; load, time and the machine's factor stand
 beside each row, since walls depend on the load. Store and API server share nothing with the installed cluster: they are
-measured while that is idle. ``--idle-minutes 10`` watches the idle cluster for ten minutes instead of two.
+measured while that is idle. ``--idle-minutes 10`` watches the idle cluster for ten minutes at least, instead of from
+one observation of its node to the next.
 
 BENCHMARKS.md is what one run found, a run being a commit: rows are kept in .cache/benchmarks.json with the commit that
 they are of, and dropped when a run of another one begins. Groups are measured one after the other, and one that fails,

@@ -1,9 +1,11 @@
 """What the installed cluster costs while nothing changes: ``python -m tests.benchmarks.idle [--minutes 10]``.
 
-Ten pods run on one node. CPU is read from the processes' own accounts every second (a process that ends keeps its
-last reading, children are in the account of whoever buries them) and PSS from the kernel, where the largest sum
-counts. The node's timer starts a process a minute; one such run is measured and counted as often as it ran.
-An item is seen as CPU of the play's workers; full observations, one in 4 to 6 minutes, are the only ones allowed.
+Ten pods run on one node, which is observed fully every 4 to 6 minutes. So the window begins when what an observation
+has started has ended, and ends so, too: it has as many observations as periods, at least one. CPU is read from the
+processes' own accounts every second (a process that ends keeps its last reading, children are in the account of whoever
+buries them). PSS is the kernel's, every ten seconds and every second of an observation: the bar is for the largest sum,
+and beside it stands the mean between observations. The node's timer starts a process a minute; one such run is measured
+and counted as often as it ran. An item is seen as CPU of the play's workers; only full observations are allowed.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import argparse
 import contextlib
 import math
 import resource
+import statistics
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
@@ -24,9 +27,12 @@ from tests.benchmarks.figures import Figure
 from tests.benchmarks.nodes.pods import Bench, installed
 from tests.support.clusters.installed import NODE_CODE, is_here, part_of
 
-BAR_CPU_PERCENT, BAR_PSS_MB = 3.0, 300.0
-PODS, WINDOW_S, SETTLE_S, SAMPLE_S, PSS_EVERY_S = 10, 120.0, 40.0, 1.0, 10.0
-TIMER_EVERY_S, OBSERVATION_AT_LEAST_S = 60.0, 240.0
+BAR_CPU_PERCENT, BAR_PSS_MB = 1.0, 280.0
+PODS, SETTLE_S, SAMPLE_S, PSS_EVERY_S = 10, 40.0, 1.0, 10.0
+TIMER_EVERY_S, OBSERVATION_AT_LEAST_S, OBSERVATION_AT_MOST_S = 60.0, 240.0, 360.0
+WINDOW_S = OBSERVATION_AT_LEAST_S
+"""At least: one period."""
+OBSERVING = {"play worker", "warm interpreter"}
 FURTHER = "further apiserver workers"
 BESIDE = ("etcd", "dockerd", "containerd", FURTHER)
 """Told beside: not ours, or the machine's; the bars are those of an API server with one worker."""
@@ -47,39 +53,52 @@ class Reading(NamedTuple):
 
 
 class Account:
-    """CPU of all processes that were seen, and the largest PSS of each part."""
+    """CPU of all processes that were seen, PSS of each part when the sum was largest, and sums between observations."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[int, float], float] = {}
         self._last: dict[tuple[int, float], Reading] = {}
         self.pss_mb: dict[str, float] = {}
+        self.between_mb: list[float] = []
         self.items = 0
+        self.observes = False
         self._working = False
 
     def sample(self, *, begin: bool = False, memory: bool = False) -> None:
-        """Look at all processes once; what was used before the first look counts only for processes that are new."""
+        """Look at all processes once; what was used before the first look counts only for processes that are new.
+
+        Their memory is looked at when it is asked for, and while the node is observed.
+        """
         workers_before = self._workers_s()
-        pss: dict[str, float] = {}
+        found: dict[int, str] = {}
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, IndexError, FileNotFoundError, ProcessLookupError):
-                self._look(process, pss, begin=begin, memory=memory)
+                if part := _part(process):
+                    self._look(process, part, begin=begin)
+                    found[process.pid] = part
         working = not begin and self._workers_s() > workers_before
         self.items += working and not self._working
         self._working = working
-        if memory and _ours(pss) > _ours(self.pss_mb):
-            self.pss_mb = pss
+        self.observes = bool(OBSERVING.intersection(found.values()))
+        if memory or self.observes:
+            self._weigh(found)
 
-    def _look(self, process: psutil.Process, pss: dict[str, float], *, begin: bool, memory: bool) -> None:
-        part = _part(process)
-        if not part:
-            return
+    def _look(self, process: psutil.Process, part: str, *, begin: bool) -> None:
         key = (process.pid, process.create_time())
         times = process.cpu_times()
         buried_s = 0.0 if part == "reconciler" else times.children_user + times.children_system
         self._first.setdefault(key, times.user + times.system + buried_s if begin else 0.0)
         self._last[key] = Reading(part, times.user + times.system + buried_s, buried_s if part == "play" else 0.0)
-        if memory:
-            pss[part] = pss.get(part, 0.0) + _pss_mb(process.pid)
+
+    def _weigh(self, parts: dict[int, str]) -> None:
+        pss: dict[str, float] = {}
+        for pid, part in parts.items():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                pss[part] = pss.get(part, 0.0) + _pss_mb(pid)
+        if not self.observes:
+            self.between_mb.append(_ours(pss))
+        if _ours(pss) > _ours(self.pss_mb):
+            self.pss_mb = pss
 
     def _workers_s(self) -> float:
         return sum(reading.workers_s for reading in self._last.values())
@@ -127,29 +146,47 @@ def timer_cpu_s() -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def watch(window_s: float) -> Account:
-    """Return what all processes used in the next ``window_s`` seconds."""
+def watch(window_s: float) -> tuple[Account, float]:
+    """Return what all processes used in ``window_s`` seconds at least, and in how many: whole periods of observations.
+
+    Raises:
+        TimeoutError: the node is not observed.
+    """
+    until_observed(Account(), 0.0)
     account = Account()
     account.sample(begin=True, memory=True)
+    return account, until_observed(account, window_s)
+
+
+def until_observed(account: Account, least_s: float) -> float:
+    """Take samples until an observation has ended, ``least_s`` from now at the earliest; return after how many seconds.
+
+    Raises:
+        TimeoutError: the node is not observed.
+    """
     began, at_s = time.monotonic(), 0.0
     memory_at_s = PSS_EVERY_S
-    while at_s < window_s:
+    while at_s < least_s + OBSERVATION_AT_MOST_S + SETTLE_S:
         time.sleep(SAMPLE_S)
-        at_s = time.monotonic() - began
+        at_s, observed = time.monotonic() - began, account.observes
         account.sample(memory=at_s >= memory_at_s)
         memory_at_s += PSS_EVERY_S if at_s >= memory_at_s else 0
-    return account
+        if observed and not account.observes and at_s >= least_s:
+            return at_s
+    raise TimeoutError(f"the node was not observed within {at_s:.0f} s")
 
 
 def figures_of(account: Account, window_s: float, timer_s: float) -> list[Figure]:
     """Return the rows of one window."""
-    text = f"{PODS} pods, {window_s:g} s"
+    text = f"{PODS} pods, {window_s:.0f} s"
+    between_mb = statistics.mean(account.between_mb) if account.between_mb else 0.0
     spent = {part: cpu_s / window_s * 100 for part, cpu_s in account.cpu_s().items()}
     spent["the node's timer"] = timer_s / TIMER_EVERY_S * 100
     observations = math.ceil(window_s / OBSERVATION_AT_LEAST_S)
     return [
         Figure("idle: CPU of ours", _ours(spent), "% of a core", BAR_CPU_PERCENT, f"{text}: {_listed(spent, 2)}"),
         Figure("idle: PSS of ours", _ours(account.pss_mb), "MB", BAR_PSS_MB, f"{text}: {_listed(account.pss_mb, 0)}"),
+        Figure("idle: PSS of ours between observations", between_mb, "MB", None, f"{text}, mean"),
         Figure("idle: items sent (full observations only)", account.items, "", observations, text),
         *(Figure(f"idle: CPU of {one}", spent.get(one, 0.0), "% of a core", None, text) for one in BESIDE),
         *(Figure(f"idle: PSS of {one}", account.pss_mb.get(one, 0.0), "MB", None, text) for one in BESIDE),
@@ -171,8 +208,8 @@ def ten_pods(bench: Bench) -> Iterator[None]:
 
 
 def measure(window_s: float = WINDOW_S) -> list[Figure]:
-    """Measure a window in which nobody asks for anything."""
-    return figures_of(watch(window_s), window_s, timer_cpu_s())
+    """Measure a window in which nobody asks for anything; ``window_s`` at least, and one period at least."""
+    return figures_of(*watch(window_s), timer_cpu_s())
 
 
 def main() -> None:

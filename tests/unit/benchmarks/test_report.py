@@ -156,7 +156,9 @@ def test_a_tree_with_changes_has_no_commit_but_for_the_file_that_is_written(tmp_
 def test_etcd_and_docker_are_told_beside_and_are_no_part_of_ours() -> None:
     account = Account()
     account.pss_mb = {"reconciler": 20.0, "play": 50.0, "etcd": 500.0, "dockerd": 500.0}
+    account.between_mb = [40.0, 44.0]
     found = {figure.name: figure.value for figure in figures_of(account, 60.0, timer_s=0.6)}
     assert found["idle: PSS of ours"] == 70.0
+    assert found["idle: PSS of ours between observations"] == 42.0
     assert found["idle: PSS of etcd"] == 500.0
     assert found["idle: CPU of ours"] == 1.0
