@@ -108,6 +108,7 @@ steps:
 import base64
 import datetime
 import grp
+import json
 import os
 import pwd
 import time
@@ -333,7 +334,7 @@ def apply(step: CertificateStep, entries: dict[str, Declared], days: int) -> Non
     else:
         authority = Path(entry.wanted.authority).read_bytes()
         document = kubeconfig(entry.wanted, authority, certificate, key)
-        write_file(step.place, yaml.safe_dump(document, sort_keys=False).encode(), entry.wanted.access)
+        write_file(step.place, json.dumps(document, indent=2).encode() + b"\n", entry.wanted.access)
 
 
 AUTHORITY = {

@@ -2,4 +2,8 @@
 
 from __future__ import annotations
 
+from minik8s_modules.base.seldom import come_later
+
 __version__ = "0.1.0"
+
+come_later()  # before anything else is imported: see there

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.places import parse_place
 
 _LARGEST_PORT = 65535
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Configuration:
@@ -144,14 +143,31 @@ def read_mapping(path: Path, what: str) -> Mapping[str, Any]:
         ConfigurationError: the file cannot be read, is no YAML, or is no mapping.
     """
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe loader
+        data = _parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"cannot read {what} {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigurationError(f"{what} {path} is not valid YAML: {error}") from error
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{what} {path} must hold a mapping at its top level")
     return data
+
+
+def _parsed(text: str) -> Any:
+    """Return what a text of YAML says. That of an installation is JSON, for which nobody needs YAML's 0.7 MB.
+
+    Raises:
+        ValueError: it is no YAML.
+    """
+    if text.startswith("{"):
+        with contextlib.suppress(ValueError):  # YAML has such mappings, too, with other words in them
+            return json.loads(text)
+    import yaml  # noqa: PLC0415 - see above
+
+    try:
+        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe loader
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
 
 
 LONGEST_OF_SERVICES = 126

@@ -10,16 +10,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import orjson
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.metrics import Counter, Histogram, disable_created_metrics
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector, CollectorRegistry
 
 # Kubernetes' apiserver_request_duration_seconds, thinned to what a dashboard's quantiles need
 LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -64,7 +58,7 @@ class Registry(CollectorRegistry):
 
     def text(self) -> str:
         """Return all families in the exposition format 0.0.4."""
-        return generate_latest(self).decode()
+        return _text(self)
 
     def families(self) -> bytes:
         """Return all families for ``joined``, in another process."""
@@ -73,6 +67,12 @@ class Registry(CollectorRegistry):
             for each in self.collect()
         ]
         return orjson.dumps(found)
+
+
+def _text(registry: CollectorRegistry) -> str:
+    from prometheus_client import generate_latest  # noqa: PLC0415 - a MB, with servers and clients of HTTP
+
+    return generate_latest(registry).decode()
 
 
 def _json(value: float) -> float | str:
@@ -99,7 +99,7 @@ def joined(told: Mapping[str, bytes], label: str) -> str:
                 family.add_sample(sample, {**labels, label: process}, float(value))
     registry = CollectorRegistry()
     registry.register(_Families(found))
-    return generate_latest(registry).decode()
+    return _text(registry)
 
 
 class _Families(Collector):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import resource
 import signal
@@ -53,17 +52,13 @@ def _tell_unread_later(configuration: config.Configuration, file: Path) -> None:
     timer.start()
 
 
-def run_daemon(
-    name: str,
-    summary: str,
-    serve: Callable[[config.Configuration, threading.Event], None],
-    argv: Sequence[str] | None = None,
-) -> int:
-    """Parse ``--config`` and ``--log-level``, then call ``serve(configuration, stop)`` until it returns.
+def _options(name: str, summary: str, argv: Sequence[str]) -> tuple[Path, str]:
+    """Return the configuration file and the least level to log; where a file is all that is given, without a parser."""
+    match argv:
+        case ["--config", given] if not given.startswith("-"):
+            return Path(given), "INFO"
+    import argparse  # noqa: PLC0415 - half a MB with what it needs, and service managers give a file alone
 
-    Returns:
-        0 after a clean stop; 2 when the configuration cannot be used (the reason is on standard error).
-    """
     parser = argparse.ArgumentParser(prog=name, description=summary)
     file = Path(f"/etc/minik8s/{name.removeprefix('minik8s-')}.yml")
     parser.add_argument(
@@ -76,11 +71,26 @@ def run_daemon(
     levels = ["DEBUG", "INFO", "WARNING", "ERROR"]
     parser.add_argument("--log-level", default="INFO", choices=levels, help="minimum level to log (%(default)s)")
     options = parser.parse_args(argv)
-    configure(options.log_level)
+    return options.config, options.log_level
+
+
+def run_daemon(
+    name: str,
+    summary: str,
+    serve: Callable[[config.Configuration, threading.Event], None],
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Parse ``--config`` and ``--log-level``, then call ``serve(configuration, stop)`` until it returns.
+
+    Returns:
+        0 after a clean stop; 2 when the configuration cannot be used (the reason is on standard error).
+    """
+    file, level = _options(name, summary, sys.argv[1:] if argv is None else argv)
+    configure(level)
     keep_large_apart()
     try:
-        configuration = config.load(options.config)
-        _tell_unread_later(configuration, options.config)
+        configuration = config.load(file)
+        _tell_unread_later(configuration, file)
         serve(configuration, stop_on_signals())
     except ConfigurationError as error:
         sys.stderr.write(f"{name}: {error}\n")

@@ -44,6 +44,8 @@ class _Deleted(NamedTuple):
 
 @dataclass
 class _Expected:
+    """Revisions that the copies are to show, and since when they are waited for."""
+
     since_s: float
     revisions: dict[Kind, int] = field(default_factory=dict)
     deleted: set[_Deleted] = field(default_factory=set)

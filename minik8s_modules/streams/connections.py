@@ -12,6 +12,10 @@ READ_BYTES = 256 * 1024
 BUFFER_BYTES = 256 * 1024
 
 
+class LogCut(Exception):
+    """Docker ended a log that was followed though its container runs: the reader must not take it for the end."""
+
+
 class Bytes(Protocol):
     """A byte stream."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import logging
 import os
@@ -24,10 +25,9 @@ from minik8s_modules.api.errors import BadRequest, NotFound, StatusError, TooMan
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.sockets import listening
 from minik8s_modules.base.tls import server_context
-from minik8s_modules.streams import commands, forwarding, logs, proxying
 from minik8s_modules.streams.answers import answer_probes
 from minik8s_modules.streams.asking import Conversation, Gateway
-from minik8s_modules.streams.connections import BUFFER_BYTES, Connection
+from minik8s_modules.streams.connections import BUFFER_BYTES, Connection, LogCut
 from minik8s_modules.streams.passing import Packet
 from minik8s_modules.streams.requests import HEAD_BYTES, METRICS, StreamRequest, parse
 
@@ -118,7 +118,7 @@ class StreamServer:
             await self._answer(client)
         except (OSError, EOFError) as error:
             log.debug("a stream ended: %s", error)
-        except logs.LogCut as error:
+        except LogCut as error:
             log.warning("%s", error)
         except Exception:
             log.exception("a stream failed")
@@ -197,12 +197,24 @@ async def _tell_metrics(client: Connection, _: StreamRequest, __: Conversation, 
 
 
 Handler = Callable[[Connection, StreamRequest, Conversation, Packet], Awaitable[None]]
+
+
+def _of(module: str, function: str) -> Handler:
+    """Return what serves a stream by a module that comes with the first one: WebSockets and HTTP/1 take 2 MB."""
+
+    async def serve(client: Connection, request: StreamRequest, talk: Conversation, first: Packet) -> None:
+        found = importlib.import_module(f"minik8s_modules.streams.{module}")
+        await getattr(found, function)(client, request, talk, first)
+
+    return serve
+
+
 _HANDLERS: Mapping[str, Handler] = {
-    "log": logs.serve,
-    "exec": commands.serve_exec,
-    "attach": commands.serve_attach,
-    "portforward": forwarding.serve,
-    "proxy": proxying.serve,
+    "log": _of("logs", "serve"),
+    "exec": _of("commands", "serve_exec"),
+    "attach": _of("commands", "serve_attach"),
+    "portforward": _of("forwarding", "serve"),
+    "proxy": _of("proxying", "serve"),
     METRICS: _tell_metrics,
 }
 

@@ -12,7 +12,7 @@ from minik8s_modules.api.errors import BadRequest, StatusError
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.streams import websocket
 from minik8s_modules.streams.asking import Conversation, connection_of
-from minik8s_modules.streams.connections import Connection
+from minik8s_modules.streams.connections import Connection, LogCut
 from minik8s_modules.streams.frames import (
     STDERR,
     STDOUT,
@@ -47,10 +47,6 @@ IDLE_S, LONGEST_IDLE_S = 5.0, 60.0
 LOST_S = 1.0
 # followers that give nothing new are made ever more slowly, and some may end though the container runs
 ROUND_S, LONGEST_S, MOST_ENDS = 0.05, 2.0, 3
-
-
-class LogCut(Exception):
-    """Docker ended a log that was followed though its container runs: the reader must not take it for the end."""
 
 
 async def serve(client: Connection, request: StreamRequest, talk: Conversation, first: Packet) -> None:

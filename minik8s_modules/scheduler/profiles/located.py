@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from minik8s_modules.base.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import yaml
 
 _KEYS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 
@@ -93,6 +94,8 @@ def read(path: Path) -> Located:
 
 def parse(text: str, file: str) -> Located:
     """Return what YAML text says. Raises ConfigurationError."""
+    import yaml  # noqa: PLC0415 - 0.7 MB, and most schedulers have no such file
+
     lines: dict[tuple[Any, ...], int] = {}
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -115,6 +118,8 @@ def _note(
     above: tuple[yaml.Node, ...] = (),
 ) -> None:
     """Note the lines of a node and what is below it. Raises ConfigurationError for what cannot be told by keys."""
+    import yaml  # noqa: PLC0415 - see above
+
     line = node.start_mark.line + 1
     if any(node is one for one in above):
         raise ConfigurationError(f"{file}:{line}: {path[-1] if path else 'the file'}: it contains itself")

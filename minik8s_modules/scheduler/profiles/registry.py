@@ -7,7 +7,6 @@ object is called with ``(arguments, handle)`` and returns the plugin. It is load
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
 from typing import Any
 
 from minik8s_modules.scheduler.plugins.binding import DefaultBinder
@@ -56,4 +55,6 @@ DEFAULTS: tuple[tuple[str, int], ...] = (
 
 def foreign() -> dict[str, Any]:
     """Return the entry points of plugins that are not in tree, by name."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - 1 MB with what it imports, for profiles alone
+
     return {one.name: one for one in entry_points(group=GROUP)}

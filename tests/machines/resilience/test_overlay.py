@@ -245,7 +245,7 @@ def test_neighbours_need_no_tunnel_where_direct_ways_are_asked_for(overlaid: Ove
         return all(any(way in overlaid.ways(worker) for way in direct) for worker in WORKERS)
 
     def choose(value: str) -> None:
-        words = f"s/^( *direct: ).*/\\1{value}/"
+        words = f's/("direct": )(true|false)/\\1{value}/'
         cluster.on("control1", ["sed", "-i", "-E", words, "/etc/minik8s/reconciler.yml"])
         cluster.on("control1", ["systemctl", "restart", "minik8s-reconciler"])
 

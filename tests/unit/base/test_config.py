@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from minik8s_modules.base.config import Configuration, load
@@ -34,6 +37,27 @@ def test_what_cannot_be_used_is_told_with_file_and_key(tmp_path, text, message):
     with pytest.raises(ConfigurationError, match=r"daemon\.yml") as result:
         load(file).number("port")
     assert message in str(result.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ('{\n  "port": 1,\n  "to": ["a", null, "\\u00fc"]\n}\n', False),
+        ("{port: 1, to: [a, null, ü]}", True),
+        ("port: 1\nto: [a, null, ü]\n", True),
+    ],
+)
+def test_what_is_json_needs_no_parser_of_yaml(tmp_path, text, parsed):
+    file = tmp_path / "daemon.yml"
+    file.write_text(text, encoding="utf-8")
+    told = f"""
+import pathlib, sys
+from minik8s_modules.base.config import read_mapping
+found = read_mapping(pathlib.Path({str(file)!r}), "configuration")
+print(found == {{"port": 1, "to": ["a", None, "ü"]}}, "yaml" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout == f"True {parsed}\n"
 
 
 def test_networks_are_told_from_what_is_none():

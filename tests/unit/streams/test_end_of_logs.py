@@ -12,7 +12,7 @@ import pytest
 from minik8s_modules.api.errors import ServiceUnavailable, StatusError
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.streams import logs
-from minik8s_modules.streams.connections import Connection, adopt
+from minik8s_modules.streams.connections import Connection, LogCut, adopt
 from minik8s_modules.streams.passing import Descriptor, Packet
 from minik8s_modules.streams.requests import StreamRequest
 
@@ -161,13 +161,13 @@ def test_all_is_asked_for_after_a_clock_was_set_back():
 
 def test_a_follower_that_ends_while_the_container_runs_has_some_successors():
     talk = Talk(packet(line(1, "a")), *(one for _ in range(9) for one in (packet(line(1, "a")), RUNNING)))
-    with pytest.raises(logs.LogCut):
+    with pytest.raises(LogCut):
         told([line(1, "a")], talk)
     assert [one["do"] for one in talk.asked].count("follow") == logs.MOST_ENDS + 1
 
 
 def test_an_end_that_is_not_known_to_be_one_cuts_the_stream():
-    with pytest.raises(logs.LogCut):
+    with pytest.raises(LogCut):
         told([line(1, "a")], Talk(packet(line(1, "a")), packet(line(1, "a")), ServiceUnavailable("gone")))
 
 

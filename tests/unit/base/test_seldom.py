@@ -1,0 +1,50 @@
+"""Modules that stand for others until somebody asks for something in them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+USES = {
+    "a function of a module": "import inspect; print(inspect.signature(lambda a: a))",
+    "a name that is imported from it": "from inspect import signature; print(signature(lambda a: a))",
+    "its class": "import calendar; print(calendar.Calendar(0).firstweekday)",
+    "a package's function": "from importlib.metadata import version; print(version('orjson') > '')",
+    "a package": "import importlib.metadata as found; print(found.distribution('orjson').metadata['Name'])",
+    "a module of a package": "from importlib.metadata import _text; print(_text.FoldedCase('A') == 'a')",
+    "a whole package": "from prometheus_client import CollectorRegistry as C, generate_latest as g; print(g(C()))",
+    "two threads at once": """
+import inspect, threading
+found = []
+ask = lambda: found.append(inspect.Signature)
+threads = [threading.Thread(target=ask) for _ in range(8)]
+[each.start() for each in threads]
+[each.join() for each in threads]
+import inspect as again
+print(len(found), set(found) == {again.Signature})""",
+}
+
+
+@pytest.mark.parametrize("use", sorted(USES))
+def test_who_asks_for_something_has_what_the_module_itself_gives(use: str) -> None:
+    told = [
+        subprocess.run([sys.executable, "-c", first + USES[use]], capture_output=True, text=True, check=True).stdout
+        for first in ("", "import minik8s_modules; ")
+    ]
+    assert told[0] == told[1] != ""
+
+
+def test_what_is_there_already_stays() -> None:
+    text = (
+        "import inspect; import minik8s_modules, sys; print(sys.modules['inspect'] is inspect, inspect.__file__ > '')"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "True True\n"
+
+
+def test_one_that_is_not_there_is_told_as_usual() -> None:
+    text = "import minik8s_modules, inspect; print(hasattr(inspect, 'no_such_thing'))"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
