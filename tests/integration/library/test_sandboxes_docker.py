@@ -173,3 +173,37 @@ def test_a_pod_sends_as_itself_alone_and_its_place_in_the_rules_goes_with_it(nod
     assert sources.found(bridge) == whole._replace(pairs=frozenset())
     node.run("network", {})
     assert sources.found(bridge) == sources.Guard()
+
+
+def test_rules_are_written_once_and_again_where_somebody_changed_them(
+    node: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = list[str]()
+    write = sources._nft
+
+    def writing(text: str) -> bool:
+        written.append(text)
+        return write(text)
+
+    monkeypatch.setattr(sources, "_nft", writing)
+    pods = {pod["pod"]["uid"]: pod for pod in map(node.pod, (7, 8, 9))}
+    node.run("network", node.network())
+    first, second, _ = pods
+    table = ["bridge", sources.table_of(node.bridge)]
+    assert node.run("sandboxes", {first: pods[first]})["changed"]
+    rules = command("nft", "-s", "list", "table", *table)
+    assert node.run("sandboxes", {first: pods[first], second: pods[second]})["changed"]
+    assert len(written) == 1
+    guard = sources.found(node.bridge)
+    assert guard is not None
+    assert guard.pairs == {sources.Pair(link_name(uid), pods[uid]["ip"]) for uid in (first, second)}
+    # it has as many rules that drop as before
+    command("nft", "insert", "rule", *table, "arriving", "accept")
+    assert sources.found(node.bridge) == guard
+    node.run("sandboxes", pods)
+    assert len(written) == 2
+    chains = rules[rules.index("chain arriving") :]
+    assert command("nft", "-s", "list", "table", *table).endswith(chains)
+    node.run("sandboxes", {})
+    assert len(written) == 2
+    assert sources.found(node.bridge) == guard._replace(pairs=frozenset())

@@ -24,7 +24,12 @@ def value(node: TestNode) -> Path:
     return Path(node.run_dir, "secrets", "default", "database", "password")
 
 
-def test_values_lie_on_tmpfs_and_in_nothing_else(node: TestNode, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by_command", [False, True])
+def test_values_lie_on_tmpfs_and_in_nothing_else(
+    node: TestNode, monkeypatch: pytest.MonkeyPatch, *, by_command: bool
+) -> None:
+    if by_command:
+        monkeypatch.setattr(sealing, "_library", lambda: None)
     argvs: list[str] = []
     real = subprocess.run
 
@@ -40,7 +45,7 @@ def test_values_lie_on_tmpfs_and_in_nothing_else(node: TestNode, monkeypatch: py
     assert value(node).stat().st_mode & 0o777 == 0o400
     assert mounts.kind_of(str(value(node)), mounts.mounts()) == "tmpfs"
     assert CANARY not in as_json(result) + as_json(planned)
-    assert argvs
+    assert bool(argvs) == by_command
     key = sealing.known_key(node.state_dir)
     assert not [argv for argv in argvs if CANARY in argv or key.hex() in argv]
     for path in Path(node.state_dir).rglob("*"):

@@ -76,7 +76,7 @@ class Killer:
 
 def count_sent():
     """Return a list that gets the size of everything this process sends to the kernel's tables."""
-    from minik8s.services.services_wire import Wire
+    from minik8s.network.wire import Wire
 
     sent, send = [], Wire.send
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.module_utils.minik8s.network import wire as netlink_wire
 from minik8s_modules.module_utils.minik8s.network.sources import REDIRECTED_BIT
+from minik8s_modules.module_utils.minik8s.network.wire import attribute, nested
 from minik8s_modules.module_utils.minik8s.policies.policy_rules import IPV4, IPV6, base_chains
-from minik8s_modules.module_utils.minik8s.services import announcing, ipvs_rules, ipvs_wire, services_wire
+from minik8s_modules.module_utils.minik8s.services import announcing, ipvs_rules, ipvs_wire
 from minik8s_modules.module_utils.minik8s.services.ipvs import skeleton
 from minik8s_modules.module_utils.minik8s.services.ipvs_wire import DESTINATIONS, SERVERS
 from minik8s_modules.module_utils.minik8s.services.services_plan import SHARED, Rule
-from minik8s_modules.module_utils.minik8s.services.services_wire import attribute, nested
 
 ENTRY: dict[str, Any] = {
     "protocol": "TCP", "address": "fd00:100::2", "port": 80, "endpoints": [["fd00:32::2", 8080]],
@@ -56,7 +57,7 @@ def test_an_address_is_the_kernels_however_it_is_spelled() -> None:
         def device(self) -> str:
             return "eth0"
 
-    with services_wire.Wire(0) as wire:
+    with netlink_wire.Wire(0) as wire:
         here = [announcing.rules_here(each, "n1", Uplink(wire, "2001:DB8::1")) for each in (long, ENTRY)]
     assert here[0] == here[1]
 
@@ -66,17 +67,17 @@ def test_a_destination_that_was_about_to_go_has_its_weight_again(monkeypatch: py
     rules = [Rule(DESTINATIONS, (6, "fd00:100::2", 80, f"fd00:32::{number}", 8080), 1) for number in (2, 3)]
     going, asked = ipvs_wire.body_of(rules[0]), list[tuple[int, bytes]]()
 
-    def answered(_wire: object, messages: list[bytes], sequences: list[int]) -> dict[int, services_wire.Message]:
+    def answered(_wire: object, messages: list[bytes], sequences: list[int]) -> dict[int, netlink_wire.Message]:
         answers = {}
         for each, sequence in zip(messages, sequences, strict=True):
             body = each[16:]
             asked.append((body[0], body[4:]))
             there = body[0] == ipvs_wire.NEW_DEST and body[4:] == going
             code = struct.pack("=i", -errno.EEXIST if there else 0)
-            answers[sequence] = services_wire.Message(services_wire.ERROR, 0, sequence, code)
+            answers[sequence] = netlink_wire.Message(netlink_wire.ERROR, 0, sequence, code)
         return answers
 
-    monkeypatch.setattr(services_wire.Wire, "ask_each", answered)
+    monkeypatch.setattr(netlink_wire.Wire, "ask_each", answered)
     monkeypatch.setattr(ipvs_wire.IpvsWire, "_family", lambda _: 30)
     wire = ipvs_wire.IpvsWire()
     try:

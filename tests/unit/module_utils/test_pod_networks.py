@@ -104,12 +104,7 @@ def test_an_address_that_a_pod_gave_itself_was_not_given_to_it() -> None:
     assert has_ipv6(Attachment(), {"ip": IPV4})
 
 
-class Message(dict[str, Any]):
-    """A message of rtnetlink."""
-
-    def get_attr(self, name: str) -> Any:
-        """Return an attribute."""
-        return self.get(name)
+Message = dict[str, Any]  # of rtnetlink: what it has is told as Message of rtnetlink.py tells it
 
 
 class Kernel(OverlayNetlink):
@@ -129,15 +124,15 @@ class Kernel(OverlayNetlink):
 
 def test_a_kernel_without_ipv6_shows_each_route_once() -> None:
     about: dict[str, Any] = {"family": socket.AF_INET, "table": 254, "proto": 78, "type": 1, "dst_len": 24}
-    kernel = Kernel(Message(about, RTA_DST="10.244.2.0", RTA_GATEWAY="10.244.2.0", RTA_OIF=4))
+    kernel = Kernel(Message(about, dst="10.244.2.0", gateway="10.244.2.0", oif=4))
     assert [each.destination for each in kernel.overlay_routes()] == ["10.244.2.0/24"]
     assert [each.destination for each in kernel.routes(ipv6=True)] == ["10.244.2.0/24"]
 
 
 def test_a_pod_that_took_anothers_address_takes_nothing_of_it_along() -> None:
     other = "fd00:1::3"  # is before the pod's own in every list
-    near = [Message(ifindex=9, state=0x80, NDA_DST=other, NDA_LLADDR=mac_of("10.244.1.3"))]
-    near += [Message(ifindex=9, state=0x80, NDA_DST=IPV6, NDA_LLADDR=mac_of(IPV4))]
+    near = [Message(ifindex=9, state=0x80, dst=other, lladdr=mac_of("10.244.1.3"))]
+    near += [Message(ifindex=9, state=0x80, dst=IPV6, lladdr=mac_of(IPV4))]
     kernel = Kernel(*near)
     attachment = Attachment(DUAL.device, "mk8s-br0", address=f"10.244.1.3/24 {IPV4}/24 {other}/128 {IPV6}/128")
     own = pair_seen(kernel, attachment, IPV4)

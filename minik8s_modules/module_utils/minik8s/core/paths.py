@@ -8,7 +8,7 @@ a NUL, ``.`` or ``..`` is refused here, so no caller has to think of it.
                 attachments/<uid>.json folders/<uid of a PersistentVolume>.json
                 csi/<uid>/<volume>.json
     <run_dir>/stopping/<container id> sub-paths/<digest>/<number>
-              secrets/<namespace>/<name>/<key> secrets/.volumes/<uid>/<volume> attended
+              secrets/<namespace>/<name>/<key> secrets/.volumes/<uid>/<volume> attended sources.json
 """
 
 from __future__ import annotations

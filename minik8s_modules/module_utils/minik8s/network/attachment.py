@@ -200,7 +200,7 @@ def attach(context: Context, inspect: Mapping[str, Any], key: str, entry: Mappin
         if bridge is None:
             raise KeyFault("NetworkNotReady", f"bridge {entry['bridge']} does not exist; section network makes it")
         context.checkpoint("admit source")  # before the pod has a way to send
-        admitted = sources.admit(context.node, entry["bridge"], pair_of(key, entry))
+        admitted = sources.admit(context.run_dir, context.node, entry["bridge"], pair_of(key, entry))
         if entry.get("ipv6") and not admitted:
             text = "nf_tables of this machine knows no bridges: pods with IPv6 addresses could pass as others there"
             raise KeyFault("NetworkNotReady", text)

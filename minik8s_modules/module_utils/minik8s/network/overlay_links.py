@@ -7,14 +7,20 @@ kernel drops those of IPv4 when that address goes, and those of IPv6, which all 
 from __future__ import annotations
 
 import socket
-from typing import NamedTuple
+import struct
+import sys
+from typing import Any, NamedTuple
 
-from .netlink import MAIN_TABLE, PERMANENT, Address, Link, Netlink
+from .netlink import INFO_DATA, INFO_KIND, MAIN_TABLE, ONLINK, PERMANENT, UP, Address, Link, Netlink, kind_of
+from .rtnetlink import family_of, packed, unpacked
+from .wire import attribute, attributes
 
 PROTOCOL = 78  # nobody's in /etc/iproute2/rt_protos
 SELF = 0x02  # NTF_SELF: the device's own FDB, not that of a bridge it is in
 UNICAST, UNREACHABLE = 1, 7  # RTN_* of linux/rtnetlink.h
 LAST = 2**32 - 1  # the metric of what is to be tried after everything else
+VXLAN_ID, VXLAN_LOCAL, VXLAN_LEARNING, VXLAN_PORT, VXLAN_LOCAL6 = 1, 4, 7, 15, 17  # IFLA_VXLAN_* of linux/if_link.h
+ANY_SCOPE = 255  # RT_SCOPE_NOWHERE
 ZERO_MAC = "00:00:00:00:00:00"
 
 
@@ -75,64 +81,73 @@ class OverlayNetlink(Netlink):
     def tunnel(self, index: int) -> Tunnel | None:
         """Return the settings of a VXLAN device, None when it is none."""
         (message,) = self._ask("link", "get", index=index)
-        information = message.get_attr("IFLA_LINKINFO")
-        if information is None or information.get_attr("IFLA_INFO_KIND") != "vxlan":
+        information = message.get("info") or {}
+        if information.get(INFO_KIND, b"").rstrip(b"\0") != b"vxlan":
             return None
-        data = information.get_attr("IFLA_INFO_DATA")
+        data = dict(attributes(information.get(INFO_DATA, b"")))
         return Tunnel(
-            data.get_attr("IFLA_VXLAN_ID"),
-            data.get_attr("IFLA_VXLAN_LOCAL") or data.get_attr("IFLA_VXLAN_LOCAL6") or "",
-            data.get_attr("IFLA_VXLAN_PORT"),
-            message.get_attr("IFLA_ADDRESS"),
-            bool(data.get_attr("IFLA_VXLAN_LEARNING")),
+            int.from_bytes(data[VXLAN_ID], sys.byteorder),
+            unpacked(data.get(VXLAN_LOCAL) or data.get(VXLAN_LOCAL6) or b""),
+            int.from_bytes(data[VXLAN_PORT], "big"),
+            message.get("address"),
+            data.get(VXLAN_LEARNING) == b"\1",
         )
 
     def add_tunnel(self, name: str, tunnel: Tunnel, mtu: int) -> None:
         """Create a VXLAN device, up. Its UDP has checksums over IPv6, as RFC 8200 wants: the kernel's default."""
-        local = "vxlan_local6" if ":" in tunnel.local else "vxlan_local"
-        settings = {"vxlan_id": tunnel.vni, local: tunnel.local, "vxlan_port": tunnel.port}
-        self._ask(
-            "link", "add", ifname=name, kind="vxlan", address=tunnel.mac, mtu=mtu, state="up",
-            vxlan_learning=tunnel.learning, **settings,
-        )  # fmt: skip
+        settings = [
+            attribute(VXLAN_ID, struct.pack("=I", tunnel.vni)),
+            attribute(VXLAN_LOCAL6 if ":" in tunnel.local else VXLAN_LOCAL, packed(tunnel.local)),
+            attribute(VXLAN_LEARNING, bytes([tunnel.learning])),
+            attribute(VXLAN_PORT, struct.pack(">H", tunnel.port)),
+        ]
+        information = kind_of("vxlan", b"".join(settings))
+        self._ask("link", "add", ifname=name, info=information, address=tunnel.mac, mtu=mtu, **UP)
 
     def forwarding(self, index: int) -> set[tuple[str, str]]:
         """Return the FDB of a VXLAN device: (MAC, machine)."""
-        found = (each for each in self._dump("fdb", ifindex=index) if each["ifindex"] == index)
-        return {(each.get_attr("NDA_LLADDR") or ZERO_MAC, each.get_attr("NDA_DST") or "") for each in found}
+        found = (
+            each for each in self._dump("neigh", family=socket.AF_BRIDGE, ifindex=index) if each["ifindex"] == index
+        )
+        return {(each.get("lladdr") or ZERO_MAC, each.get("dst") or "") for each in found}
 
     def add_forwarding(self, index: int, mac: str, address: str) -> None:
         """Tell a VXLAN device on which machine a MAC is; another one is forgotten."""
-        self._ask("fdb", "replace", ifindex=index, lladdr=mac, dst=address, flags=SELF, state=PERMANENT)
+        about = {"family": socket.AF_BRIDGE, "ifindex": index, "lladdr": mac, "dst": address}
+        self._ask("neigh", "replace", flags=SELF, state=PERMANENT, **about)
 
     def delete_forwarding(self, index: int, mac: str, address: str) -> None:
         """Forget where a MAC is."""
-        self._ask("fdb", "del", ifindex=index, lladdr=mac, flags=SELF, **({"dst": address} if address else {}))
+        about = {"family": socket.AF_BRIDGE, "ifindex": index, "lladdr": mac, **({"dst": address} if address else {})}
+        self._ask("neigh", "del", flags=SELF, **about)
 
     def overlay_routes(self) -> list[OverlayRoute]:
         """Return the routes of the main table with source and protocol."""
         found = []
         for each in self._routes_of(socket.AF_INET, socket.AF_INET6):
-            to = each.get_attr("RTA_DST")
+            to = each.get("dst")
             if each["table"] == MAIN_TABLE and to:
-                gateway, source = each.get_attr("RTA_GATEWAY") or "", each.get_attr("RTA_PREFSRC") or ""
-                index, protocol = each.get_attr("RTA_OIF") or 0, each["proto"]
+                gateway, source = each.get("gateway") or "", each.get("prefsrc") or ""
+                index, protocol = each.get("oif") or 0, each["proto"]
                 found.append(OverlayRoute(f"{to}/{each['dst_len']}", gateway, index, source, protocol, each["type"]))
         return found
 
     def set_overlay_route(self, route: OverlayRoute) -> None:
         """Make a route of ours; the next hop need not be in a network of the device, and the last one has none."""
-        if not route.gateway:
-            about = {"dst": route.destination, "type": route.kind, "priority": LAST}
-            about |= {"oif": route.ifindex} if route.ifindex else {}
-            self._ask("route", "replace", prefsrc=route.source, proto=PROTOCOL, **about)
-            return
-        self._ask(
-            "route", "replace", dst=route.destination, gateway=route.gateway, oif=route.ifindex,
-            prefsrc=route.source, proto=PROTOCOL, flags=["onlink"],
-        )  # fmt: skip
+        about: dict[str, Any] = {**_place(route), "prefsrc": route.source}
+        if route.gateway:
+            about |= {"type": UNICAST, "gateway": route.gateway, "flags": ONLINK}
+        else:
+            about |= {"type": route.kind, "priority": LAST}
+        self._ask("route", "replace", **about)
 
     def delete_overlay_route(self, route: OverlayRoute) -> None:
         """Take a route of ours away."""
-        device = {"oif": route.ifindex} if route.ifindex else {}
-        self._ask("route", "del", dst=route.destination, type=route.kind, proto=PROTOCOL, **device)
+        self._ask("route", "del", type=route.kind, scope=ANY_SCOPE, **_place(route))
+
+
+def _place(route: OverlayRoute) -> dict[str, Any]:
+    network, _, length = route.destination.partition("/")
+    device = {"oif": route.ifindex} if route.ifindex else {}
+    about = {"family": family_of(network), "dst": network, "dst_len": int(length), "table": MAIN_TABLE}
+    return {**about, "proto": PROTOCOL, **device}

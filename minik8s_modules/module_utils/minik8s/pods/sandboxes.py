@@ -249,7 +249,7 @@ class Sandboxes:
         context.checkpoint("admit source")
         inspect, entry = step.data
         loses = not entry.get("ipv6") and sources.ipv6_of(entry["bridge"], link_name(step.key))
-        sources.admit(context.node, entry["bridge"], pair_of(step.key, entry))
+        sources.admit(context.run_dir, context.node, entry["bridge"], pair_of(step.key, entry))
         if loses:
             give_up_ipv6(context, inspect, step.key, entry)
 

@@ -22,7 +22,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..services.nftables_wire import chain_of, verdict_of
+from ..network.nftables_wire import chain_of, verdict_of
 from ..services.services_plan import Rule
 from .policy_entries import DIRECTIONS, FILTER, POD, POLICY
 

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..core.faults import KeyFault
+from ..network import nftables_wire as wire_words
 from ..network.netfilter import mark_of
-from ..services import nftables_wire as wire_words
+from ..network.nftables_wire import LIST_SET, SUBSYSTEM, Change
+from ..network.wire import NETFILTER, Wire, attributes
 from ..services.nftables_table import head_of, in_words, run_nft
-from ..services.nftables_wire import LIST_SET, SUBSYSTEM, Change
 from ..services.services_host import Host, device
 from ..services.services_plan import Rule, Rules
-from ..services.services_wire import NETFILTER, Wire, attributes
 from .policy_rules import BRIDGE_RULES, CHAIN, IPV4, IPV6, SET, SWITCH, element_text, is_element
 
 

@@ -19,10 +19,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..core.faults import KeyFault
+from ..network.wire import ACK, CREATE, EXCLUSIVE, Wire, attribute, attributes, error_of, message, next_sequence, text
 from .families import IPV4, IPV6, Family, as_the_kernel_says, family_of
 from .services_host import ADDRESS, DELETE_ADDRESS, GET_ADDRESS, NEW_ADDRESS
 from .services_plan import Rule
-from .services_wire import ACK, CREATE, EXCLUSIVE, Wire, attribute, attributes, error_of, message, next_sequence, text
 
 UPLINK = "uplink"
 """The table of rules that are such addresses: the key is the address, the value its device."""

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .services_wire import ACK, NESTED, NETFILTER, Wire, attribute, attributes, message, nested, next_sequence
+from ..network.wire import ACK, NESTED, NETFILTER, Wire, attribute, attributes, message, nested, next_sequence
 
 SUBSYSTEM = 1 << 8
 GET, DELETE = SUBSYSTEM | 1, SUBSYSTEM | 2

@@ -14,9 +14,9 @@ import re
 import struct
 from collections.abc import Iterable
 
-from . import nftables_wire as wire_words
+from ..network import nftables_wire as wire_words
+from ..network.wire import attribute, nested
 from .families import family_of
-from .services_wire import attribute, nested
 
 GUARD = re.compile(r"from_[0-9a-f]{16}")
 _JUMP, _RETURN, _DROP = -3, -5, 0

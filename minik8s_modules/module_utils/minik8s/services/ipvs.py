@@ -19,9 +19,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..core.faults import KeyFault
+from ..network import nftables_wire as wire_words
+from ..network.nftables_wire import Change
 from ..network.switches import read_switch, set_switch
+from ..network.wire import (
+    ACK,
+    CREATE,
+    ERROR,
+    EXCLUSIVE,
+    NETFILTER,
+    Wire,
+    attribute,
+    attributes,
+    error_of,
+    message,
+    nested,
+    next_sequence,
+    text,
+)
 from . import announcing
-from . import nftables_wire as wire_words
 from .announcing import ANNOUNCED, UPLINK, Uplink
 from .families import IPV4, family_of
 from .guards import GUARD, guard_chain, guard_messages
@@ -56,7 +72,6 @@ from .ipvs_wire import (
 from .nftables import MASQUERADE_BIT, REJECTED, loops, loops_text, redirected, rejecting
 from .nftables_elements import GUARDED, PROTOCOLS
 from .nftables_table import FixedTable, chains_text, head_of, in_words
-from .nftables_wire import Change
 from .services_host import (
     ADDRESS,
     DELETE_ADDRESS,
@@ -74,21 +89,6 @@ from .services_host import (
 )
 from .services_host import INFO_KIND as KIND
 from .services_plan import FixedPart, Rule, Rules
-from .services_wire import (
-    ACK,
-    CREATE,
-    ERROR,
-    EXCLUSIVE,
-    NETFILTER,
-    Wire,
-    attribute,
-    attributes,
-    error_of,
-    message,
-    nested,
-    next_sequence,
-    text,
-)
 
 NODE_PORTS = range(30000, 32768)
 SWITCHES = {

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..network import nftables_wire as wire_words
 from . import announcing
-from . import nftables_wire as wire_words
 from .announcing import ANNOUNCED, UPLINK
 from .conntrack import Lost
 from .families import Family, as_the_kernel_says, family_of, family_of_key

@@ -1,4 +1,4 @@
-"""Virtual servers and destinations of IPVS over generic netlink (linux/ip_vs.h), in bytes as services_wire.py has them.
+"""Virtual servers and destinations of IPVS over generic netlink (linux/ip_vs.h), in bytes as wire.py has them.
 
 A server is known by (protocol, address, port), its value is (scheduler, seconds of persistence); a destination by the
 server's place with its own address and port, its value is the weight. Everything is masqueraded (forwarding method 0).
@@ -12,9 +12,7 @@ import struct
 from typing import Any
 
 from ..core.faults import KeyFault
-from .families import IPV4, IPV6, family_of
-from .services_plan import Rule
-from .services_wire import (
+from ..network.wire import (
     ACK,
     ERROR,
     GENERIC,
@@ -27,6 +25,8 @@ from .services_wire import (
     next_sequence,
     text,
 )
+from .families import IPV4, IPV6, family_of
+from .services_plan import Rule
 
 SERVERS, DESTINATIONS = "servers", "destinations"
 SCHEDULER = "rr"

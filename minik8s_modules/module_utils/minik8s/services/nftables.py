@@ -28,9 +28,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..core.faults import KeyFault
+from ..network import nftables_wire as wire_words
+from ..network.nftables_wire import Change
 from ..network.sources import REDIRECTED_BIT
+from ..network.wire import NETFILTER, Wire
 from . import announcing, picks
-from . import nftables_wire as wire_words
 from .announcing import ANNOUNCED, UPLINK, Uplink
 from .conntrack import Lost
 from .families import IPV4, family_of, family_of_table
@@ -58,9 +60,7 @@ from .nftables_elements import (
     udp_flow,
 )
 from .nftables_table import FixedTable, chains_text, head_of, in_words
-from .nftables_wire import Change
 from .services_plan import FixedPart, Rule, Rules
-from .services_wire import NETFILTER, Wire
 
 MASQUERADE_BIT = 0x4000
 AFFINITY_SIZE = 65536  # clients remembered; one more is served without

@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
+from ..network import nftables_wire as wire_words
 from . import announcing
-from . import nftables_wire as wire_words
 from .announcing import ANNOUNCED, UPLINK
 from .conntrack import Lost
 from .families import IPV4, IPV6, Family, family_of, family_of_key

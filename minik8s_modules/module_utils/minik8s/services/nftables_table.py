@@ -12,10 +12,10 @@ import subprocess
 from collections.abc import Iterable, Mapping
 
 from ..core.faults import KeyFault
+from ..network import nftables_wire as wire_words
 from ..network.netfilter import mark_of
-from . import nftables_wire as wire_words
+from ..network.wire import Wire
 from .services_plan import FixedPart
-from .services_wire import Wire
 
 
 def run_nft(text: str) -> None:

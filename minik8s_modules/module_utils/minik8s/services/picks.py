@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from ..network.nftables_wire import expression, loading, number
+from ..network.wire import attribute, nested, text
 from .families import IPV4, Family
-from .nftables_wire import expression, loading, number
-from .services_wire import attribute, nested, text
 
 
 def _lookup(name: str, source: int, into: int) -> bytes:

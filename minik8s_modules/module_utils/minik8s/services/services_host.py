@@ -1,7 +1,6 @@
 """What services need of the node beside their rules: a route, a device, switches of the kernel.
 
-Spoken to rtnetlink in bytes (services_wire.py), because a pass over services would else import pyroute2 (100 ms) for
-three questions. Routes of ours carry the protocol number 77.
+Spoken to rtnetlink in bytes (wire.py). Routes of ours carry the protocol number 77.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from typing import Any, NamedTuple
 
 from ..core.faults import KeyFault
 from ..network.switches import SYSCTL, read_switch, set_switch
-from .families import IPV6, family_of
-from .services_plan import FixedPart
-from .services_wire import (
+from ..network.wire import (
     ACK,
     CREATE,
     ERROR,
@@ -31,6 +28,8 @@ from .services_wire import (
     next_sequence,
     text,
 )
+from .families import IPV6, family_of
+from .services_plan import FixedPart
 
 ROUTE_PROTOCOL = 0  # NETLINK_ROUTE
 NEW_LINK, DELETE_LINK, GET_LINK, NEW_ADDRESS, DELETE_ADDRESS, GET_ADDRESS = 16, 17, 18, 20, 21, 22

@@ -1,8 +1,8 @@
-"""Elements of nf_tables' maps, read and written without the nft program (linux/netfilter/nf_tables.h).
+"""Elements of nf_tables' maps and sets, read and written without the nft program (linux/netfilter/nf_tables.h).
 
 A map's content is ``{key: value}`` in the kernel's bytes: the key as in NFTA_DATA_VALUE, the value as the payload of
-NFTA_SET_ELEM_DATA. What is written and what is listed have the same bytes, so that sets of them can be compared
-without being understood. ``commit`` sends one batch: all of it happens or nothing.
+NFTA_SET_ELEM_DATA, which is b"" in a set. What is written and what is listed have the same bytes, so that sets of them
+can be compared without being understood. ``commit`` sends one batch: all of it happens or nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .services_wire import (
+from .wire import (
     ACK,
     CREATE,
     ERROR,
@@ -43,7 +43,7 @@ ELEMENT_KEY, ELEMENT_DATA, ELEMENT_TIMEOUT, ELEMENT_EXPIRES = 1, 2, 4, 5
 VALUE, VERDICT, VERDICT_CODE, VERDICT_CHAIN = 1, 2, 1, 2
 GOTO = -4
 RULE_TABLE, RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS = 1, 2, 3, 4
-_FAMILIES = {"": socket.AF_INET, "ip": socket.AF_INET, "ip6": socket.AF_INET6}
+_FAMILIES = {"": socket.AF_INET, "ip": socket.AF_INET, "ip6": socket.AF_INET6, "bridge": 7}  # linux/netfilter.h
 LONGEST_LIST = 60_000  # an attribute's length has 16 bits
 ASKED_AT_ONCE = 256
 Elements = dict[bytes, bytes]
@@ -100,7 +100,7 @@ def _element(key: bytes, value: bytes | None) -> bytes:
 
 
 def named(table: str) -> bytes:
-    """Return what messages about a table or a part of it begin with; ``ip6 NAME`` is one of IPv6, as nft writes it."""
+    """Return what messages about a table or a part of it begin with; ``ip6 NAME`` names a family, as nft writes it."""
     family, _, name = table.rpartition(" ")
     return struct.pack("=BBH", _FAMILIES[family], 0, 0) + text(LIST_TABLE, name)
 

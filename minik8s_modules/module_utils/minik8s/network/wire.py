@@ -1,9 +1,8 @@
-"""Netlink messages in bytes, for the tables of services: nf_tables, conntrack and IPVS.
+"""Netlink messages in bytes: devices and routes (rtnetlink.py), nf_tables, conntrack and IPVS.
 
-pyroute2 builds and parses a message in 100 to 300 µs; a node has 10,000 services and 250,000 endpoints, so these three
-speak the protocol themselves (struct, 1 to 2 µs an element; figures: BENCHMARKS.md). Attributes are
-``length u16, type u16, payload`` padded to 4 bytes (linux/netlink.h). The words of each table: nftables_wire.py,
-conntrack.py, ipvs.py.
+A library builds and parses a message in 100 to 300 µs; a node has 10,000 services and 250,000 endpoints, so they are
+made by struct (1 to 2 µs an element; figures: BENCHMARKS.md). Attributes are ``length u16, type u16, payload`` padded
+to 4 bytes (linux/netlink.h). The words of each table: nftables_wire.py, conntrack.py, ipvs.py.
 """
 
 from __future__ import annotations
