@@ -162,11 +162,11 @@ def readable(objs: Iterable[JsonObject], read: Callable[[JsonObject], object]) -
             read(obj)
             found.append(obj)
         except MISREAD as error:
-            tell_misread(obj, error, "is left out")
+            tell_misread(obj, error, "is left out", traced=False)
     return found
 
 
-def tell_misread(obj: JsonObject, error: Exception, outcome: str) -> None:
+def tell_misread(obj: JsonObject, error: Exception, outcome: str, *, traced: bool = True) -> None:
     """Log that an object cannot be read and what becomes of it: once of each state, however often somebody looks."""
     state = (str(obj.get("kind")), key(obj), resource_version(obj), outcome)
     if state in _TOLD:
@@ -174,7 +174,7 @@ def tell_misread(obj: JsonObject, error: Exception, outcome: str) -> None:
     if len(_TOLD) >= _TOLD_MOST:
         _TOLD.clear()
     _TOLD.add(state)
-    log.warning("%s %s cannot be read and %s: %r", *state[:2], outcome, error, exc_info=error)
+    log.warning("%s %s cannot be read and %s: %r", *state[:2], outcome, error, exc_info=error if traced else None)
 
 
 def decided(

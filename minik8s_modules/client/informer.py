@@ -19,7 +19,7 @@ from http import HTTPStatus
 
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import Kind
-from minik8s_modules.api.objects import JsonObject, Key, key, resource_version
+from minik8s_modules.api.objects import JsonObject, Key, key, readable, resource_version
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.errors import TemporaryError
@@ -54,6 +54,7 @@ class Informer:
         random: returns a number in [0, 1) that jitters those waits.
         indexes: name to function; ``by_index(name, value)`` finds the objects for which it returns ``value``.
         transform: makes what is kept of what came, such as an object without its managedFields.
+        read: raises one of ``MISREAD`` for objects that are left out, as if they were not there; the log names them.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Informer:
         random: Callable[[], float] = random_module.random,
         indexes: Mapping[str, Index] | None = None,
         transform: Keep | None = None,
+        read: Callable[[JsonObject], object] | None = None,
     ) -> None:
         self._client = client
         self._kind = kind
@@ -77,6 +79,7 @@ class Informer:
         self._random = random
         self._index_of = dict(indexes or {})
         self._transform = transform
+        self._read = read
         self._lock = threading.RLock()
         self._objects: dict[Key, JsonObject] = {}
         self._indexes: dict[str, dict[str, dict[Key, JsonObject]]] = {name: {} for name in self._index_of}
@@ -178,7 +181,7 @@ class Informer:
             self._kind, self._namespace, self._label_selector, self._field_selector, limit=PAGE, keep=self._kept
         )
         with self._lock:
-            self._replace({key(obj): obj for obj in found.items})
+            self._replace({key(obj): obj for obj in found.items if obj})
             self._revision = found.resource_version
         self._synced.set()
 
@@ -223,7 +226,7 @@ class Informer:
     def _on_event(self, event: WatchEvent) -> None:
         with self._lock:
             if event.type != "BOOKMARK":
-                self._apply(key(event.object), None if event.type == "DELETED" else self._kept(event.object))
+                self._apply(key(event.object), None if event.type == "DELETED" else self._kept(event.object) or None)
             # after the handlers: whoever waits for the revision finds them told
             self._revision = resource_version(event.object)
 
@@ -268,6 +271,9 @@ class Informer:
             self._indexes[name].pop(value, None)
 
     def _kept(self, obj: JsonObject) -> JsonObject:
+        """Return what is kept of an object, {} of one that is left out."""
+        if self._read is not None and not readable([obj], self._read):
+            return {}
         try:
             return self._transform(obj) if self._transform is not None else obj
         except Exception:  # as for handlers

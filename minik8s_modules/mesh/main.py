@@ -27,6 +27,7 @@ from minik8s_modules.mesh.authorizations.enforcing import Enforcements, Heard, P
 from minik8s_modules.mesh.figures import Figures
 from minik8s_modules.mesh.identities.issuing import Issuer
 from minik8s_modules.mesh.identity import Sidecar, known_sidecar
+from minik8s_modules.mesh.reading import READERS
 from minik8s_modules.mesh.serving import ServingController
 from minik8s_modules.mesh.statuses import StatusController
 from minik8s_modules.mesh.xds import Discovery
@@ -69,7 +70,7 @@ def serve(configuration: Configuration, stop: threading.Event) -> None:
     lifetime = lifetime_of(configuration)
     registry = Registry().of_process()
     recorder = EventRecorder(client, NAME)
-    context = Context(client, recorder, Informers(client), metrics=QueueMetrics(registry))
+    context = Context(client, recorder, Informers(client, readers=READERS), metrics=QueueMetrics(registry))
     serving = ServingController(context)
     acknowledgements = Acknowledgements(context)
     enforcements = enforcing(context, serving)

@@ -216,7 +216,7 @@ class _Namespace:
             names = set(status.get("withheld") or [])
             if not names or objects.is_deleting(each):
                 continue
-            ready = set(pods_of_slices(self._slices.get(declared["serviceRef"], ()), ready=True))
+            ready = set(pods_of_slices(self._slices.get(declared.get("serviceRef", ""), ()), ready=True))
             if len(ready - names - self._withheld) >= (declared.get("minimumAlive") or 0):
                 self._withheld |= names
                 yield Withholding(objects.name(each), objects.uid(each), status.get("batch") or 0)

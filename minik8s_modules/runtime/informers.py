@@ -8,7 +8,7 @@ kubectl remembers are dropped (40 % of a pod's memory).
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -125,12 +125,19 @@ _KEPT: Mapping[Kind, Keep] = {POD: _pod}
 """What is kept of the kinds of which there are tens of thousands of equal ones."""
 
 
-class Informers:
-    """The shared informers of one process, for as long as it leads."""
+Readers = Mapping[tuple[str, str], Callable[[JsonObject], object]]
 
-    def __init__(self, client: Source, clock: Clock | None = None) -> None:
+
+class Informers:
+    """The shared informers of one process, for as long as it leads.
+
+    ``readers`` are by group and kind, as an informer's ``read``: what one object says must not end what many are told.
+    """
+
+    def __init__(self, client: Source, clock: Clock | None = None, readers: Readers | None = None) -> None:
         self._client = client
         self._clock = clock
+        self._readers = readers or {}
         self._informers: dict[Kind, Informer] = {}
         self._identities: dict[Kind, Informer] = {}
         self._started = False
@@ -156,7 +163,8 @@ class Informers:
         """Return the informer of ``kind`` over all namespaces, with ``indexes`` of ``INDEXES``."""
         informer = self._informers.get(kind)
         if informer is None:
-            informer = Informer(self._client, kind, clock=self._clock, transform=_KEPT.get(kind, without_bookkeeping))
+            kept, read = _KEPT.get(kind, without_bookkeeping), self._readers.get(kind.id)
+            informer = Informer(self._client, kind, clock=self._clock, transform=kept, read=read)
             self._informers[kind] = informer
             if self._started:
                 informer.start()

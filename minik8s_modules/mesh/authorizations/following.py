@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from minik8s_modules.api import objects
 from minik8s_modules.api.network.authorization import AUTHORIZATION_POLICY
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.mesh.reading import readable_policy
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.custom_copies import CustomCopies
 
@@ -30,10 +31,13 @@ class PolicyCopies(CustomCopies[Declared, Follower]):
         super().__init__(context, "mesh-policies", [AUTHORIZATION_POLICY], {})
 
     def get(self) -> Declared:
-        """Return the policies as they are."""
+        """Return the policies as they are; one that cannot be read denies everything."""
         found: dict[str, list[JsonObject]] = {}
         for each in sorted(self.objects(AUTHORIZATION_POLICY), key=objects.name):
-            found.setdefault(objects.namespace(each), []).append(each)
+            policy, fault = readable_policy(each)
+            if fault:
+                objects.tell_misread(each, ValueError(fault), "denies everything", traced=False)
+            found.setdefault(objects.namespace(each), []).append(policy)
         return found
 
     def tell(self, followers: Iterable[Follower], before: Declared, now: Declared) -> None:

@@ -184,6 +184,8 @@ class _Keeper:
             return certificate_of(self._context.client.get(SECRET, key.name, key.namespace))
         except NotFound:
             return f"there is no Secret {key}"
+        except objects.MISREAD as error:
+            return f"Secret {key} cannot be read: {error!r:.200}"
         except Forbidden:
             # an API server that has not heard of the Gateway yet, or no more of the grant
             return f"Secret {key} may not be read for it (yet)"

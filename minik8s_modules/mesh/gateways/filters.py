@@ -88,9 +88,9 @@ def redirect_of(filters: Sequence[JsonObject], match: JsonObject, port: int, sch
     redirect |= {} if is_plain else {"port_redirect": number}
     path = declared.get("path") or {}
     if path.get("type") == "ReplaceFullPath":
-        redirect["path_redirect"] = path["replaceFullPath"] or "/"
+        redirect["path_redirect"] = path.get("replaceFullPath") or "/"
     elif path.get("type") == "ReplacePrefixMatch":
-        redirect |= _prefix(path["replacePrefixMatch"], match)
+        redirect |= _prefix(path.get("replacePrefixMatch") or "", match)
     return redirect
 
 
@@ -100,9 +100,9 @@ def rewrite_of(filters: Sequence[JsonObject], match: JsonObject) -> JsonObject:
     rewrite: JsonObject = {"host_rewrite_literal": declared["hostname"]} if declared.get("hostname") else {}
     path = declared.get("path") or {}
     if path.get("type") == "ReplaceFullPath":
-        rewrite["regex_rewrite"] = _substitution(".+", path["replaceFullPath"] or "/")
+        rewrite["regex_rewrite"] = _substitution(".+", path.get("replaceFullPath") or "/")
     elif path.get("type") == "ReplacePrefixMatch":
-        rewrite |= _prefix(path["replacePrefixMatch"], match)
+        rewrite |= _prefix(path.get("replacePrefixMatch") or "", match)
     return rewrite
 
 

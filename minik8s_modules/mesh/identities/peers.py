@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Set
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NAMESPACE, POD
 from minik8s_modules.api.objects import JsonObject, Key
-from minik8s_modules.api.pods.mutual_tls import MODES, MTLS, can_speak
+from minik8s_modules.api.pods.mutual_tls import MODES, MTLS, STRICT, can_speak
 from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.mesh.identities.securing import Peers, peers_of
@@ -82,7 +82,7 @@ class PeerCopies(Looping):
         for each in self._pods.keys() - wanted:
             self._pods.pop(each).stop()
         for each in wanted - self._pods.keys():
-            informer = Informer(self._client, POD, namespace=each, transform=_essence)
+            informer = Informer(self._client, POD, namespace=each, transform=_essence, read=_read)
             informer.add_handler(self._say_changed)
             self._pods[each] = informer
             informer.start()
@@ -93,6 +93,11 @@ class PeerCopies(Looping):
     def _touched(self, old: JsonObject | None, new: JsonObject | None) -> Iterable[Key]:
         before, now = (objects.labels(each or {}).get(MTLS) for each in (old, new))
         return [_KEY] if before != now else []
+
+
+def _read(pod: JsonObject) -> None:
+    """Raise as whoever looks at a Pod that cannot be read."""
+    peers_of({objects.namespace(pod): {MTLS: STRICT}}, [_essence(pod)])
 
 
 def _essence(pod: JsonObject) -> JsonObject:

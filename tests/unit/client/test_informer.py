@@ -145,6 +145,24 @@ def test_it_survives_a_handler_that_raises(api, informer):
     assert {p["metadata"]["name"] for p in informer.list()} == {"a", "b"}
 
 
+def test_an_object_that_is_not_to_be_read_is_as_if_not_there_until_it_is_mended(api):
+    sound = api.create(POD, pod("was", "one"))
+    bad = api.create(POD, {**pod("bad"), "spec": "text"})
+    read = lambda p: p["spec"]["nodeName"].upper()  # noqa: E731
+    informer = Informer(api, POD, clock=FakeClock(), random=lambda: 0.5, read=read)
+    heard: Changes = queue.Queue()
+    informer.add_handler(lambda old, new: heard.put(names(old, new)))
+    started(informer)
+    assert heard.get(timeout=60) == (None, "was")
+    api.update(POD, {**sound, "spec": 5})
+    assert heard.get(timeout=60) == ("was", None)
+    api.update(POD, {**bad, "spec": {"nodeName": "one"}})
+    assert heard.get(timeout=60) == (None, "bad")
+    assert [p["metadata"]["name"] for p in informer.list()] == ["bad"]
+    assert [call[0] for call in api.calls].count("list") == 1
+    informer.stop()
+
+
 @pytest.mark.parametrize("spec", ["text", ["x"], 5, {"containers": [5]}, {"nodeName": ["x"]}])
 def test_an_object_that_cannot_be_read_is_kept_and_keeps_no_other_from_being_told(api, spec):
     api.create(POD, {**pod("bad"), "spec": spec})

@@ -22,10 +22,10 @@ from minik8s_modules.base.metrics import Registry
 from minik8s_modules.store import readable
 from minik8s_modules.store.cached import CachedObject
 from tests.support.waiting import until
+from tests.support.wrong_types import made
 from tests.unit.apiserver.serving.test_objects_of_wrong_types import (
     Server,
     damaged,
-    made,
     path_of,
     requests,
 )

@@ -21,7 +21,7 @@ from minik8s_modules.api.defaulting.conversion import stored_kind
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import CLUSTER_ROLE, KINDS, NODE, POD, ROLE, ROLE_BINDING
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.schema.shapes import Shape, kind_shape
+from minik8s_modules.api.schema.shapes import kind_shape
 from minik8s_modules.apiserver.access.carriers import CarrierAuthorizer
 from minik8s_modules.apiserver.access.node_access import NodeAuthorizer
 from minik8s_modules.apiserver.aggregation.directory import Directory
@@ -42,16 +42,13 @@ from minik8s_modules.apiserver.verbs.patching import APPLY_PATCH, JSON_PATCH, ME
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.store import readable
+from tests.support.wrong_types import WRONG, made, places, put
 
 JSON = "application/json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-WRONG: tuple[Any, ...] = ("text", 5, True, ["x"], [None], [5], {"x": "y"}, {"x": None}, {"5": 5}, [{}], {}, [])
 ADMIN = User("admin", (MASTERS, ALL_AUTHENTICATED))
 JANE = User("jane", (ALL_AUTHENTICATED,))
 WORKER = User("system:node:d0", ("system:nodes", ALL_AUTHENTICATED))
-DEPTH = 6
-VALID = {"operator": "In", "clusterIP": "100.0.0.9", "clusterIPs": "100.0.0.9"}
-"""By field, a text that is read as something else than a text."""
 EACH = 5
 """Objects of a kind that are wrong somewhere deep."""
 STORED = [kind for kind in KINDS.all() if kind.stored and "list" in kind.verbs and kind.group != "metrics.k8s.io"]
@@ -99,34 +96,6 @@ def path_of(kind: Kind, name: str = "") -> str:
     root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
     below = f"{root}/namespaces/default/{kind.plural}" if kind.namespaced else f"{root}/{kind.plural}"
     return f"{below}/{name}" if name else below
-
-
-def made(at: Shape, depth: int = DEPTH, called: str = "") -> Any:
-    """Return a value of a type, with everything in it once."""
-    if at.kind == "object":
-        return {name: made(at.fields[name], depth - 1, name) for name in at.fields} if depth else {}
-    if at.kind in {"map", "list"}:
-        inner = [made(at.items, depth - 1, called)] if depth and at.items is not None else []
-        return inner if at.kind == "list" else {"a": inner[0]} if inner else {}
-    plain = {"boolean": False, "quantity": "1", "any": {}, "integer": 1, "number": 1, "intstr": 1}
-    formats = {"date-time": "2026-01-01T00:00:00Z", "byte": "eA=="}
-    return plain.get(at.kind, formats.get(at.format, VALID.get(called, "x")))
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield where values are."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, each in inner:
-        yield (*path, name)
-        yield from places(each, (*path, name))
-
-
-def put(obj: JsonObject, path: tuple[Any, ...], value: Any) -> None:
-    """Set the value at ``path``."""
-    at: Any = obj
-    for name in path[:-1]:
-        at = at[name]
-    at[path[-1]] = value
 
 
 def damaged(kind: Kind, seed: str) -> list[JsonObject]:
