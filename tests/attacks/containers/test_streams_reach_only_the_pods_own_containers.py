@@ -63,7 +63,7 @@ def test_nothing_attaches_to_another_pod(streaming: Streaming, victim: JsonObjec
 
 
 def test_the_log_of_another_pod_stays_unread(streaming: Streaming, victim: JsonObject, forged: JsonObject):
-    assert SECRET in streaming.kubectl("logs", "victim").stdout
+    streaming.until(lambda: SECRET in streaming.kubectl("logs", "victim").stdout)
     done = streaming.kubectl("logs", forged["metadata"]["name"], check=False)
     assert done.returncode != 0
     assert SECRET not in done.stdout

@@ -100,7 +100,7 @@ def test_pods_alternate_between_them_and_are_reached(plane: ControlPlane, nodes:
     hosts = [plane.pod(name)["spec"]["nodeName"] for name in names]
     assert sorted(hosts.count(each.name) for each in nodes) == [2, 2]
     for name in names:
-        assert plane.kubectl("logs", name).stdout == f"hello from {name}\n"
+        nodes[0].until(lambda name=name: plane.kubectl("logs", name).stdout == f"hello from {name}\n")  # type: ignore[misc]
     assert plane.kubectl("exec", names[0], "--", "cat", "/etc/hostname").stdout.strip() == names[0]
     for name in names:
         plane.delete(name, grace_s=0)
@@ -114,7 +114,7 @@ def test_a_node_gets_the_secrets_of_its_own_pods(plane: ControlPlane, nodes: tup
     spec = {"containers": [container], "nodeName": nodes[1].name}
     plane.admin.create(POD, {"metadata": {"name": "reads", "namespace": "default"}, "spec": spec})
     nodes[1].until(lambda: plane.ready("reads"))
-    assert plane.kubectl("logs", "reads").stdout == "hidden\n"
+    nodes[1].until(lambda: plane.kubectl("logs", "reads").stdout == "hidden\n")
     plane.delete("reads", grace_s=0)
     nodes[1].until(lambda: plane.gone("reads"))
 
