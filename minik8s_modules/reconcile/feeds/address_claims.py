@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from weakref import WeakValueDictionary
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
@@ -28,6 +29,7 @@ class AddressClaims:
         self._lock = threading.Lock()
         self._refused: dict[str, str] = {}
         self._releasing: dict[str, bool] = {}  # uid -> asked again meanwhile: there may be a claim that was not seen
+        self._turns: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()  # to release a pod's address
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="claim")
 
     def stop(self) -> None:
@@ -113,6 +115,12 @@ class AddressClaims:
             return True
 
     def release(self, uid: str) -> None:
-        """Give the pod's address back; raises as the API does, and repeating is safe."""
-        for claim in self._book.claims_of(uid):
-            self._book.release(claim)
+        """Give the pod's address back; raises as the API does, and repeating is safe.
+
+        The loop and who removes the pod ask at the same time: one asks the API, and the other one waits for that.
+        """
+        with self._lock:
+            turn = self._turns.setdefault(uid, threading.Lock())
+        with turn:
+            for claim in self._book.claims_of(uid):
+                self._book.release(claim)

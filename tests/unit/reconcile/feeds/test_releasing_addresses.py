@@ -66,6 +66,30 @@ def test_a_claim_that_was_written_during_a_release_is_given_back_by_who_asked_me
     assert book.released == ["first", "second"]
 
 
+def test_who_removes_the_pod_waits_for_a_release_under_way_and_asks_for_none_of_its_own() -> None:
+    book: Any = Book()
+    held = ["claim of a"]
+    book.claims_of = lambda _uid: [*held]
+    give_back = book.release
+
+    def release(claim: str) -> None:
+        give_back(claim)
+        held.remove(claim)
+
+    book.release = release
+    claims = AddressClaims(book, lambda _uids: None)
+    claims.release_later("a")
+    assert book.begun.acquire(timeout=10)
+    removing = threading.Thread(target=claims.release, args=("a",))
+    removing.start()
+    removing.join(0.05)
+    assert removing.is_alive()
+    book.go.release(9)
+    removing.join(10)
+    claims.stop()
+    assert book.released == ["claim of a"]
+
+
 def test_after_the_end_nothing_is_begun() -> None:
     book: Any = Book()
     claims = AddressClaims(book, lambda _uids: None)
