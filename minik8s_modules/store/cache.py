@@ -49,12 +49,13 @@ from minik8s_modules.store.cached import (
     CachePage,
     Resource,
     difference,
+    made_of,
     resource_of,
 )
 from minik8s_modules.store.dispatch import Dispatcher, Subscription
-from minik8s_modules.store.encoding import with_revision
 from minik8s_modules.store.errors import Compacted, Expired, StoreUnavailable
 from minik8s_modules.store.interface import Change, Page, Store, Watch
+from minik8s_modules.store.resting import Rest
 from minik8s_modules.store.waiters import Waiter, Waiters
 
 __all__ = ["CacheEvent", "CacheList", "CachedObject", "Subscription", "WatchCache"]
@@ -87,7 +88,8 @@ class WatchCache:
         self._ring_events = ring_events
         self._history = history
         self._lock = threading.Lock()
-        self._waiters = Waiters()
+        self._rest = Rest()
+        self._waiters = Waiters(self._rest.want)
         self._resources: dict[str, Resource] = {}
         self._dispatcher = Dispatcher(prefix)
         self._following = False  # the objects are those of the revision, not being loaded
@@ -112,6 +114,7 @@ class WatchCache:
         with self._lock:
             if self._watch:
                 self._watch.cancel()
+            self._rest.want()
         self._reader.join()
         self._aging.join()
 
@@ -151,6 +154,7 @@ class WatchCache:
             if self._following and revision > self._revision:
                 self._ahead[revision] = (key, item)
                 self._catch_up()
+            self._rest.claimed(revision)
             if self._revision >= revision:
                 return True
             waiter = self._waiters.join(revision)
@@ -317,18 +321,27 @@ class WatchCache:
             patience.start()
         try:
             for batch in watch:
-                self._apply(batch, batch[-1].revision)
+                if batch:
+                    self._apply(batch, batch[-1].revision)
+                elif self._may_rest():
+                    self._rest.take()
         finally:
             patience.cancel()
         if not self.ready() and not self._stopping.is_set():
             raise Compacted(f"the history since revision {self._revision} took longer than {HISTORY_S:g} s")
+
+    def _may_rest(self) -> bool:
+        with self._lock:
+            return not self._stopping.is_set() and self._rest.begin(is_waited_for=self._waiters.some)
 
     def _apply(self, changes: Sequence[Change], revision: int, *, loaded: bool = False) -> None:
         shown = 0 if loaded else self._revision
         if not loaded and revision <= shown:
             return  # the writers have shown it: most often so, and they are who waits for the lock
         # parsed without the lock, which every list takes
-        pairs = [(change, made) for change in changes if change.revision > shown for made in self._made(change)]
+        pairs = [
+            (change, made) for change in changes if change.revision > shown for made in made_of(change, self._prefix)
+        ]
         with self._lock:
             went_back = loaded and revision < self._revision
             shown = 0 if loaded else self._revision  # writers may have been faster
@@ -338,6 +351,9 @@ class WatchCache:
                 if loaded:
                     self._forget_history(revision)
                     self._following = True
+                for change in () if loaded else changes:
+                    if change.revision > shown and change.revision not in self._ahead:
+                        self._rest.brought(change.revision)
                 self._revision = revision
                 # a restored store: revisions that subscribers have seen now mean something else
                 if went_back:
@@ -362,19 +378,6 @@ class WatchCache:
             self._revision = revision
             self._dispatcher.publish(events, revision)
             self._waiters.reached(revision)
-
-    def _made(self, change: Change) -> Sequence[CachedObject | None]:
-        """Return the object after the change, or None for a deletion, in a sequence; foreign keys: empty."""
-        if not change.key.startswith(self._prefix) or change.key.count("/") < self._prefix.count("/") + 2:
-            return []
-        if change.value is None:
-            return [None]
-        try:
-            data, parsed = with_revision(change.value, change.revision, change.key)
-        except ValueError as error:
-            log.error("ignoring %s at revision %d: %s", change.key, change.revision, error)  # noqa: TRY400
-            return []
-        return [CachedObject(change.key, data, change.revision, parsed["metadata"].get("labels") or {})]
 
     def _applied(self, key: str, revision: int, made: CachedObject | None) -> Sequence[CacheEvent]:
         name = resource_of(self._prefix, key)

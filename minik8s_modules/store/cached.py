@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import orjson
 
 from minik8s_modules.store.encoding import exact, with_revision
 from minik8s_modules.store.interface import Change, Entry
+
+log = logging.getLogger(__name__)
 
 RING_BYTES = 16 << 20
 """Bytes of events a resource; a watcher that is further behind is dropped by the hub as well."""
@@ -275,6 +278,20 @@ def difference(known: Mapping[str, int], entries: Iterable[Entry], revision: int
     written.sort(key=lambda change: change.revision)
     gone = sorted(known.keys() - {entry.key for entry in found})
     return written + [Change(key, None, revision, created=False) for key in gone]
+
+
+def made_of(change: Change, root: str) -> Sequence[CachedObject | None]:
+    """Return the object after the change, or None for a deletion, in a sequence; of a key not below ``root``: empty."""
+    if not change.key.startswith(root) or change.key.count("/") < root.count("/") + 2:
+        return []
+    if change.value is None:
+        return [None]
+    try:
+        data, parsed = with_revision(change.value, change.revision, change.key)
+    except ValueError as error:
+        log.error("ignoring %s at revision %d: %s", change.key, change.revision, error)  # noqa: TRY400
+        return []
+    return [CachedObject(change.key, data, change.revision, parsed["metadata"].get("labels") or {})]
 
 
 def resource_of(root: str, path: str) -> str:

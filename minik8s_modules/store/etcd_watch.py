@@ -88,7 +88,9 @@ class EtcdWatch:
             if answer.created:
                 self._check_not_back(answer.header.revision)
             self._failures = 0
-            if answer.events:
+            if not message:
+                yield []
+            elif answer.events:
                 batch = [_change(event) for event in answer.events]
                 self._after = batch[-1].revision
                 yield batch

@@ -52,7 +52,7 @@ class Watch(Protocol):
     """An endless stream of changes, in the order of their revisions; each comes exactly once."""
 
     def __iter__(self) -> Iterator[list[Change]]:
-        """Yield non-empty batches; changes of one revision are never spread over two batches.
+        """Yield batches; changes of one revision are never spread over two. An empty one: that is all for now.
 
         Blocks while nothing changes and while the store is unreachable (it resumes by itself where it was).
         Ends after ``cancel``.

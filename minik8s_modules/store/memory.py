@@ -210,6 +210,7 @@ class MemoryWatch:
         """Yield the changes as they come; raises Compacted when the log no longer reaches back."""
         while (batch := self._store.take(self)) is not None:
             yield batch
+            yield []
 
     def cancel(self) -> None:
         """End the iteration."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
+from collections.abc import Callable
 
 from minik8s_modules.base import errands
 from minik8s_modules.base.errands import Pause
@@ -32,16 +33,23 @@ Waiter = Pause | _Blocked
 
 
 class Waiters:
-    """Who waits for which revision, the lowest first."""
+    """Who waits for which revision, the lowest first; ``on_join`` is called with each one that begins to."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_join: Callable[[], None] = lambda: None) -> None:
+        self._on_join = on_join
         self._waiting: list[tuple[int, int, Waiter]] = []
         self._numbers = itertools.count()
+
+    @property
+    def some(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._waiting)
 
     def join(self, revision: int) -> Waiter:
         """Return where to wait until ``revision`` is reached."""
         here = errands.current()
         waiter: Waiter = _Blocked() if here is None else Pause(here)
+        self._on_join()
         heapq.heappush(self._waiting, (revision, next(self._numbers), waiter))
         return waiter
 

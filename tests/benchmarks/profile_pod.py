@@ -36,6 +36,7 @@ from tests.integration.services.conftest import Cluster
 from tests.support.processes import peer_pid
 
 PODS, WARM_UP, GIVE_UP_S, MOST = 10, 3, 60.0, 60
+LOGGED_S = 1.0  # by then the audit log has all that was asked before
 Processes = Mapping[str, psutil.Process]
 
 
@@ -100,12 +101,14 @@ def _name(process: psutil.Process) -> str:
 
 def _account(cluster: Cluster, log: Path) -> str:
     found = processes(cluster)
+    time.sleep(LOGGED_S)
     before, size = {name: cpu_s(one) for name, one in found.items()}, log.stat().st_size
     on_node = node_s(cluster)
     lives(cluster, PODS)
     spent = {name: (cpu_s(one) - before[name]) * 1000 / PODS for name, one in found.items() if one.is_running()}
     spent["node"] = (node_s(cluster) - on_node) * 1000 / PODS
     told = "".join(f"{each:9.1f} ms  {name}\n" for name, each in sorted(spent.items(), key=lambda one: -one[1]) if each)
+    time.sleep(LOGGED_S)
     with log.open("rb") as lines:
         lines.seek(size)
         asked = requests(lines)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import select
 import socket
 import ssl
 import struct
@@ -110,7 +111,7 @@ class Channel:
         return answer(self._trailers or b"", b"".join(self._pieces))
 
     def stream(self, method: str, message: bytes) -> Iterator[bytes]:
-        """Send ``message``, leave our side open, and yield the messages that come.
+        """Send ``message``, leave our side open, and yield the messages that come; an empty one: no more has for now.
 
         When nothing comes for the socket's timeout, the server is asked for a sign of life, and has as long again.
 
@@ -119,8 +120,12 @@ class Channel:
             Broken: the connection ended.
         """
         self._ask(method, message, 0)
+        is_told = True
         left = bytearray()  # grows in place: a message may be of megabytes, and comes in pieces of kilobytes
         while True:
+            if not (is_told or left or self._has_come()):
+                yield b""
+            is_told = True
             self._receive_or_ping()
             for piece in self._pieces:
                 left += piece
@@ -134,7 +139,7 @@ class Channel:
                 if end > len(left):
                     break
                 yield bytes(memoryview(left)[at + _MESSAGE.size : end])
-                at = end
+                at, is_told = end, False
             del left[:at]
             if self._ended():
                 self._check()
@@ -230,6 +235,14 @@ class Channel:
             self._out += frame(PING, 0, 0, bytes(8))
             self._flush()
             self._receive()
+
+    def _has_come(self) -> bool:
+        """Return whether bytes can be received without waiting."""
+        if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
+            return True
+        ready = select.poll()
+        ready.register(self._sock, select.POLLIN)
+        return bool(ready.poll(0))
 
     def _receive(self, *, unseen: bool = False) -> None:
         """Wait for bytes, and take in every whole frame."""

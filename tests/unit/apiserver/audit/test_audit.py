@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import Kind
+from minik8s_modules.apiserver.audit import audit_log
 from minik8s_modules.apiserver.audit.audit import Entry, event, level_of
 from minik8s_modules.apiserver.audit.audit_files import LogFile
 from minik8s_modules.apiserver.audit.audit_log import AuditLog
@@ -231,6 +233,27 @@ def test_events_that_have_gathered_are_written_in_one_step(tmp_path: Path, monke
     log.stop()
     (told,) = written
     assert [json.loads(line)["auditID"] for line in told.splitlines()] == [str(each) for each in range(50)]
+
+
+def test_events_gather_until_there_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(audit_log, "_GATHER_S", 3600.0)
+    written, came, once = [], threading.Event(), os.write
+
+    def write(file: int, data: bytes) -> int:
+        written.append(data)
+        came.set()
+        return once(file, data)
+
+    monkeypatch.setattr(os, "write", write)
+    log = opened(tmp_path / "audit.log", Registry())
+    log.start()
+    for number in range(audit_log._TOGETHER):
+        log.record(entry(user=User(str(number % 2), ())))
+        time.sleep(0.001)
+    assert came.wait(60)
+    log.record(entry())
+    log.stop()
+    assert [len(each.splitlines()) for each in written] == [audit_log._TOGETHER, 1]
 
 
 @pytest.mark.parametrize("shared", [False, True])

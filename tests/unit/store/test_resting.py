@@ -1,0 +1,123 @@
+"""A lone API server's reader lets events gather that its own writers have shown, and no others."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from minik8s_modules.store import resting
+from minik8s_modules.store.cache import CachedObject, WatchCache
+from minik8s_modules.store.encoding import with_revision
+from minik8s_modules.store.memory import MemoryStore
+from minik8s_modules.store.resting import ALONE_S, CLAIM_S, Rest
+from tests.support.watching import stored
+
+KEY = "/registry/core/pods/default/web"
+WAIT_S = 60.0
+
+
+class Now:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.s = 100.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.s
+
+
+@pytest.fixture
+def now() -> Now:
+    return Now()
+
+
+@pytest.fixture
+def rest(now: Now) -> Rest:
+    made = Rest(now)
+    now.s += ALONE_S
+    return made
+
+
+def test_who_has_just_begun_does_not_rest(now):
+    rest = Rest(now)
+    now.s += ALONE_S - 1
+    assert not rest.begin(is_waited_for=False)
+    now.s += 1
+    assert rest.begin(is_waited_for=False)
+
+
+def test_what_a_writer_shows_in_the_end_was_its_own(rest, now):
+    rest.brought(7)
+    assert not rest.begin(is_waited_for=False)
+    rest.claimed(7)
+    now.s += 2 * CLAIM_S
+    assert rest.begin(is_waited_for=False)
+
+
+def test_after_somebody_elses_write_there_is_no_rest_for_a_while(rest, now):
+    rest.brought(7)
+    now.s += 2 * CLAIM_S
+    assert not rest.begin(is_waited_for=False)
+    now.s += ALONE_S - 1
+    assert not rest.begin(is_waited_for=False)
+    now.s += 1
+    assert rest.begin(is_waited_for=False)
+
+
+def test_another_servers_leases_leave_no_time_to_rest(rest, now):
+    found = []
+    for revision in range(100):
+        now.s += ALONE_S / 3  # RENEW_S of presence
+        rest.brought(revision)
+        now.s += 2 * CLAIM_S
+        found.append(rest.begin(is_waited_for=False))
+    assert not any(found)
+
+
+def test_nobody_rests_whom_somebody_waits_for(rest):
+    assert not rest.begin(is_waited_for=True)
+    assert rest.begin(is_waited_for=False)
+
+
+@pytest.fixture
+def resting_cache(monkeypatch):
+    """A cache over a memory store whose reader rests for as long as nobody wants it, and when it does."""
+    monkeypatch.setattr(resting, "ALONE_S", 0.0)
+    monkeypatch.setattr(resting, "REST_S", WAIT_S)
+    store, rests = MemoryStore(), threading.Event()
+    take = Rest.take
+
+    def noted(self: Rest) -> None:
+        rests.set()
+        take(self)
+
+    monkeypatch.setattr(Rest, "take", noted)
+    cache = WatchCache(store)
+    cache.start()
+    assert cache.wait_ready(WAIT_S)
+    with store.unwatched():
+        own = store.create(KEY, stored("web"))
+        data, _ = with_revision(stored("web"), own)
+        assert cache.wrote(KEY, CachedObject(KEY, data, own, {}), own, WAIT_S)
+    yield store, cache, rests
+    cache.stop()
+
+
+def test_who_waits_for_a_revision_ends_the_rest(resting_cache):
+    store, cache, rests = resting_cache
+    assert rests.wait(WAIT_S)
+    foreign = store.create("/registry/core/pods/default/other", stored("other"))
+    assert cache.get("/registry/core/pods/default/other") is None
+    assert cache.wait_for(foreign, WAIT_S / 2)
+    assert cache.get("/registry/core/pods/default/other") is not None
+
+
+def test_a_reader_that_rests_can_be_stopped(resting_cache):
+    _store, cache, rests = resting_cache
+    assert rests.wait(WAIT_S)
+    stopping = threading.Thread(target=cache.stop)
+    stopping.start()
+    stopping.join(WAIT_S / 2)
+    assert not stopping.is_alive()
