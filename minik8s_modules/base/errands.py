@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 LONG_S = 0.25  # under load a thread may be without a processor for half of that
 _TOLD_EVERY_S = 60.0
+_KEPT = 16  # errands that have nothing to do; as many begin in a turn of the intake's loop
 
 T = TypeVar("T")
 
@@ -42,12 +43,27 @@ class _Follower(NamedTuple):
 
 
 class _Errand(greenlet):  # type: ignore[misc,unused-ignore]  # not all versions have types
-    """A piece of work; ``pause`` is where it waits."""
+    """Does one piece of work after another; ``pause`` is where it waits.
 
-    def __init__(self, work: Callable[[], object], errands: Errands, ended: Callable[[], None]) -> None:
-        super().__init__(work)
-        self.errands, self.ended = errands, ended
+    Each new greenlet has Python map a stack for it, and give that back when it ends: 6 % of a create's CPU.
+    """
+
+    def __init__(self, errands: Errands) -> None:
+        super().__init__(self._works)
+        self.errands = errands
         self.pause: Pause | None = None
+        self.work: Callable[[], object] | None = None
+        self.ended: Callable[[], None] | None = None
+
+    def _works(self) -> None:
+        while self.work is not None:
+            try:
+                self.work()
+            except Exception:  # the loop must outlive a defect, whatever it is
+                log.exception("an errand failed")
+            self.work = None
+            if self.errands.keeps(self):
+                self.parent.switch()
 
 
 class Pause:
@@ -91,6 +107,7 @@ class Errands:
     def __init__(self, epoll: select.epoll, wake: Callable[[], None]) -> None:
         self._epoll, self._wake = epoll, wake
         self._followed: dict[int, _Follower] = {}
+        self._free: list[_Errand] = []  # have ended, and may be given other work
         self._last: list[Callable[[], object]] = []
         self._ready: deque[Pause] = deque()
         self._pauses: set[Pause] = set()
@@ -101,21 +118,28 @@ class Errands:
     def run(self, work: Callable[[], object], ended: Callable[[], None]) -> None:
         """Begin an errand; ``ended`` is called in the loop itself, afterwards."""
         self._thread = threading.get_ident()
-        self.switch(_Errand(work, self, ended))
+        errand = self._free.pop() if self._free else _Errand(self)
+        errand.work, errand.ended = work, ended
+        self.switch(errand)
 
     def switch(self, errand: _Errand) -> None:
         """Let an errand run until it ends or waits."""
         began_s = time.monotonic()
-        try:
-            errand.switch()
-        except Exception:  # the loop must outlive a defect, whatever it is
-            log.exception("an errand failed")
+        errand.switch()
         now_s = time.monotonic()
         if now_s - began_s > LONG_S and now_s - self._told_s > _TOLD_EVERY_S:
             self._told_s = now_s
             log.warning("the event loop was held for %.0f ms by one request", (now_s - began_s) * 1e3)
-        if errand.dead:
-            errand.ended()
+        if errand.work is None and errand.ended is not None:
+            ended, errand.ended = errand.ended, None
+            ended()
+
+    def keeps(self, errand: _Errand) -> bool:
+        """Return whether an errand that has done its work is to wait for other work; else it ends."""
+        if self._over or len(self._free) >= _KEPT:
+            return False
+        self._free.append(errand)
+        return True
 
     def leave(self, pause: Pause) -> None:
         """Give the thread back to the loop until ``pause`` is ended; called in the errand."""
@@ -214,6 +238,8 @@ class Errands:
         self.end_turn()
         for each in list(self._followed.values()):
             each.on_end()
+        while self._free:  # a greenlet that waits holds itself
+            self._free.pop().switch()
 
 
 class _Outcome(Generic[T]):

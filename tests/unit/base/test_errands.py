@@ -6,8 +6,10 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
+from greenlet import getcurrent
 
 from minik8s_modules.base import errands
 from minik8s_modules.base.errands import Late, Pause
@@ -233,6 +235,42 @@ def test_a_defect_ends_its_errand_and_neither_the_loop_nor_others(loop: Looped, 
     pauses["a"].end()
     loop.turn()
     assert loop.results == {"a": True}
+
+
+def test_errands_that_have_ended_do_what_comes_next_and_those_that_wait_do_not(loop: Looped):
+    pauses: dict[str, Pause] = {}
+    waits(loop, pauses, "waits")
+    seen = []
+    for _ in range(3):
+        loop.begin("next", lambda: seen.append(getcurrent()))
+    assert len({*seen}) == 1
+    pauses["waits"].end()
+    loop.turn()
+    assert loop.results["waits"] is True
+    loop.begin("fails", lambda: 1 // 0)
+    loop.begin("last", lambda: 1)
+    assert loop.results["last"] == 1
+    assert loop.ended == [*["next"] * 3, "waits", "fails", "last"]
+
+
+def test_few_errands_are_kept_and_none_when_the_loop_has_ended(loop: Looped):
+    pauses: dict[str, Pause] = {}
+    greenlets = []
+
+    def work(name: str) -> None:
+        greenlets.append(getcurrent())
+        pauses[name] = Pause(loop.errands)
+        pauses[name].wait(60)
+
+    for number in range(40):
+        loop.begin(str(number), partial(work, str(number)))
+    for each in pauses.values():
+        each.end()
+    loop.turn()
+    assert len(loop.ended) == 40
+    assert [each.dead for each in greenlets].count(False) == errands._KEPT
+    loop.errands.end()
+    assert all(each.dead for each in greenlets)
 
 
 def test_who_holds_the_loop_for_long_is_told_of(loop: Looped, caplog: pytest.LogCaptureFixture):
