@@ -13,11 +13,21 @@ import importlib
 import importlib.machinery
 import sys
 from _thread import allocate_lock
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
 _lock = allocate_lock()
+_OF_TEMPLATES = (
+    "render_template",
+    "render_template_string",
+    "stream_template",
+    "stream_template_string",
+    "Environment",
+    "DispatchingJinjaLoader",
+    "_default_template_ctx_processor",
+)
+"""What Flask imports of its own templates: to be called, where anybody renders one."""
 
 
 class Seldom(ModuleType):
@@ -27,23 +37,22 @@ class Seldom(ModuleType):
         name: of the module.
         functions: what is imported from it, by ``from``, to be called seldom.
         path: of a package, where its modules are.
+        needs: another module that must be the real one before this one comes, since it makes classes of what is there.
     """
 
-    def __init__(self, name: str, functions: Sequence[str] = (), path: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, functions: Sequence[str] = (), path: Sequence[str] = (), needs: str = "") -> None:
         super().__init__(name)
+        self._needs = needs
         if path:
             self.__path__ = list(path)
         for each in functions:
-            setattr(self, each, self._calling(each))
+            setattr(self, each, _Called(self, each))
 
-    def _calling(self, function: str) -> Callable[..., Any]:
-        def call(*args: Any, **named: Any) -> Any:
-            return getattr(self._loaded(), function)(*args, **named)
-
-        return call
-
-    def _loaded(self) -> ModuleType:
+    def real(self) -> ModuleType:
+        """Return the module itself, which takes its place."""
         name = self.__name__
+        if isinstance(needed := sys.modules.get(self._needs), Seldom):
+            needed.real()
         with _lock:  # of two threads, the second must not take the first one's module away
             if sys.modules.get(name) is self:
                 del sys.modules[name]
@@ -54,23 +63,46 @@ class Seldom(ModuleType):
         path = vars(self).get("__path__", [])
         if name == "__path__" or importlib.machinery.PathFinder.find_spec(f"{self.__name__}.{name}", path):
             raise AttributeError(name)  # it is no package; or it is, and whoever imports its module needs no other
-        return getattr(self._loaded(), name)
+        return getattr(self.real(), name)
+
+
+class _Called:
+    """A function or a class of a module, to be called; one that is no method where a class has it."""
+
+    def __init__(self, module: Seldom, name: str) -> None:
+        self._module, self._name = module, name
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Call the module's own."""
+        return getattr(self._module.real(), self._name)(*args, **named)
 
 
 def come_later() -> None:
     """Have modules that are seldom used, and are not there yet, come when they are used."""
     for name in ("calendar", "html", "inspect", "tokenize"):
-        _stand_for(name)
-    _stand_for("importlib.metadata", ["version"], [f"{importlib.__path__[0]}/metadata"])
-    found = importlib.machinery.PathFinder.find_spec("prometheus_client")
-    if found is not None:
-        _stand_for("prometheus_client", path=found.submodule_search_locations or ())
-        _stand_for("prometheus_client.decorator", ["decorate"])
+        stand_for(name)
+    stand_for("importlib.metadata", ["version"], [f"{importlib.__path__[0]}/metadata"])
+    if path := _installed("prometheus_client"):
+        stand_for("prometheus_client", path=path)
+        stand_for("prometheus_client.decorator", ["decorate"])
 
 
-def _stand_for(name: str, functions: Sequence[str] = (), path: Sequence[str] = ()) -> None:
+def have_no_templates() -> None:
+    """Have Flask do without Jinja until there is a template: 2 MB. Nobody else in the process may subclass it."""
+    if path := _installed("jinja2"):
+        stand_for("jinja2", ["BaseLoader", "FileSystemLoader"], path)
+        stand_for("flask.templating", _OF_TEMPLATES, needs="jinja2")
+
+
+def stand_for(name: str, functions: Sequence[str] = (), path: Sequence[str] = (), needs: str = "") -> None:
+    """Have something stand for a module that is not there yet; see `Seldom`."""
     if name not in sys.modules:
-        sys.modules[name] = found = Seldom(name, functions, path)
+        sys.modules[name] = found = Seldom(name, functions, path, needs)
         parent, _, last = name.rpartition(".")
-        if parent:
+        if parent in sys.modules:
             setattr(sys.modules[parent], last, found)  # as an import does
+
+
+def _installed(package: str) -> Sequence[str]:
+    found = importlib.machinery.PathFinder.find_spec(package)
+    return list(found.submodule_search_locations or ()) if found else []

@@ -84,3 +84,15 @@ print(*sorted(name for name, found in sys.modules.items() if not isinstance(foun
     needless = tuple(NEEDLESS[module])
     bad = {name for name in found if name.startswith(tuple(f"{one}." for one in needless)) or name in needless}
     assert bad - SMALL == set()
+
+
+def test_an_api_server_has_no_templates() -> None:
+    told = """
+import sys
+from minik8s_modules.base.seldom import have_no_templates
+have_no_templates()
+import minik8s_modules.apiserver.serving.application
+print(*(name for name in ("jinja2.environment", "prometheus_client.exposition") if name in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

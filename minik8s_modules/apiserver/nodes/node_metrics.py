@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from prometheus_client import Metric, generate_latest
+from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from minik8s_modules.api import objects, quantities
@@ -149,6 +149,8 @@ class _Counted(NamedTuple):
 
 def reconciler_text(exposed: str) -> str:
     """Return what a reconciler counted of a node, "" of what is none: a node's own may tell nothing else by it."""
+    from prometheus_client import generate_latest  # noqa: PLC0415 - with a client of HTTP, for who asks for this
+
     try:
         families = tuple(each for each in text_string_to_metric_families(exposed) if each.name.startswith(COUNTED))
         return generate_latest(_Counted(families)).decode()

@@ -48,3 +48,18 @@ def test_one_that_is_not_there_is_told_as_usual() -> None:
     text = "import minik8s_modules, inspect; print(hasattr(inspect, 'no_such_thing'))"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_flask_renders_a_template_where_jinja_has_not_come_yet() -> None:
+    text = """
+import sys
+from minik8s_modules.base.seldom import Seldom, have_no_templates
+have_no_templates()
+import flask
+app = flask.Flask("x")
+print("jinja2.environment" in sys.modules)
+with app.test_request_context("/a"):
+    print(flask.render_template_string("{{ 1 + 1 }} {{ request.path }}"))
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n2 /a\n"
