@@ -107,6 +107,27 @@ def test_every_role_has_a_scenario_of_molecule() -> None:
         assert (REPOSITORY / "tests" / "molecule" / role / "verify.yml").exists(), role
 
 
+def tasks_of(data: Any) -> Iterator[dict[str, Any]]:
+    """Yield every task in parsed YAML, those of blocks too."""
+    for task in data if isinstance(data, list) else []:
+        yield task
+        for part in ("block", "rescue", "always"):
+            yield from tasks_of(task.get(part))
+
+
+@pytest.mark.parametrize("role", PLACES)
+def test_a_package_manager_is_asked_only_where_something_may_be_missing(role: str) -> None:
+    files = {path.name: yaml.safe_load(path.read_text("utf-8")) for path in (PLACES[role] / "tasks").glob("*.yml")}
+    for file, tasks in files.items():
+        for task in tasks_of(tasks):
+            asked = task.get("ansible.builtin.include_role") or task.get("ansible.builtin.import_role") or {}
+            if (asked.get("name"), asked.get("tasks_from")) == ("packages", "present") and "when" not in task:
+                every = [each for found in files.values() for each in tasks_of(found)]
+                callers = [each for each in every if each.get("ansible.builtin.include_tasks") == file]
+                assert callers, f"{file}: {task['name']}"
+                assert [each["name"] for each in callers if "when" not in each] == [], file
+
+
 def daemons_of(tasks: Any) -> set[str]:
     """Return the names of the daemons that tasks declare, those of blocks too."""
     if isinstance(tasks, dict):
