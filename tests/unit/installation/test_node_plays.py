@@ -42,9 +42,8 @@ def test_nothing_is_touched_before_preflight_has_passed():
         assert before in ([], ["node_add"])
 
 
-def test_an_upgrade_takes_one_machine_at_a_time_and_stops_at_the_first_that_fails():
-    for play in plays("upgrade.yml")[1:-1]:
-        assert (play["serial"], play["any_errors_fatal"]) == (1, True)
+def test_an_upgrade_takes_one_machine_at_a_time():  # and stops at the first that fails: test_troubled_machines
+    assert [play["serial"] for play in plays("upgrade.yml")[1:-1]] == [1, 1, 1]
 
 
 CHANGING = ("site", "node_add", "node_remove", "upgrade", "renew", "rotate_ca", "reset", "control_plane_remove")
