@@ -138,6 +138,7 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("RoleEscalation", "validate", _CREATE_UPDATE, _ROLES, _ITSELF, escalation.check_role),
     Plugin("BindEscalation", "validate", _CREATE_UPDATE, _BINDINGS, _ITSELF, escalation.check_binding),
     Plugin("HostConflict", "validate", _CREATE_UPDATE, _HOSTS, _ITSELF, route_admission.refuse_taken_places),
+    Plugin("IngressAnnotations", "validate", _CREATE_UPDATE, (INGRESS.id,), _ITSELF, route_admission.tell_unheeded),
     Plugin(
         "DenyServiceExternalIPs",
         "validate",

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import BadRequest
 from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, SERVICE, Kind
+from minik8s_modules.api.network import ingress_annotations
 from minik8s_modules.api.network.host_grants import HostGrants
 from minik8s_modules.api.network.ingress_routes import (
     CONFLICT,
@@ -55,6 +56,14 @@ def refuse_taken_places(write: Write) -> None:
         raise BadRequest("; ".join(taken))
     for why in taken:
         write.options.warn(f"{why}; this Ingress has no effect there")
+
+
+def tell_unheeded(write: Write) -> None:
+    """Warn of annotations of ingress-nginx that change nothing: some of them promise to keep somebody out."""
+    classes = list(_others(write, INGRESS_CLASS, None))
+    if not objects.is_deleting(write.new) and (found := ingress_annotations.unheeded(write.new, classes)):
+        paths = ", ".join(f"metadata.annotations[{key}]" for key in found)
+        write.options.warn(f"{paths}: stored, but minik8s does not act on it: {ingress_annotations.REASON}")
 
 
 def refuse_missing_services(write: Write) -> None:

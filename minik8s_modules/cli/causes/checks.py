@@ -124,7 +124,7 @@ def judge(obj: JsonObject, around: Around) -> Verdict:
     told = CUSTOM.get((str(obj.get("apiVersion") or "").partition("/")[0], str(obj.get("kind"))))
     known = CHECKS.get(kind) if kind is not None else told or custom.extended_faults
     faults = tuple(islice(_faults(obj, known, around), None if kind in _SEVERAL or told is not None else 1))
-    notes = [] if faults or kind is None else list(_not_acted_on(kind, obj))
+    notes = [] if faults or kind is None else list(_not_acted_on(kind, obj, around))
     # an object of which nothing is acted on is of no use; of others a part is
     useless = [fault for path, fault in notes if "." not in path or objects.status(obj).get("phase") == "Pending"]
     faults = faults or tuple(useless[:1])
@@ -145,8 +145,10 @@ def _faults(obj: JsonObject, known: Check | None, around: Around) -> Iterable[Fa
         yield from known(obj, around)
 
 
-def _not_acted_on(kind: Kind, obj: JsonObject) -> Iterator[tuple[str, Fault]]:
+def _not_acted_on(kind: Kind, obj: JsonObject, around: Around) -> Iterator[tuple[str, Fault]]:
     """Yield the fields of an object that are stored and not acted on: the first of those with one reason, in words."""
+    if kind is kinds.INGRESS:
+        yield from route_causes.unheeded(obj, around)
     from minik8s_modules.api.schema import coverage  # noqa: PLC0415 - 15 ms, once nothing nearer is wrong
 
     found: dict[str, list[str]] = {}

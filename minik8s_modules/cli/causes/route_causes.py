@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DNS, HOST_GRANT, INGRESS, INGRESS_CLASS, SECRET, SERVICE
+from minik8s_modules.api.network import ingress_annotations
 from minik8s_modules.api.network.host_grants import confinement
 from minik8s_modules.api.network.ingress_routes import (
     CLASS,
@@ -55,6 +56,14 @@ def route_faults(obj: JsonObject, around: Around) -> Iterator[Fault]:
         message = "no node that is ready has an address to answer at, or the controllers have not processed it yet"
         found.append(Fault(message, "kubectl get nodes -o wide"))
     yield from found
+
+
+def unheeded(ingress: JsonObject, around: Around) -> Iterator[tuple[str, Fault]]:
+    """Yield which annotations of ingress-nginx change nothing, after the path of the first one."""
+    if found := ingress_annotations.unheeded(ingress, list(around.all(INGRESS_CLASS))):
+        paths = [f"metadata.annotations[{key}]" for key in found]
+        text = f"{', '.join(paths)} {'are' if paths[1:] else 'is'} not acted on: {ingress_annotations.REASON}"
+        yield paths[0], Fault(text)
 
 
 def _pathless(obj: JsonObject) -> Iterator[str]:

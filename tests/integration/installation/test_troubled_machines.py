@@ -32,7 +32,9 @@ def endings() -> dict[str, dict[str, Any]]:
             how = {name: play[name] for name in KEYWORDS if name in play}
             if how and play["hosts"] != "localhost":
                 hosts = "troubled" if play["hosts"] == "joining" else "troubled,here"  # others have all that follow
-                found.setdefault(str(how | {"hosts": hosts}), {"name": f"{file.name}: {play['name']}", "hosts": hosts, **how})
+                found.setdefault(
+                    str(how | {"hosts": hosts}), {"name": f"{file.name}: {play['name']}", "hosts": hosts, **how}
+                )
     return {play["name"]: play for play in found.values()}
 
 

@@ -62,6 +62,7 @@ LEFT_OUT = {
     ("CertificateSubjectRestriction", "status"): "leaves the request as it is",
     ("CertificateApproval", ""): "the object itself is neither approved nor signed",
     ("HostConflict", "status"): "changes status alone",
+    ("IngressAnnotations", "status"): "changes status alone",
     ("ServiceExists", "status"): "changes status alone",
     ("DenyServiceExternalIPs", "status"): "changes status alone",
 }

@@ -170,6 +170,40 @@ def test_a_field_that_nobody_acts_on_is_told_of_an_object_that_is_fine():
     )
 
 
+def test_annotations_of_ingress_nginx_that_change_nothing_are_told_of_an_ingress_that_is_fine():
+    api = LoggedApi()
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    ingress = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {
+            "name": "web",
+            "namespace": SPACE,
+            "annotations": {"nginx.ingress.kubernetes.io/auth-type": "basic"},
+        },
+        "spec": {"rules": [{"host": "a.test", "http": {"paths": [{"path": "/", "backend": backend}]}}]},
+        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
+    }
+    service = {
+        "kind": "Service",
+        "metadata": {"name": "web"},
+        "spec": {"clusterIP": "100.0.0.9", "ports": [{"port": 80}]},
+    }
+    endpoints = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "web-1", "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": "IPv4",
+        "ports": [{"port": 80}],
+        "endpoints": [{"addresses": ["10.244.0.9"], "conditions": {"ready": True}}],
+    }
+    verdict = judge(put(api, ingress, service, endpoints)[0], api.around())
+    assert verdict.faults == ()
+    assert verdict.otherwise.startswith(
+        "as it should be, but metadata.annotations[nginx.ingress.kubernetes.io/auth-type] is not acted on: "
+    )
+
+
 def test_an_object_of_a_kind_that_is_not_served_is_not_known():
     verdict = judge(
         {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "x"}},
