@@ -2,14 +2,15 @@
 
 That is ConfigMaps, Secrets, claims and, once those are bound, their volumes (one informer for all), with the CSIDrivers
 and VolumeAttachments of those, and the Secrets that their drivers are told. Secrets of namespaces that nothing of this
-refers to never come into this process. Pods wait until the informer of their namespace has listed once. A node's own
-reconciler may read single objects only (apiserver/access/node_access.py): it has an informer each.
+refers to never come into this process. Pods wait until the informer of their namespace has listed once, so that one is
+kept for a while after its last pod: the next one of a Job, say, needs it again. A node's own reconciler may read single
+objects only, while a pod refers to them (apiserver/access/node_access.py): it has an informer each, and keeps none.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import NamedTuple, Protocol
 
 from minik8s_modules.api import objects
@@ -29,6 +30,8 @@ from minik8s_modules.api.storage.claims import is_bound
 from minik8s_modules.reconcile.storage.projections import projected_sources
 
 _PATIENCE_S = 30.0
+KEPT_S = 60.0
+"""A list, a TLS connection for the watch, and their ends cost 4 ms of CPU here, and the API server more."""
 
 
 class Reference(NamedTuple):
@@ -115,6 +118,16 @@ def _of_container(container: JsonObject) -> Iterator[tuple[str, str]]:
         yield "Secret", str(objects.dig(variable, "valueFrom", "secretKeyRef", "name") or "")
 
 
+Later = Callable[[float, Callable[[], None]], None]
+"""Has something called, in a thread of its own, after so many seconds."""
+
+
+def _later(delay_s: float, call: Callable[[], None]) -> None:
+    timer = threading.Timer(delay_s, call)
+    timer.daemon = True
+    timer.start()
+
+
 _Scope = tuple[str, str, str]
 """Kind, namespace and name of what one cache keeps; no name: the namespace's objects."""
 
@@ -131,12 +144,15 @@ class ReferencedObjects:
         on_change: Callable[[frozenset[str]], None],
         *,
         by_name: bool = False,
+        later: Later = _later,
     ) -> None:
         self._make = make
+        self._later = later
         self._by_name = by_name
         self._on_change = on_change
         self._lock = threading.RLock()
         self._caches: dict[_Scope, Cache] = {}
+        self._ending: set[_Scope] = set()
         self._of_pod: dict[str, frozenset[Reference]] = {}
         self._pods: dict[Reference, set[str]] = {}
 
@@ -199,14 +215,24 @@ class ReferencedObjects:
         self._on_change(frozenset(uids))
 
     def forget(self, uid: str) -> None:
-        """Stop following for a pod that is gone; caches nobody needs end."""
+        """Stop following for a pod that is gone; caches that nobody needs after a while end."""
         with self._lock:
             self._unlink(uid)
-            needed = {self._scope(one) for one in self._pods}
-            unused = [self._caches.pop(key) for key in set(self._caches) - needed]
-        for cache in unused:
-            # its thread may be the caller's peer in a handler: never wait for it here
-            threading.Thread(target=cache.stop, daemon=True).start()
+            unused = self._unused() - self._ending
+            self._ending |= unused
+        if unused:
+            self._later(0.0 if self._by_name else KEPT_S, lambda: self._end(unused))
+
+    def _end(self, scopes: Set[_Scope]) -> None:
+        """End what is still unused; not in the thread of a caller, which may be the cache's peer in a handler."""
+        with self._lock:
+            self._ending -= scopes
+            ended = [self._caches.pop(scope) for scope in scopes & self._unused()]
+        for cache in ended:
+            cache.stop()
+
+    def _unused(self) -> Set[_Scope]:
+        return self._caches.keys() - {self._scope(one) for one in self._pods}
 
     def ready(self, uid: str) -> bool:
         """Return whether all the pod refers to has been looked up."""

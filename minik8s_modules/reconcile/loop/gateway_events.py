@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
@@ -14,6 +14,19 @@ from minik8s_modules.reconcile.pods.observed import observation
 _CHANGES, _CHANGED = frozenset({"update", "pause"}), frozenset({"sandboxes", "containers"})
 """What somebody does to a container with Docker that leaves it alive, and the sections to look at then."""
 Heard = Callable[[NodeState, JsonObject], set[str]]
+
+
+def is_urgent(state: NodeState, message: JsonObject, touched: Set[str]) -> bool:
+    """Return whether the node is to be looked at for a message that told something of the pods ``touched``.
+
+    The item that works on a pod is heard of soon. Until then nobody is told of a container between its create and its
+    start, of one that has ended and is gone, nor of the sandbox (status/writer.py, ``View.busy``).
+    """
+    if message["op"] != "event" or message["action"] in _CHANGES:
+        return True
+    raw = message["container"]
+    tells = raw is not None and raw["type"] != "sandbox" and (raw["state"] != "created" or bool(raw["error"]))
+    return bool(touched) and (tells or not all(state.works_on(uid) for uid in touched))
 
 
 class GatewayEvents:

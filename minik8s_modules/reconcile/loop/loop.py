@@ -20,8 +20,8 @@ from minik8s_modules.reconcile.events.pod_events import PodEvents
 from minik8s_modules.reconcile.feeds.address_claims import AddressClaims
 from minik8s_modules.reconcile.loop import requests as requesting
 from minik8s_modules.reconcile.loop.basis import Basis
-from minik8s_modules.reconcile.loop.changed_pods import ChangedPods
-from minik8s_modules.reconcile.loop.gateway_events import GatewayEvents
+from minik8s_modules.reconcile.loop.changed_pods import ChangedPods, is_news
+from minik8s_modules.reconcile.loop.gateway_events import GatewayEvents, is_urgent
 from minik8s_modules.reconcile.loop.image_pulls import Pulls
 from minik8s_modules.reconcile.loop.nodestate import NodeState, Sent
 from minik8s_modules.reconcile.loop.section_changes import Request
@@ -111,10 +111,15 @@ class Reconciler:
     # what others tell; each only notes it and queues the node
 
     def on_pod(self, old: JsonObject | None, new: JsonObject | None) -> None:
-        """Handle a change of a pod."""
+        """Handle a change of a pod; one of what its status tells is for the status alone, which is ours to write."""
+        state = self._nodes.get(objects.spec(new or old or {}).get("nodeName") or "")
+        if state is not None and state.known and state.alive and new is not None and not is_news(old, new):
+            self._metrics.of(state.name).on_pod(new, self._clock.monotonic())
+            self._shard.writer.on_status(new)
+            return
         for pod in (old, new):
             if pod is not None and (name := objects.spec(pod).get("nodeName")) in self._nodes:
-                self._touch(name, [objects.uid(pod)])
+                self.look_again(name, [objects.uid(pod)])
         if new is not None and objects.spec(new).get("nodeName") in self._nodes:
             self._shard.tokens.follow(new)  # asked for while the pod waits for its turn
 
@@ -137,13 +142,13 @@ class Reconciler:
         if observation_asked(old, new) or of_node(old or {}) != of_node(new or {}):
             self._queue.add(name)
         if read_of(old) != read_of(new):
-            self._touch(name, [objects.uid(pod) for pod in self._shard.objects.pods_of(name)])
+            self.look_again(name, [objects.uid(pod) for pod in self._shard.objects.pods_of(name)])
 
     def on_references(self, uids: Iterable[str]) -> None:
         """Handle a change of what pods refer to."""
         for uid in uids:
             if (name := self._node_of.get(uid)) is not None:
-                self._touch(name, [uid])
+                self.look_again(name, [uid])
 
     def on_address(self, old: JsonObject | None, new: JsonObject | None) -> None:
         """Handle a change of a PodAddress: a released one may serve a pod that waits."""
@@ -167,14 +172,17 @@ class Reconciler:
             return
         with self._lock:
             before = state.alive
-            state.dirty |= self._gateway_events.take(state, message)
+            touched = self._gateway_events.take(state, message)
+            state.dirty |= touched
+            urgent = is_urgent(state, message, touched)
             self._metrics.of(state.name).on_told(message)
             back = state.alive and not before
             state.facts_wanted |= back  # after a boot, another kernel may run, with other memory set aside
         if back:
             # nothing is decided on what was seen before it fell silent: it may have lost its power
             self._shard.gateway.send({"op": "relist", "node": state.name})
-        self._queue.add(state.name)
+        if urgent:
+            self._queue.add(state.name)
 
     def on_changed(self, name: str, sections: frozenset[str], link: str) -> None:
         """Handle what a node's kernel told of ``sections``, and of a ``link`` that is gone; a watch's callback."""
@@ -222,7 +230,8 @@ class Reconciler:
         if not requesting.take_facts(self._shard, state, outcome, self._clock.monotonic()):
             self._queue.add_after(state.name, requesting.FACTS_RETRY_S)
 
-    def _touch(self, name: str, uids: Iterable[str]) -> None:
+    def look_again(self, name: str, uids: Iterable[str]) -> None:
+        """Decide again about pods of a node."""
         if name in self._nodes:
             self._changed.add(name, uids)
             self._queue.add(name)
@@ -263,7 +272,8 @@ class Reconciler:
             if not state.decisions:
                 dirty |= {objects.uid(pod) for pod in self._shard.objects.pods_of(state.name)}
             claims = [pod for uid in dirty if (pod := self._decide_or_leave(state, node, uid)) is not None]
-            self._release_addresses(state)
+            for uid in requesting.unused_addresses(self._shard, state):
+                self._claimer.release_later(uid)
             return sorted(claims, key=by_age)
 
     def _decide_or_leave(self, state: NodeState, node: JsonObject, uid: str) -> JsonObject | None:
@@ -281,8 +291,7 @@ class Reconciler:
             self._forget(state, uid)
             return None
         self._node_of[uid] = state.name
-        phase = str(objects.status(pod).get("phase") or "")
-        self._metrics.of(state.name).on_pod(uid, phase, self._clock.monotonic())
+        self._metrics.of(state.name).on_pod(pod, self._clock.monotonic())
         self._shard.references.follow(pod)
         self._shard.tokens.follow(pod)
         if not self._shard.references.ready(uid):
@@ -324,10 +333,6 @@ class Reconciler:
             with self._lock:
                 state.dirty.update(objects.uid(pod) for pod in pods)
 
-    def _release_addresses(self, state: NodeState) -> None:
-        for uid in requesting.unused_addresses(self._shard, state):
-            self._claimer.release_later(uid)
-
     def release_address(self, uid: str) -> None:
         """Give the pod's address back; raises as the API does."""
         self._claimer.release(uid)
@@ -338,7 +343,10 @@ class Reconciler:
         with self._lock:
             if state.sent is not None or self._fenced:
                 return None
-            requests = self._requests(state)
+            node = self._shard.objects.node(state.name)
+            requests: dict[str, Request] = {}
+            if node is not None and self._can_send(state):
+                requests = requesting.requests_of(self._shard, state, node, self._clock.monotonic())
             facts = state.facts_wanted and state.alive and self._clock.monotonic() >= state.facts_at_s
             if not requests and not facts:
                 return None
@@ -353,11 +361,6 @@ class Reconciler:
     def _can_send(self, state: NodeState) -> bool:
         known = self._shard.objects.node(state.name) is not None
         return known and self._is_ready(state) and requesting.all_decided(self._shard, state)
-
-    def _requests(self, state: NodeState) -> dict[str, Request]:
-        if (node := self._shard.objects.node(state.name)) is None or not self._can_send(state):
-            return {}
-        return requesting.requests_of(self._shard, state, node, self._clock.monotonic())
 
     # telling
 
@@ -374,10 +377,6 @@ class Reconciler:
         state = self._nodes.get(name)
         with self._lock:
             return state.observed.containers() if state is not None and state.known else None
-
-    def look_again(self, name: str, uids: Iterable[str]) -> None:
-        """Decide again about pods whose place is not an API object's."""
-        self._touch(name, uids)
 
     def alive(self, name: str) -> bool | None:
         """Return whether the node answers, None while nobody has said."""

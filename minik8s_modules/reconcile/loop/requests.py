@@ -100,11 +100,15 @@ def has_devices(settings: Settings, node: str) -> bool:
 
 
 def unused_addresses(shard: Shard, state: NodeState) -> Iterator[str]:
-    """Yield the UIDs whose pod is gone, or over, and whose sandbox the node has no more: their address is free."""
+    """Yield the UIDs whose pod is gone, or over, and whose sandbox the node has no more: their address is free.
+
+    That of a pod which is about to leave the API goes before it (status/writer.py).
+    """
     for claim in shard.addresses.on_node(state.name):
         decision = state.decisions.get(claim.pod_uid)
         over = decision.address_released if decision else shard.objects.pod(claim.pod_uid) is None
-        if over and not state.holds_sandbox(claim.pod_uid):
+        leaves = decision is not None and decision.gone and not state.holds(claim.pod_uid)
+        if over and not leaves and not state.holds_sandbox(claim.pod_uid):
             yield claim.pod_uid
 
 

@@ -87,6 +87,12 @@ class StatusWriter:
         """Look at the pod's status soon."""
         self._queue.add(uid)
 
+    def on_status(self, pod: JsonObject) -> None:
+        """Look at a pod whose status has changed, unless it is known that this was our own write."""
+        written = self._written.get(objects.uid(pod))
+        if written is None or written.revision != _revision(pod):
+            self._queue.add(objects.uid(pod))
+
     def fail(self, uid: str, reason: str, message: str) -> None:
         """Have the pod fail, as an eviction does: it is over, whatever its containers do."""
         self._failing[uid] = (reason, message)

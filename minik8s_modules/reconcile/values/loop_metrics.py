@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from minik8s_modules.api import objects
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.metrics import Read, Registry
 from minik8s_modules.module_utils.minik8s.volumes.csi_calls import CODES
 from minik8s_modules.reconcile.values.items import FACTS, Outcome
@@ -88,8 +90,9 @@ class NodeLoopMetrics:
         self._waiting: dict[str, float] = {}
         self._sent: dict[str, float] = {}
 
-    def on_pod(self, uid: str, phase: str, now_s: float) -> None:
+    def on_pod(self, pod: JsonObject, now_s: float) -> None:
         """Take notice of a Pod of the node in its phase."""
+        uid, phase = objects.uid(pod), str(objects.status(pod).get("phase") or "")
         if phase in _WAITING:
             self._waiting.setdefault(uid, now_s)
             return

@@ -16,10 +16,15 @@ def lines(metrics: NodeLoopMetrics, name: str) -> list[str]:
     return [line for line in metrics.registry.text().splitlines() if line.startswith(name)]
 
 
+def pod_in(uid: str, phase: str) -> dict[str, dict[str, str]]:
+    """Return a Pod in its phase."""
+    return {"metadata": {"uid": uid}, "status": {"phase": phase}}
+
+
 def test_a_pod_start_is_counted_from_its_first_sight_until_it_runs() -> None:
     metrics = NodeLoopMetrics()
     for now_s, phase in enumerate(("", "Pending", "Pending", "Running", "Running")):
-        metrics.on_pod("u", phase, float(now_s))
+        metrics.on_pod(pod_in("u", phase), float(now_s))
     assert lines(metrics, "kubelet_pod_start_duration_seconds_sum") == ["kubelet_pod_start_duration_seconds_sum 3.0"]
     assert lines(metrics, "kubelet_pod_start_duration_seconds_count") == [
         "kubelet_pod_start_duration_seconds_count 1.0"
@@ -28,12 +33,12 @@ def test_a_pod_start_is_counted_from_its_first_sight_until_it_runs() -> None:
 
 def test_what_was_not_seen_waiting_or_never_ran_is_no_start() -> None:
     metrics = NodeLoopMetrics()
-    metrics.on_pod("ran before", "Running", 1.0)
-    metrics.on_pod("ended", "Pending", 1.0)
-    metrics.on_pod("ended", "Failed", 2.0)
-    metrics.on_pod("gone", "Pending", 1.0)
+    metrics.on_pod(pod_in("ran before", "Running"), 1.0)
+    metrics.on_pod(pod_in("ended", "Pending"), 1.0)
+    metrics.on_pod(pod_in("ended", "Failed"), 2.0)
+    metrics.on_pod(pod_in("gone", "Pending"), 1.0)
     metrics.forget("gone")
-    metrics.on_pod("gone", "Running", 2.0)
+    metrics.on_pod(pod_in("gone", "Running"), 2.0)
     assert lines(metrics, "kubelet_pod_start_duration_seconds_count") == [
         "kubelet_pod_start_duration_seconds_count 0.0"
     ]
