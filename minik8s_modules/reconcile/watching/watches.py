@@ -10,6 +10,7 @@ by the mark in their environment.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import signal
@@ -29,8 +30,9 @@ LIFE_S = 300
 _PROGRAMS = f"""
 limited() {{ exec timeout --foreground {LIFE_S} "$@"; }}
 state=$1 run=$2 bridge=$3 tunnel=$4
-limited ip -o monitor label link address route neigh |
-  grep --line-buffered -E -e '^.(LINK|ADDR|ROUTE)' -e " dev ($tunnel|$bridge) .*(FAILED|PERMANENT)" \\
+limited ip -o monitor label link address route &
+limited ip -o monitor label neigh |
+  grep --line-buffered -E -e " dev ($tunnel|$bridge) .*(FAILED|PERMANENT)" \\
     -e " dev $tunnel .*(REACHABLE|STALE|DELAY|PROBE)" |
   sed -u -n -E -e '/^.NEIGH.*FAILED *$/!{{h;p;d;}}' -e '/^.NEIGH.Deleted /!{{h;d;}}' \\
     -e 'H;x;/^(.NEIGH.)(.*)\\n.NEIGH.Deleted \\2$/p' &
@@ -49,7 +51,8 @@ elif [ $# -gt 0 ]; then
 fi
 wait
 """
-"""Ordinary neighbours come and go with what pods send: what is said of them ends on the node.
+"""Ordinary neighbours come and go with what pods send: what is said of them ends on the node. All else that ip says is
+told: a ``sed`` that waits for no block reads byte by byte.
 
 ``sed`` passes a failure on only together with the deletion that follows at once, which is what a deleted entry looks
 like: a pod may send to any number of addresses that do not answer, by the last IPv6 route into a tunnel, too.
@@ -62,8 +65,13 @@ _AGAIN = Backoff(initial_s=1.0, maximum_s=60.0)
 _SOUND_S = 30.0
 """Programs that ran for as long are started again at once."""
 
-OnLine = Callable[[str, Places, bytes, bytes], None]
-"""A node, its places, a line and the one before it."""
+_BURST_S = 0.05
+"""A pod's start and end are 160 lines each, mostly of rules: one reads them together. The first is read at once."""
+_READ_BYTES = 1 << 16
+"""What a pipe holds."""
+
+OnLines = Callable[[str, Places, Iterable[tuple[bytes, bytes]]], None]
+"""A node, its places, and lines, each after the one before it."""
 OnChange = Callable[[str, frozenset[str], str], None]
 Alive = Callable[[str], bool | None]
 
@@ -101,7 +109,7 @@ class Watches:
             known = self._watches.get(node)
             if node not in names or (known is not None and (known.argv, known.places) == (argv, places)):
                 return True
-            made = self._watches[node] = Watch(node, argv, places, self._on_line, self._alive, self._clock)
+            made = self._watches[node] = Watch(node, argv, places, self._on_lines, self._alive, self._clock)
         if known is not None:
             known.stop()
         made.start()
@@ -119,13 +127,18 @@ class Watches:
         """End all."""
         self.use(())
 
-    def _on_line(self, node: str, places: Places, line: bytes, before: bytes) -> None:
-        if line.startswith(NO_INOTIFYWAIT) and node not in self._without:
-            self._without.add(node)
-            log.warning("%s: no inotifywait (inotify-tools): changed files are found by full observations alone", node)
-        sections = sections_of(line, places, before)
-        if sections:
-            self._on_change(node, sections, gone_link(line))
+    def _on_lines(self, node: str, places: Places, lines: Iterable[tuple[bytes, bytes]]) -> None:
+        told: dict[tuple[frozenset[str], str], None] = {}
+        for before, line in lines:
+            if line.startswith(NO_INOTIFYWAIT) and node not in self._without:
+                self._without.add(node)
+                log.warning(
+                    "%s: no inotifywait (inotify-tools): changed files are found by full observations alone", node
+                )
+            if sections := sections_of(line, places, before):
+                told[sections, gone_link(line)] = None
+        for sections, link in told:
+            self._on_change(node, sections, link)
 
 
 class Watch:
@@ -136,13 +149,13 @@ class Watch:
         node: str,
         argv: Sequence[str],
         places: Places,
-        on_line: OnLine,
+        on_lines: OnLines,
         alive: Alive,
         clock: Clock,
     ) -> None:
         self.argv, self.places = [*argv], places
         self._node = node
-        self._on_line = on_line
+        self._on_lines = on_lines
         self._alive = alive
         self._clock = clock
         self._stop = threading.Event()
@@ -198,12 +211,15 @@ class Watch:
         with process.stdin as source, process.stdout as lines:
             source.write(script(self.places).encode())
             source.close()
-            before = b""
-            for line in lines:
+            before = rest = b""
+            while data := os.read(lines.fileno(), _READ_BYTES):
                 if self._stop.is_set():
                     return
-                self._on_line(self._node, self.places, line, before)
-                before = line
+                *complete, rest = (rest + data).split(b"\n")
+                self._on_lines(self._node, self.places, itertools.pairwise([before, *complete]))
+                before = complete[-1] if complete else before
+                if len(data) < _READ_BYTES:
+                    self._clock.wait(self._stop, _BURST_S)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

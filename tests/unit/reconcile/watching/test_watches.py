@@ -56,6 +56,27 @@ def test_programs_that_end_are_started_again_and_what_they_say_is_told(node: Nod
     assert len(node.runs.read_text().splitlines()) >= 2
 
 
+def test_a_burst_is_told_once_and_every_link_that_is_gone(node: Node):
+    other = LINE.replace("1a2b3c4d", "1a2b3c4e")
+    lines = ["delete table ip minik8s_policies", *[LINE] * 100, other, "# new generation 1", *[LINE] * 100, ""]
+    burst = node.script.with_name("burst")  # one write of cat's, since it is less than a pipe holds
+    burst.write_text("\n".join(lines))
+    Path(node.argv[0]).write_text(f"#!/bin/sh\ncat > {node.script}\ncat {burst}\nexec sleep 600\n")
+    assert node.way()
+    links = frozenset({"network", "sandboxes"})
+    for told in ((frozenset({"policies"}), ""), (links, "mk8s-1a2b3c4d"), (links, "mk8s-1a2b3c4e")):
+        assert node.lines.get(timeout=WAIT_S) == ("n1", *told)
+    assert node.lines.empty()
+
+
+def test_a_line_that_comes_in_pieces_is_one_line(node: Node):
+    pieces = f"printf '{LINE[:20]}'\nsleep 0.2\necho '{LINE[20:]}'"
+    Path(node.argv[0]).write_text(f"#!/bin/sh\ncat > {node.script}\n{pieces}\nexec sleep 600\n")
+    assert node.way()
+    assert node.lines.get(timeout=WAIT_S) == ("n1", frozenset({"network", "sandboxes"}), "mk8s-1a2b3c4d")
+    assert node.lines.empty()
+
+
 def test_a_way_told_again_starts_nothing_and_other_messages_are_not_taken(node: Node):
     node.way()
     node.lines.get(timeout=WAIT_S)
@@ -86,7 +107,7 @@ def said(folder: Path, *programs: str) -> list[str]:
     for name in programs:
         (stubs / name).write_text(f'#!/bin/sh\nfor each; do echo "{SAID_OF.get(name, name)} $each"; done\n')
         (stubs / name).chmod(0o755)
-    for name in ("timeout", "grep", "sed"):
+    for name in ("timeout", "grep", "sed", "cat"):
         (stubs / name).symlink_to(shutil.which(name) or name)
     places = Places(b"mk8s0", str(folder / "state").encode(), str(folder / "run").encode(), b"mk8s-vx0")
     argv = [sys.executable, "-I", "-"]
@@ -103,7 +124,7 @@ def test_folders_of_files_are_watched_and_none_that_pods_write_into(tmp_path: Pa
     (volume / "..1").mkdir(parents=True)
     (volume / "..data").symlink_to("..1")
     found = said(tmp_path, "ip", "nft", "findmnt", "inotifywait")
-    assert {"[LINK] monitor", "[LINK] neigh", "nft monitor", "findmnt --poll"} <= {*found}
+    assert {"[LINK] monitor", "[LINK] route", "nft monitor", "findmnt --poll"} <= {*found}
     watched = [line.partition(" ")[2] for line in found if line.startswith(f"inotifywait {tmp_path}")]
     folders = ("state/nginx/", "state/nginx/hosts/", "run/secrets/shop/key/")
     assert watched == [*(f"{tmp_path}/{one}" for one in folders), f"{volume}/..data/", f"{volume}/"]
@@ -139,7 +160,9 @@ def test_what_is_said_of_ordinary_neighbours_ends_on_the_node(tmp_path: Path, mo
         "[NEIGH]Deleted fd00:10:244:77::5 dev mk8s-vx0 FAILED ",
         "[NEIGH]Deleted fd00:10::9 dev mk8s0 FAILED ",
     ]
-    monkeypatch.setitem(SAID_OF, "ip", "\n".join(["", *others, *ours, *others, "[LINK]"]))
+    (tmp_path / "lines").write_text("\n".join([*others, *ours, *others]))
+    said_of_them = f'$(case "$*" in *neigh*) cat {tmp_path}/lines;; esac)'
+    monkeypatch.setitem(SAID_OF, "ip", f"\n{said_of_them}\n[LINK]")
     found = [line for line in said(tmp_path, "ip") if line.startswith("[NEIGH]")]
     assert found == ours * (len(found) // len(ours))
     assert found
