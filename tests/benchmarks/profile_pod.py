@@ -1,7 +1,8 @@
 """What a pod's life costs our processes, and where: ``make profile WHAT=pod``, a minute or two.
 
 A whole cluster on this machine. Pods are created one after the other, each is awaited Ready, deleted and awaited gone:
-first undisturbed, for the CPU by process and the requests by who made them (the API server's audit log); then again
+first undisturbed, for the CPU by process and by thread, and the requests by who made them (the API server's audit log;
+how often a thread waited is how often it was woken; those that ended meanwhile are in their process alone); then again
 while py-spy samples the threads of every process that hold the interpreter's lock. What waits for a pod watches it, as
 kubectl does; the workers that the play forks are in the play's CPU, and the processes of the node's warm interpreter in
 the node's, but neither is sampled. dockerd, containerd and etcd are not ours and not counted. The report is in
@@ -21,7 +22,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,11 @@ from tests.integration.reconcile import conftest as whole_path
 from tests.integration.services.conftest import Cluster
 from tests.support.processes import peer_pid
 
-PODS, WARM_UP, GIVE_UP_S, MOST = 10, 3, 60.0, 60
+PODS, WARM_UP, GIVE_UP_S, MOST, LEAST_MS = 10, 3, 60.0, 60, 0.2
 LOGGED_S = 1.0  # by then the audit log has all that was asked before
 Processes = Mapping[str, psutil.Process]
+Threads = Mapping[tuple[str, int], tuple[float, int]]
+"""CPU milliseconds and waits, by process and thread."""
 
 
 def profile(folder: Path) -> str:
@@ -103,17 +106,46 @@ def _account(cluster: Cluster, log: Path) -> str:
     found = processes(cluster)
     time.sleep(LOGGED_S)
     before, size = {name: cpu_s(one) for name, one in found.items()}, log.stat().st_size
-    on_node = node_s(cluster)
+    on_node, begun = node_s(cluster), threads(found)
     lives(cluster, PODS)
     spent = {name: (cpu_s(one) - before[name]) * 1000 / PODS for name, one in found.items() if one.is_running()}
     spent["node"] = (node_s(cluster) - on_node) * 1000 / PODS
     told = "".join(f"{each:9.1f} ms  {name}\n" for name, each in sorted(spent.items(), key=lambda one: -one[1]) if each)
+    told += f"\nby thread, with its waits:\n{_by_thread(found, begun, threads(found))}"
     time.sleep(LOGGED_S)
     with log.open("rb") as lines:
         lines.seek(size)
         asked = requests(lines)
     listed = "".join(f"{count / PODS:9.2f}  {what}\n" for what, count in asked.most_common(40))
     return f"CPU of a pod's life, {sum(spent.values()):.0f} ms:\n{told}\nrequests:\n{listed}\n"
+
+
+def threads(found: Processes) -> Threads:
+    """Return what each thread has used (schedstat, proc(5)) and how often it waited."""
+    known = {}
+    for name, process in found.items():
+        for task in Path(f"/proc/{process.pid}/task").glob("*"):
+            with suppress(OSError):
+                waits = (task / "status").read_text().partition("\nvoluntary_ctxt_switches:")[2].split()[0]
+                used_ms = int((task / "schedstat").read_text().split()[0]) / 1e6
+                known[name, int(task.name)] = used_ms, int(waits)
+    return known
+
+
+def _by_thread(found: Processes, before: Threads, after: Threads) -> str:
+    spent = {one: [(b - a) / PODS for a, b in zip(before.get(one, (0.0, 0)), after[one], strict=True)] for one in after}
+    names = {(name, thread): word for name, one in found.items() for thread, word in _names(one.pid).items()}
+    listed = sorted((one for one in spent.items() if one[1][0] >= LEAST_MS), key=lambda one: -one[1][0])
+    return "".join(
+        f"{used:9.1f} ms {waits:7.1f}  {one[0]} {names.get(one) or one[1]}\n" for one, (used, waits) in listed
+    )
+
+
+def _names(pid: int) -> dict[int, str]:
+    """Return the names of a Python process's threads, none for another process."""
+    argv = [str(Path(sys.executable).with_name("py-spy")), "dump", "--json", "--nonblocking", "--pid", str(pid)]
+    shown = subprocess.run(argv, capture_output=True, check=False).stdout
+    return {one["os_thread_id"]: one["thread_name"] for one in json.loads(shown or b"[]")}
 
 
 def cpu_s(process: psutil.Process) -> float:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 
-from tests.benchmarks.profile_pod import requests
+import psutil
+
+from tests.benchmarks.profile_pod import requests, threads
 from tests.benchmarks.shares import Share, shares
 
 
@@ -33,3 +37,13 @@ def test_requests_are_counted_by_who_asks_for_what_once_they_are_answered():
         "kim patch pods/status": 2,
         "lee get /readyz": 1,
     }
+
+
+def test_threads_tell_what_they_used_and_how_often_they_waited():
+    found, me = {"test": psutil.Process()}, ("test", threading.get_native_id())
+    before = threads(found)[me]
+    for _ in range(3):
+        time.sleep(0.001)
+    used_ms, waits = threads(found)[me]
+    assert used_ms > before[0] > 0
+    assert waits >= before[1] + 3
