@@ -149,8 +149,8 @@ def test_a_kubelets_own_figures_are_those_of_its_pods() -> None:
 
 def test_a_reconciler_tells_what_it_counted_and_nothing_else() -> None:
     metrics = NodeLoopMetrics()
-    metrics.on_pod("u", "Pending", 1.0)
-    metrics.on_pod("u", "Running", 2.5)
+    metrics.on_pod({"metadata": {"uid": "u"}, "status": {"phase": "Pending"}}, 1.0)
+    metrics.on_pod({"metadata": {"uid": "u"}, "status": {"phase": "Running"}}, 2.5)
     assert reconciler_text(metrics.registry.text()) == metrics.registry.text()
     text = "# TYPE minik8s_reconciler_items counter\nminik8s_reconciler_items_total 1\nkubelet_node_name 0\nup 0\n"
     assert [line for line in reconciler_text(text).splitlines() if line[0] != "#"] == [
