@@ -48,7 +48,7 @@ _LINK = {
     "address": (1, "mac"), "ifname": (3, "text"), "mtu": (4, "number"), "peer": (5, "number"), "master": (10, "number"),
     "info": (18, "nested"), "ifalias": (20, "text"), "net_ns_fd": (28, "number"),
 }  # fmt: skip
-_ROUTE = {"dst": (1, "ip"), "oif": (4, "number"), "gateway": (5, "ip"), "priority": (6, "number"), "prefsrc": (7, "ip")}
+_ROUTE = {"dst": (1, "ip"), "oif": (4, "number"), "gateway": (5, "ip"), "prefsrc": (7, "ip")}
 _KINDS = {
     "link": _Kind(16, struct.Struct("=BxHiII"), ("family", "type", "index", "flags", "change"), _LINK),
     "addr": _Kind(

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -63,7 +64,52 @@ with Netlink(node) as outside, Netlink(pod) as inside:
     seen["mtu of a bridge without ports"] = outside.link("bridge").mtu
     seen["left"] = [outside.link("end"), outside.link_at(end.ifindex), inside.link("eth0"), outside.link("x" * 20)]
 seen["descriptors left open"] = len(os.listdir("/proc/self/fd")) - before
+seen["pyroute2"] = "pyroute2" in sys.modules
 print(json.dumps(seen))
+"""
+OVERLAY = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+from minik8s.network.netlink import Address
+from minik8s.network.overlay_links import UNREACHABLE, OverlayNetlink, OverlayRoute, Tunnel
+before, seen = len(os.listdir("/proc/self/fd")), {}
+tunnel = Tunnel(77, "10.9.8.7", 4789, "0a:58:0a:f4:00:00", False)
+with OverlayNetlink() as netlink:
+    netlink.add_bridge("bridge")
+    netlink.set_link(netlink.link("bridge").ifindex, up=True)
+    netlink.add_address(Address(netlink.link("bridge").ifindex, "10.9.8.7", 24))
+    seen["read"] = [netlink.overlay(None, "10.9.8.7").under.ip, "pyroute2" in sys.modules]
+    netlink.add_tunnel("overlay", tunnel, 1400)
+    link = netlink.link("overlay")
+    to = OverlayRoute("10.244.2.0/24", "10.244.2.1", link.ifindex, "10.9.8.7", 78)
+    last = OverlayRoute("10.244.0.0/16", "", 0, "10.9.8.7", 78, UNREACHABLE)
+    for _ in range(2):
+        netlink.add_forwarding(link.ifindex, tunnel.mac, "10.9.8.9")
+        netlink.set_overlay_route(to)
+        netlink.set_overlay_route(last)
+    found = netlink.overlay(link, "10.9.8.7")
+    seen["made"] = [found.tunnel == tunnel, sorted(found.forwarding), {to, last} <= {*found.routes}]
+    seen["pyroute2"] = "pyroute2" in sys.modules
+    netlink.delete_forwarding(link.ifindex, tunnel.mac, "10.9.8.9")
+    try:
+        netlink.delete_forwarding(link.ifindex, tunnel.mac, "10.9.8.9")
+    except OSError as error:
+        seen["refused"] = [error.errno, str(error)]
+    netlink.delete_overlay(link.ifindex, {"10.9.8.7"})
+    left = netlink.overlay(None, "10.9.8.7")
+    seen["left"] = [netlink.link("overlay"), [each for each in left.routes if each.protocol == 78]]
+seen["descriptors left open"] = len(os.listdir("/proc/self/fd")) - before
+print(json.dumps(seen))
+"""
+WITHOUT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from minik8s.core.faults import PassFault
+from minik8s.network.overlay_links import OverlayNetlink
+try:
+    OverlayNetlink().delete_forwarding(1, "0a:58:0a:f4:00:00", "")
+except PassFault as fault:
+    print(fault)
 """
 
 
@@ -112,7 +158,30 @@ def test_a_pod_is_wired_and_what_the_kernel_refuses_keeps_its_errno(node: str, p
         "mtu of a bridge without ports": 1400,
         "left": [None, None, None, None],
         "descriptors left open": 0,
+        "pyroute2": False,
     }
+
+
+@pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
+def test_an_overlay_is_read_without_pyroute2_and_changed_by_it(python: str) -> None:
+    argv = ["unshare", "--net", python, "-I", "-c", OVERLAY, str(UTILS)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "read": ["10.9.8.7", False],
+        "made": [True, [["0a:58:0a:f4:00:00", "10.9.8.9"]], True],
+        "pyroute2": True,
+        "refused": [errno.ENOENT, "[Errno 2] netlink: fdb del: No such file or directory"],
+        "left": [None, []],
+        "descriptors left open": 0,
+    }
+
+
+def test_a_node_without_pyroute2_is_told_what_to_install() -> None:
+    argv = ["unshare", "--net", sys.executable, "-I", "-S", "-c", WITHOUT, str(UTILS)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert f"{sys.executable} on {socket.gethostname()} cannot import pyroute2" in done.stdout
+    assert "install the Debian package python3-pyroute2" in done.stdout
 
 
 def test_threads_look_into_namespaces_and_each_comes_back(node: str) -> None:
