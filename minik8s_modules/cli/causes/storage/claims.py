@@ -33,6 +33,8 @@ def claim_faults(claim: JsonObject, around: Around) -> Iterator[Fault]:
     more = f" and {len(waiting) - _NAMED} more" if waiting[_NAMED:] else ""
     for_whom = f", and pods wait for it: {', '.join(waiting[:_NAMED])}{more}" if waiting else ""
     lead = kubectl(objects.namespace(claim), "describe", PERSISTENT_VOLUME_CLAIM.singular_name, objects.name(claim))
+    if not claims.names_class(claim) and not objects.spec(claim).get("volumeName"):
+        lead = kubectl("", "get", STORAGE_CLASS.plural)
     yield Fault(f"{reason}{for_whom}", lead)
 
 
@@ -99,6 +101,8 @@ def _reason(claim: JsonObject, around: Around) -> str:
     storage_class = around.get(STORAGE_CLASS, called) if called else None
     if claims.waits_for_consumer(storage_class) and claims.SELECTED_NODE not in objects.annotations(claim):
         return f"its StorageClass {called} waits until {_unscheduled(claim, around) or 'a pod that uses it has a node'}"
+    if not claims.names_class(claim):
+        return f"{_no_volume(claim, around)}, and no StorageClass is the default, which would make one"
     return f"{_no_volume(claim, around)}{_no_maker(called, storage_class, around)}"
 
 
