@@ -53,6 +53,7 @@ from minik8s_modules.apiserver.serving.workers import FIGURES, READY, Workers, f
 from minik8s_modules.apiserver.verbs.collecting_access import CollectingAuthorizer
 from minik8s_modules.apiserver.webhooks.calls import Webhooks
 from minik8s_modules.apiserver.webhooks.transport import Transport
+from minik8s_modules.base import heap
 from minik8s_modules.base.clock import Clock, SystemClock
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.base.places import place as place_of
@@ -68,6 +69,7 @@ from minik8s_modules.store.wire.connection import Tls
 log = logging.getLogger(__name__)
 LOADS_S = 5.0  # a cache of 50,000 Pods loads in half of that; longer, or without etcd, requests are told to try again
 LOOK_S = 0.02
+SETTLED_S = 10.0  # by then what a server holds from its start on is there
 BEGINS_S = 60.0  # so long a worker waits for those that never took a connection; gunicorn replaces them then
 
 
@@ -149,6 +151,9 @@ class Application:
             self._wait_until_ready(end_s)
             self._place.begin()
         self._began_s = time.monotonic()
+        settled = threading.Timer(SETTLED_S, heap.use_huge_pages)
+        settled.daemon = True
+        settled.start()
 
     def _wait_until_ready(self, end_s: float) -> None:
         """Leave connections to the other workers until then: those would have said that the server is ready."""

@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
+
+import pytest
 
 from tests.benchmarks.machine import daemon_environment
 
@@ -68,6 +71,21 @@ _THREADS = """
     print(libc.mallinfo2().uordblks - before > 1_000_000)
     end.set()
 """
+_HUGE = """
+    import mmap
+    from pathlib import Path
+    from minik8s_modules.base.heap import HUGE, use_huge_pages
+
+    def told(of):
+        lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(of)) * 1024
+
+    used, empty = (mmap.mmap(-1, 16 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in range(2))
+    used[:], empty[0] = b"x" * len(used), 1
+    before = told("Rss:")
+    found = use_huge_pages()
+    print(found >= 7 and told("AnonHugePages:") == found * HUGE and used[-1] == ord("x"), told("Rss:") - before < HUGE)
+"""
 
 
 def _run(program: str, *arguments: str, **environment: str) -> str:
@@ -88,3 +106,12 @@ def test_freed_memory_before_what_stays_is_given_back():
 def test_threads_of_installed_daemons_keep_nothing_that_they_freed():
     assert _run(_THREADS, **daemon_environment()) == "False"
     assert _run(_THREADS, GLIBC_TUNABLES="") == "True"  # why the roles say so
+
+
+@pytest.mark.skipif(
+    tuple(map(int, os.uname().release.split(".")[:2])) < (6, 1)
+    or not Path("/sys/kernel/mm/transparent_hugepage").exists(),
+    reason="this kernel makes no huge pages when it is asked to",
+)
+def test_what_is_in_use_has_huge_pages_and_what_is_empty_stays_so():
+    assert _run(_HUGE) == "True True"
