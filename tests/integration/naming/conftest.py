@@ -171,7 +171,7 @@ class _Named(http.client.HTTPSConnection):
     """A connection to 127.0.0.1 that asks for the certificate of another name."""
 
     def __init__(self, port: int, context: ssl.SSLContext, name: str) -> None:
-        super().__init__("127.0.0.1", port, timeout=5, context=context)
+        super().__init__("127.0.0.1", port, timeout=30, context=context)
         self._tls, self._name = context, name
 
     def connect(self) -> None:

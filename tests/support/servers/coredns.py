@@ -41,7 +41,7 @@ def running(corefile: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def ask(server: tuple[str, int], name: str, kind: str = "A", timeout_s: float = 2) -> tuple[str, list[str]]:
+def ask(server: tuple[str, int], name: str, kind: str = "A", timeout_s: float = 10) -> tuple[str, list[str]]:
     """Return the code and the answers, each as text; ("TIMEOUT", []) for silence."""
     number = secrets.randbelow(1 << 16)
     labels = b"".join(bytes([len(part)]) + part.encode() for part in name.rstrip(".").split("."))
