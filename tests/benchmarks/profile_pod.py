@@ -4,8 +4,8 @@ A whole cluster on this machine. Pods are created one after the other, each is a
 first undisturbed, for the CPU by process and by thread, and the requests by who made them (the API server's audit log;
 how often a thread waited is how often it was woken; those that ended meanwhile are in their process alone); then again
 while py-spy samples the threads of every process that hold the interpreter's lock. What waits for a pod watches it, as
-kubectl does; the workers that the play forks are in the play's CPU, and the processes of the node's warm interpreter in
-the node's, but neither is sampled. dockerd, containerd and etcd are not ours and not counted. The report is in
+kubectl does; the workers that the play forks are in the play's CPU and samples, and the processes of the node's warm
+interpreter in the node's. dockerd, containerd and etcd are not ours and not counted. The report is in
 ``.cache/profile-pod.txt``; beside it are the stacks of each process, ``profile-pod-<process>.raw``, as flame graph
 programs read them.
 """
@@ -155,10 +155,14 @@ def cpu_s(process: psutil.Process) -> float:
 
 def node_s(cluster: Cluster) -> float:
     """Return the CPU seconds of the node's warm interpreter: its server, the templates, and what they have forked."""
-    (server,) = filter(None, map(peer_pid, (cluster.folder / "w").glob("*.sock")))
-    family = [psutil.Process(server)]
+    family = [psutil.Process(_interpreter(cluster))]
     family += family[0].children(recursive=True)
     return sum(map(cpu_s, family))
+
+
+def _interpreter(cluster: Cluster) -> int:
+    (server,) = filter(None, map(peer_pid, (cluster.folder / "w").glob("*.sock")))
+    return server
 
 
 def requests(lines: Iterable[bytes]) -> Counter[str]:
@@ -175,8 +179,9 @@ def requests(lines: Iterable[bytes]) -> Counter[str]:
 
 def _sampled(cluster: Cluster, folder: Path) -> str:
     found = processes(cluster)
-    raw = {name: folder / f"profile-pod-{name}.raw" for name in found if "-" not in name}
-    with sampling({name: found[name].pid for name in raw}, raw):
+    pids = {name: one.pid for name, one in found.items() if "-" not in name} | {"node": _interpreter(cluster)}
+    raw = {name: folder / f"profile-pod-{name}.raw" for name in pids}
+    with sampling(pids, raw):
         lives(cluster, PODS)
     told = ""
     for name, path in raw.items():
@@ -188,7 +193,7 @@ def _sampled(cluster: Cluster, folder: Path) -> str:
 
 @contextmanager
 def sampling(pids: Mapping[str, int], raw: Mapping[str, Path]) -> Iterator[None]:
-    """Sample processes while the block runs."""
+    """Sample processes, and those that they fork, while the block runs."""
     program = str(Path(sys.executable).with_name("py-spy"))
     running = []
     for name, pid in pids.items():
@@ -196,6 +201,7 @@ def sampling(pids: Mapping[str, int], raw: Mapping[str, Path]) -> Iterator[None]
             program,
             "record",
             "--gil",
+            "--subprocesses",
             "--rate",
             str(RATE),
             "--pid",

@@ -148,9 +148,18 @@ def prepare_task(of_host: dict[str, dict[str, Any]], tasks: dict[str, Any], item
 
     # the only place where arguments meet the templating, and where those that the play has by default would be made
     # of templates again: compiling these was a third of a worker's CPU
-    task._post_validate_args = keep_options  # noqa: SLF001
-    task.args, task.when = {}, []
+    if task._finalized:  # noqa: SLF001  it is of one that has its values
+        task.post_validate = _leave_values
+        task.args = options
+    else:
+        task._post_validate_args = keep_options  # noqa: SLF001
+        task.args = {}
+    task.when = []
     task.check_mode = task.diff = item.check
+
+
+def _leave_values(templar: Any) -> None:
+    """Make no values of expressions again; stands in for a task's ``post_validate``."""
 
 
 def preload(tasks: Iterable[Any], connections: Iterable[str], loader: Any) -> None:

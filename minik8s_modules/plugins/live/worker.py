@@ -122,6 +122,7 @@ class ItemWorker(WorkerProcess):  # type: ignore[misc]  # ansible is not typed
         super().__init__(task=next(iter(sections.values())), **rest)
         self._item, self._sections, self._prepare, self._parent = item, sections, prepare, parent
         self._requests = RequestReader(requests)
+        self._settled: dict[str, Any] = {}
 
     def _run(self) -> None:
         if not die_with_parent(self._parent):
@@ -147,14 +148,18 @@ class ItemWorker(WorkerProcess):  # type: ignore[misc]  # ansible is not typed
                 break
 
     def _task_of(self, section: str) -> Any:
-        """Return a copy: running a task puts values for its expressions."""
-        task = self._sections[section]
+        """Return a copy: running a task puts values for its expressions.
+
+        But for arguments these are the play's and the host's, so all later copies are of what the first run left.
+        """
+        task = self._settled.get(section, self._sections[section])
         copy = task.copy(exclude_parent=True, exclude_tasks=True)
-        copy._parent = task._parent  # noqa: SLF001  as TaskExecutor copies the task of a loop
+        # as TaskExecutor copies the task of a loop
+        copy._parent, copy._squashed = self._sections[section]._parent, task._squashed  # noqa: SLF001
         return copy
 
     def _execute(self, task: Any) -> dict[str, Any]:
-        return results.executed(
+        result = results.executed(
             task,
             self._host,
             dict(self._task_vars),
@@ -164,3 +169,6 @@ class ItemWorker(WorkerProcess):  # type: ignore[misc]  # ansible is not typed
             self._final_q,
             self._variable_manager,
         )
+        task.args = {}
+        self._settled.setdefault(task.name, task)
+        return result

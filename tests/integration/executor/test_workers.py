@@ -38,11 +38,12 @@ def test_items_that_follow_share_a_worker_which_ends_when_none_does(lab: Any) ->
 def test_an_item_has_nothing_of_the_one_before(lab: Any) -> None:
     lab.run(check=True, first={"entries": {"a": "1"}, "blob": "secret"})
     worker = only_worker(lab)
-    changed = lab.run(first={"entries": {"b": "2"}})
+    changed = lab.run(first={"entries": {"b": "{{ 2 }}"}})
     empty = lab.run(first={})
     assert pids(lab) == {worker}
     assert [step["key"] for step in changed.sections["first"]["steps"]] == ["b"]
     assert sorted(file.name for file in lab.files.iterdir()) == ["b"]
+    assert (lab.files / "b").read_text() == "{{ 2 }}"
     assert (empty.sections["first"]["steps"], empty.sections["first"]["status"]) == ([], {})
 
 

@@ -137,7 +137,7 @@ def test_a_secret_volume_lies_on_tmpfs_and_follows_the_secret(node: TestNode) ->
     assert canary not in as_json(result)
     path = place(node, "secret", "secret")
     assert (path / "pw").read_text() == canary
-    assert mounts.kind_of(str(path), mounts.mounts()) == "tmpfs"
+    assert mounts.is_tmpfs(str(path))
     secret["default/database"]["hmac"] = volume["hmac"] = "a2"
     node.run("secrets", secret, blob=as_blob({"default/database": {"password": "second"}}))
     assert node.run("volumes", entries)["changed"]
@@ -237,7 +237,7 @@ def test_a_projected_volume_follows_its_token_in_memory(node: TestNode) -> None:
         result = node.run("volumes", entries)
         assert not result["errors"]
         assert value not in str(result)
-        assert mounts.kind_of(str(path), mounts.mounts()) == "tmpfs"
+        assert mounts.is_tmpfs(str(path))
         assert (path / "token").read_text() == value
         assert (path / "namespace").read_text() == "default"
         found = (path / "token").stat()

@@ -20,10 +20,14 @@ def options_of(wanted: Item, call: Call, *, token: bool = True) -> Any:
     """Return what a task is given for a call."""
     arguments = {"token": "omit"} if token else {}
     tasks = {name: SimpleNamespace(args=arguments) for name in TASKS}
-    task: Any = SimpleNamespace(args=arguments)
+    task: Any = SimpleNamespace(args=arguments, _finalized=False)
+    settled: Any = SimpleNamespace(args=arguments, _finalized=True)  # a copy of one that ran
     of_host = {name: {"node": "n0", "state_dir": "/s"} for name in TASKS}
-    prepare_task(of_host, tasks, wanted, call, task)
-    return task._post_validate_args(None, None, None)
+    for each in (task, settled):
+        prepare_task(of_host, tasks, wanted, call, each)
+    settled.post_validate(templar=None)
+    assert settled.args == task._post_validate_args(None, None, None)
+    return settled.args
 
 
 def test_the_sections_of_a_document_are_one_call_and_what_is_none_has_its_own() -> None:

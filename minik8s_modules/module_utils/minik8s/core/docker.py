@@ -2,21 +2,26 @@
 
 Thread-safe: a call takes a keep-alive connection that no other call uses. One that Docker has closed meanwhile is
 opened again once, if the call may be repeated (GET, DELETE). Paths carry no version: Docker then answers in its newest
-one, while Docker 29 refuses every version that 20.10 knows.
+one, while Docker 29 refuses every version that 20.10 knows. A Pod's life has some 23 calls; http.client, which reads
+the head of an answer as that of a mail, takes 0.35 ms of CPU for one instead of 0.2.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import urllib.parse
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple
 
 from .faults import NodeFault
 
 BAD_REQUEST, NOT_FOUND, CONFLICT = 400, 404, 409
+WITHOUT_BODY = (204, 304)
+LINE_BYTES = 64 << 10
+UNFIT = re.compile(r"[^!-~]")  # in a target: it would be a head's next line, or none
 TIMEOUT_S = 60.0  # a slow disk makes `start` slow; the pass limit in section.py decides what is begun
 
 
@@ -47,6 +52,80 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
+class _Connection:
+    """A connection that calls use one after the other."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(timeout_s)
+        self._source = self._socket.makefile("rb")
+        try:
+            self._socket.connect(path)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close it."""
+        self._source.close()
+        self._socket.close()
+
+    def ask(self, method: str, target: str, payload: _Payload | None) -> tuple[int, bytes, bool]:
+        """Return status and body of the answer, and whether the connection takes another call.
+
+        Raises:
+            OSError, http.client.HTTPException: there is no whole answer.
+        """
+        head = f"{method} {target} HTTP/1.1\r\nHost: docker\r\n"
+        if payload is not None:
+            head += f"Content-Type: {payload.kind}\r\n"
+        if payload is not None or method == "POST":
+            head += f"Content-Length: {len(payload.data) if payload else 0}\r\n"
+        self._socket.sendall(f"{head}\r\n".encode() + (payload.data if payload else b""))
+        try:
+            return _answer(self._source)
+        except ValueError as error:
+            raise http.client.HTTPException(f"an answer that is none: {error}") from error
+
+
+def _answer(source: BinaryIO) -> tuple[int, bytes, bool]:
+    version, status = _line(source).split(None, 2)[:2]
+    fields: dict[bytes, bytes] = {}
+    while line := _line(source).strip():
+        name, _, value = line.partition(b":")
+        fields[name.lower()] = value.strip().lower()
+    stays = version == b"HTTP/1.1" and fields.get(b"connection") != b"close"
+    if int(status) in WITHOUT_BODY:
+        return int(status), b"", stays
+    if fields.get(b"transfer-encoding") == b"chunked":
+        return int(status), b"".join(_chunks(source)), stays
+    if b"content-length" in fields:
+        return int(status), _exactly(source, int(fields[b"content-length"])), stays
+    return int(status), source.read(), False
+
+
+def _line(source: BinaryIO) -> bytes:
+    line = source.readline(LINE_BYTES)
+    if not line:
+        raise http.client.RemoteDisconnected("the connection was closed without an answer")
+    return line
+
+
+def _chunks(source: BinaryIO) -> Iterator[bytes]:
+    while size := int(_line(source).partition(b";")[0], 16):
+        yield _exactly(source, size)
+        _line(source)
+    while _line(source).strip():
+        pass  # fields behind the body, if any, and the empty line
+
+
+def _exactly(source: BinaryIO, size: int) -> bytes:
+    data = source.read(size)
+    if len(data) < size:
+        raise http.client.IncompleteRead(data, size - len(data))
+    return data
+
+
 def _message(data: bytes) -> str:
     try:
         return str(json.loads(data)["message"])
@@ -59,7 +138,7 @@ class Docker:
 
     def __init__(self, path: str = "/var/run/docker.sock", timeout_s: float = TIMEOUT_S) -> None:
         self.path, self._timeout_s = path, timeout_s
-        self._idle: list[UnixConnection] = []
+        self._idle: list[_Connection] = []
 
     def close(self) -> None:
         """Close the connections that are open; a later call opens new ones."""
@@ -88,6 +167,8 @@ class Docker:
             raise DockerError(0, answer[-500:].decode("utf-8", "replace").strip())
 
     def _send(self, method: str, target: str, payload: _Payload | None) -> bytes:
+        if UNFIT.search(target):
+            raise DockerError(0, f"{target!r} cannot be asked of docker")
         status, data = self._exchange(method, target, payload)
         if status >= BAD_REQUEST:
             raise DockerError(status, _message(data))
@@ -107,25 +188,21 @@ class Docker:
         except (OSError, http.client.HTTPException) as error:
             raise DockerError(0, f"docker does not answer on {self.path}: {error}") from error
 
-    def _take(self) -> UnixConnection:
+    def _take(self) -> _Connection:
         try:
             return self._idle.pop()
         except IndexError:
-            return UnixConnection(self.path, self._timeout_s)
+            return _Connection(self.path, self._timeout_s)
 
-    def _once(
-        self, connection: UnixConnection, method: str, target: str, payload: _Payload | None
-    ) -> tuple[int, bytes]:
-        data, headers = (payload.data, {"Content-Type": payload.kind}) if payload else (None, {})
+    def _once(self, connection: _Connection, method: str, target: str, payload: _Payload | None) -> tuple[int, bytes]:
+        stays = False
         try:
-            connection.request(method, target, data, headers)
-            answer = connection.getresponse()
-            found = answer.read()
-        except BaseException:
-            connection.close()
-            raise
-        self._idle.append(connection)
-        return answer.status, found
+            status, found, stays = connection.ask(method, target, payload)
+        finally:
+            if not stays:
+                connection.close()
+        self._idle.extend([connection] if stays else [])
+        return status, found
 
     def containers(self, labels: Mapping[str, str]) -> list[dict[str, Any]]:
         """Return Docker's listing of all containers, dead ones too, that carry ``labels``."""

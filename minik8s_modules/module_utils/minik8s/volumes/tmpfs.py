@@ -20,7 +20,7 @@ SIZE_BYTES = 256 << 20  # a secret is 1 MiB at most; a bound, not a reservation
 def is_ready(run_dir: str) -> bool:
     """Return whether the secrets' directory exists and lies on a tmpfs."""
     path = secrets_dir(run_dir)
-    return os.path.isdir(path) and mounts.kind_of(path, mounts.mounts()) == "tmpfs"
+    return os.path.isdir(path) and mounts.is_tmpfs(path)
 
 
 def can_go(run_dir: str) -> bool:
@@ -45,7 +45,7 @@ def make_ready(context: Context) -> None:
     context.checkpoint("make secrets directory")
     os.makedirs(path, mode=0o700, exist_ok=True)
     os.chmod(path, 0o700)
-    if mounts.kind_of(path, mounts.mounts()) != "tmpfs":
+    if not mounts.is_tmpfs(path):
         context.checkpoint("mount tmpfs")
         mounts.mount_tmpfs(path, "0700", SIZE_BYTES)
 
@@ -67,7 +67,7 @@ def take_away(context: Context) -> None:
         context.checkpoint("unmount tmpfs")
         mounts.unmount(path)
     context.checkpoint("remove secrets directory")
-    if mounts.kind_of(path, mounts.mounts()) == "tmpfs":  # run_dir itself is one
+    if mounts.is_tmpfs(path):  # run_dir itself is one
         shutil.rmtree(path, ignore_errors=True)
     elif os.path.isdir(path) and not os.listdir(path):
         os.rmdir(path)
