@@ -16,9 +16,16 @@ def plays(name: str) -> Plays:
     return found
 
 
+def roles_in(play: dict[str, Any]) -> list[str]:
+    """Return the roles of a play in order, listed or imported whole."""
+    imported = [task.get("ansible.builtin.import_role", {}) for task in play.get("tasks", [])]
+    whole = [role["name"] for role in imported if role and "tasks_from" not in role]
+    return [*(role["role"] for role in play.get("roles", [])), *whole]
+
+
 def roles_of(found: Plays, *hosts: str) -> list[str]:
     """Return the roles of the plays on some hosts, without those that look before they touch."""
-    names = [role["role"] for play in found if play["hosts"] in hosts for role in play.get("roles", [])]
+    names = [role for play in found if play["hosts"] in hosts for role in roles_in(play)]
     return [name for name in names if name not in {"preflight", "membership_lock"}]
 
 
@@ -36,10 +43,21 @@ def test_the_control_plane_is_installed_and_upgraded_by_the_same_roles():
 def test_nothing_is_touched_before_preflight_has_passed():
     for name in ("site.yml", "node_add.yml", "upgrade.yml"):
         found = plays(name)
-        first = next(play for play in found if any(role["role"] == "preflight" for role in play.get("roles", [])))
+        first = next(play for play in found if "preflight" in roles_in(play))
         assert first["any_errors_fatal"]
-        before = [role["role"] for play in found[: found.index(first)] for role in play.get("roles", [])]
+        before = [role for play in found[: found.index(first)] for role in roles_in(play)]
         assert before in ([], ["node_add"])
+
+
+def test_a_role_goes_without_ansibles_look_at_its_variables_only_behind_preflight():
+    for path in PLAYBOOKS.glob("*.yml"):
+        seen = list[str]()
+        for play in plays(path.name):
+            for task in play.get("tasks", []):
+                role = task.get("ansible.builtin.import_role") or task.get("ansible.builtin.include_role") or {}
+                if role.get("rolespec_validate", True) is False and role["name"] != "preflight":
+                    assert "preflight" in seen, (path.name, task["name"])
+                seen += [role["name"]] if role else []
 
 
 def test_an_upgrade_takes_one_machine_at_a_time():  # and stops at the first that fails: test_troubled_machines
@@ -61,7 +79,7 @@ def test_whoever_changes_members_has_the_lock_in_each_play_that_does_and_release
     for name in CHANGING:
         found = plays(f"{name}.yml")
         for play in found:
-            roles = [role["role"] for role in play.get("roles", [])]
+            roles = roles_in(play)
             if roles and roles != ["node_add"]:  # that one only looks who joins
                 before = [is_of_the_lock(task, release=False) for task in play.get("pre_tasks", [])]
                 assert any(before) or "membership_lock" in roles[:2], (name, play["name"])
