@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from minik8s_modules.base.seldom import come_later
+from minik8s_modules.base.seldom import come_later, is_daemon
 
 __version__ = "0.1.0"
 
-come_later()  # before anything else is imported: see there
+if is_daemon():
+    come_later()  # before anything else is imported: see there

@@ -120,6 +120,7 @@ class Errands:
         self._thread = threading.get_ident()
         errand = self._free.pop() if self._free else _Errand(self)
         errand.work, errand.ended = work, ended
+        errand.gr_context = None  # what the one before has set in contextvars is nobody else's
         self.switch(errand)
 
     def switch(self, errand: _Errand) -> None:

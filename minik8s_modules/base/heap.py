@@ -51,11 +51,16 @@ def use_huge_pages() -> int:
     """
     advise = _of_libc("madvise")
     try:
-        full = _full_pages() if advise is not None else []
+        full = _full_pages() if advise is not None and not _are_forbidden() else []
     except OSError as error:
         log.info("no huge pages are asked for: %s", error)
         return 0
     return sum(advise(ctypes.c_void_p(at), ctypes.c_size_t(HUGE), _MADV_COLLAPSE) == 0 for at in full)
+
+
+def _are_forbidden() -> bool:
+    """Return whether somebody wants no huge pages on this machine: the kernel would make them all the same."""
+    return "[never]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text(encoding="ascii")
 
 
 def _full_pages() -> list[int]:

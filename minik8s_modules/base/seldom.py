@@ -10,10 +10,10 @@ real one. It has to be there before any of these libraries is.
 from __future__ import annotations
 
 import importlib
-import importlib.machinery
 import sys
 from _thread import allocate_lock
 from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
@@ -34,17 +34,16 @@ class Seldom(ModuleType):
     """Stands for a module in `sys.modules`.
 
     Args:
-        name: of the module.
+        spec: of the module.
         functions: what is imported from it, by ``from``, to be called seldom.
-        path: of a package, where its modules are.
         needs: another module that must be the real one before this one comes, since it makes classes of what is there.
     """
 
-    def __init__(self, name: str, functions: Sequence[str] = (), path: Sequence[str] = (), needs: str = "") -> None:
-        super().__init__(name)
-        self._needs = needs
-        if path:
-            self.__path__ = list(path)
+    def __init__(self, spec: ModuleSpec, functions: Sequence[str] = (), needs: str = "") -> None:
+        super().__init__(spec.name)
+        self.__spec__, self.__file__, self._needs = spec, spec.origin, needs
+        if spec.submodule_search_locations is not None:
+            self.__path__ = list(spec.submodule_search_locations)
         for each in functions:
             setattr(self, each, _Called(self, each))
 
@@ -59,11 +58,17 @@ class Seldom(ModuleType):
         return importlib.import_module(name)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the module itself has."""
-        path = vars(self).get("__path__", [])
-        if name == "__path__" or importlib.machinery.PathFinder.find_spec(f"{self.__name__}.{name}", path):
-            raise AttributeError(name)  # it is no package; or it is, and whoever imports its module needs no other
+        """Return what the module itself has; of a package, a module by itself."""
+        if name == "__path__":
+            raise AttributeError(name)  # it is no package
+        path = vars(self).get("__path__")
+        if path and PathFinder.find_spec(f"{self.__name__}.{name}", path):
+            return importlib.import_module(f"{self.__name__}.{name}")
         return getattr(self.real(), name)
+
+    def __dir__(self) -> Sequence[str]:
+        """Return the names that the module itself has."""
+        return dir(self.real())
 
 
 class _Called:
@@ -71,6 +76,7 @@ class _Called:
 
     def __init__(self, module: Seldom, name: str) -> None:
         self._module, self._name = module, name
+        self.__name__ = self.__qualname__ = name
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Call the module's own."""
@@ -81,28 +87,38 @@ def come_later() -> None:
     """Have modules that are seldom used, and are not there yet, come when they are used."""
     for name in ("calendar", "html", "inspect", "tokenize"):
         stand_for(name)
-    stand_for("importlib.metadata", ["version"], [f"{importlib.__path__[0]}/metadata"])
-    if path := _installed("prometheus_client"):
-        stand_for("prometheus_client", path=path)
-        stand_for("prometheus_client.decorator", ["decorate"])
+    stand_for("importlib.metadata", ["version"])
+    stand_for("prometheus_client")
+    stand_for("prometheus_client.decorator", ["decorate"])
+
+
+def is_daemon() -> bool:
+    """Return whether this process is one of ours: nobody else's modules are to be others than he has asked for."""
+    program = sys.argv[0].rpartition("/")[2]
+    return program.startswith("minik8s-") or (
+        program == "-m" and any(each.startswith("minik8s_modules.") for each in sys.orig_argv)
+    )
 
 
 def have_no_templates() -> None:
     """Have Flask do without Jinja until there is a template: 2 MB. Nobody else in the process may subclass it."""
-    if path := _installed("jinja2"):
-        stand_for("jinja2", ["BaseLoader", "FileSystemLoader"], path)
-        stand_for("flask.templating", _OF_TEMPLATES, needs="jinja2")
+    stand_for("jinja2", ["BaseLoader", "FileSystemLoader"])
+    stand_for("flask.templating", _OF_TEMPLATES, needs="jinja2")
 
 
-def stand_for(name: str, functions: Sequence[str] = (), path: Sequence[str] = (), needs: str = "") -> None:
-    """Have something stand for a module that is not there yet; see `Seldom`."""
-    if name not in sys.modules:
-        sys.modules[name] = found = Seldom(name, functions, path, needs)
-        parent, _, last = name.rpartition(".")
+def stand_for(name: str, functions: Sequence[str] = (), needs: str = "") -> None:
+    """Have something stand for a module that is installed and not there yet; see `Seldom`."""
+    parent, _, last = name.rpartition(".")
+    spec = _installed(name) if name not in sys.modules else None
+    if spec is not None:
+        sys.modules[name] = found = Seldom(spec, functions, needs)
         if parent in sys.modules:
             setattr(sys.modules[parent], last, found)  # as an import does
 
 
-def _installed(package: str) -> Sequence[str]:
-    found = importlib.machinery.PathFinder.find_spec(package)
-    return list(found.submodule_search_locations or ()) if found else []
+def _installed(name: str) -> ModuleSpec | None:
+    parent = name.rpartition(".")[0]
+    above = _installed(parent) if parent else None
+    if parent and above is None:
+        return None
+    return PathFinder.find_spec(name, above.submodule_search_locations if above else None)

@@ -131,6 +131,13 @@ class WatchCache:
         """The revision that lists and gets show; 0 before the first load."""
         return self._revision if self._loaded.is_set() else 0
 
+    def settle(self, revision: int, timeout_s: float) -> bool:
+        """Do as ``wait_for``, for the caller's own write, which the watch shows."""
+        shown = self.wait_for(revision, timeout_s)
+        with self._lock:
+            self._rest.claimed(revision)
+        return shown
+
     def wait_for(self, revision: int, timeout_s: float) -> bool:
         """Return whether the cache showed ``revision`` within ``timeout_s`` seconds."""
         if self._revision >= revision:

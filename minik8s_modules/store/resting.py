@@ -17,6 +17,7 @@ REST_S = 0.5
 ALONE_S = 15.0  # presence.LIFE_S, the life of an API server's Lease; it is renewed three times as often
 CLAIM_S = 1.0
 """A writer shows a write that the watch brought first within this time; else it was somebody else's."""
+MOST_UNCLAIMED = 64
 
 
 class Rest:
@@ -29,10 +30,9 @@ class Rest:
         self._not_before_s = now_s() + ALONE_S
 
     def brought(self, revision: int) -> None:
-        """Note what the watch has brought before any writer has shown it."""
-        now_s = self._now_s()
-        if now_s >= self._not_before_s:  # else it is known that others write
-            self._unclaimed[revision] = now_s
+        """Note what the watch has brought before any writer has shown it; of many, some tell enough."""
+        if len(self._unclaimed) < MOST_UNCLAIMED:
+            self._unclaimed[revision] = self._now_s()
 
     def claimed(self, revision: int) -> None:
         """Note that a writer of this process has shown a write."""
@@ -45,9 +45,10 @@ class Rest:
     def begin(self, *, is_waited_for: bool) -> bool:
         """Return whether the reader may ``take`` a rest now; ``is_waited_for``: somebody waits for a revision."""
         now_s = self._now_s()
-        if any(now_s - at_s > CLAIM_S for at_s in self._unclaimed.values()):
-            self._unclaimed.clear()
-            self._not_before_s = now_s + ALONE_S
+        for revision, at_s in list(self._unclaimed.items()):
+            if now_s - at_s > CLAIM_S:
+                del self._unclaimed[revision]
+                self._not_before_s = max(self._not_before_s, at_s + ALONE_S)
         self._wanted.clear()
         return not (is_waited_for or self._unclaimed) and now_s >= self._not_before_s
 

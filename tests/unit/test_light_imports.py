@@ -74,7 +74,9 @@ They are 0.1 of the arbiter's 15 MB, and by them it tells of a configuration tha
 @pytest.mark.parametrize("module", sorted(NEEDLESS))
 def test_a_daemon_imports_nothing_that_it_does_not_need(module: str) -> None:
     told = f"""
-import sys, {module}
+import sys
+sys.argv = ["minik8s-daemon"]
+import {module}
 from minik8s_modules.base.seldom import Seldom
 print(*sorted(name for name, found in sys.modules.items() if not isinstance(found, Seldom)), sep="\\n")
 """
@@ -89,6 +91,7 @@ print(*sorted(name for name, found in sys.modules.items() if not isinstance(foun
 def test_an_api_server_has_no_templates() -> None:
     told = """
 import sys
+sys.argv = ["minik8s-apiserver"]
 from minik8s_modules.base.seldom import have_no_templates
 have_no_templates()
 import minik8s_modules.apiserver.serving.application

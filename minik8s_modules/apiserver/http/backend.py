@@ -99,7 +99,7 @@ class Backend:
     def settle(self, revision: int) -> None:
         """Wait until reads show ``revision``; gives up with a log line, for the write has happened."""
         self._tell(revision)
-        if not self.cache.wait_for(revision, SETTLE_S):
+        if not self.cache.settle(revision, SETTLE_S):
             log.warning("the watch cache has not reached revision %d within %.0f s", revision, SETTLE_S)
 
     def wrote(self, item: CachedObject, *, removed: bool = False) -> None:

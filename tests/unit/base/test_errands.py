@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from contextvars import ContextVar
 from functools import partial
 
 import pytest
@@ -235,6 +236,13 @@ def test_a_defect_ends_its_errand_and_neither_the_loop_nor_others(loop: Looped, 
     pauses["a"].end()
     loop.turn()
     assert loop.results == {"a": True}
+
+
+def test_what_one_request_sets_in_a_context_is_not_there_for_the_next(loop: Looped):
+    user = ContextVar("user", default="nobody")
+    loop.begin("a", lambda: user.set("alice"))
+    loop.begin("b", user.get)
+    assert loop.results["b"] == "nobody"
 
 
 def test_errands_that_have_ended_do_what_comes_next_and_those_that_wait_do_not(loop: Looped):

@@ -73,9 +73,13 @@ _THREADS = """
 """
 _HUGE = """
     import mmap
+    import sys
     from pathlib import Path
     from minik8s_modules.base.heap import HUGE, use_huge_pages
 
+    if "never" in sys.argv:
+        text = Path.read_text
+        Path.read_text = lambda self, **how: "always madvise [never]" if self.name == "enabled" else text(self, **how)
     def told(of):
         lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith(of)) * 1024
@@ -115,3 +119,4 @@ def test_threads_of_installed_daemons_keep_nothing_that_they_freed():
 )
 def test_what_is_in_use_has_huge_pages_and_what_is_empty_stays_so():
     assert _run(_HUGE) == "True True"
+    assert _run(_HUGE, "never") == "False True"

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from minik8s_modules.base.seldom import is_daemon
+
 USES = {
     "a function of a module": "import inspect; print(inspect.signature(lambda a: a))",
     "a name that is imported from it": "from inspect import signature; print(signature(lambda a: a))",
@@ -15,6 +17,13 @@ USES = {
     "a package": "import importlib.metadata as found; print(found.distribution('orjson').metadata['Name'])",
     "a module of a package": "from importlib.metadata import _text; print(_text.FoldedCase('A') == 'a')",
     "a whole package": "from prometheus_client import CollectorRegistry as C, generate_latest as g; print(g(C()))",
+    "modules of another package": "import html.parser, html.entities; print(html.parser.HTMLParser)",
+    "modules as attributes": "import prometheus_client; print(prometheus_client.registry.CollectorRegistry)",
+    "where it would come from": """
+from importlib.util import find_spec
+print([find_spec(each).origin for each in ("html", "inspect", "prometheus_client", "importlib.metadata")])""",
+    "its names": "import html; print(dir(html))",
+    "its file": "import inspect; print(inspect.__file__)",
     "two threads at once": """
 import inspect, threading
 found = []
@@ -27,27 +36,43 @@ print(len(found), set(found) == {again.Signature})""",
 }
 
 
+LATER = "from minik8s_modules.base import seldom; seldom.come_later(); "
+
+
 @pytest.mark.parametrize("use", sorted(USES))
 def test_who_asks_for_something_has_what_the_module_itself_gives(use: str) -> None:
     told = [
         subprocess.run([sys.executable, "-c", first + USES[use]], capture_output=True, text=True, check=True).stdout
-        for first in ("", "import minik8s_modules; ")
+        for first in ("", LATER)
     ]
     assert told[0] == told[1] != ""
 
 
 def test_what_is_there_already_stays() -> None:
-    text = (
-        "import inspect; import minik8s_modules, sys; print(sys.modules['inspect'] is inspect, inspect.__file__ > '')"
-    )
+    text = f"import inspect; {LATER} import sys; print(type(sys.modules['inspect']).__name__)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
-    assert done.stdout == "True True\n"
+    assert done.stdout == "module\n"
 
 
 def test_one_that_is_not_there_is_told_as_usual() -> None:
-    text = "import minik8s_modules, inspect; print(hasattr(inspect, 'no_such_thing'))"
+    text = f"{LATER} import inspect; print(hasattr(inspect, 'no_such_thing'))"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+DAEMONS = {
+    "a program of ours": ["/opt/minik8s/venv/bin/minik8s-gateway", "--config", "x"],
+    "a module of ours": ["-m", "--config", "x"],
+    "the command line": ["/opt/minik8s/venv/bin/minik8s", "get", "pods"],
+    "somebody else's": ["/usr/bin/ansible-playbook", "minik8s_modules.gateway.main"],
+}
+
+
+@pytest.mark.parametrize(("who", "found"), [*zip(DAEMONS, (True, True, False, False), strict=True)])
+def test_only_our_daemons_have_other_modules_than_they_ask_for(who: str, found: bool, monkeypatch) -> None:  # noqa: FBT001
+    monkeypatch.setattr(sys, "argv", DAEMONS[who])
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "minik8s_modules.gateway.main"])
+    assert is_daemon() is found
 
 
 def test_flask_renders_a_template_where_jinja_has_not_come_yet() -> None:

@@ -10,7 +10,7 @@ from minik8s_modules.store import resting
 from minik8s_modules.store.cache import CachedObject, WatchCache
 from minik8s_modules.store.encoding import with_revision
 from minik8s_modules.store.memory import MemoryStore
-from minik8s_modules.store.resting import ALONE_S, CLAIM_S, Rest
+from minik8s_modules.store.resting import ALONE_S, CLAIM_S, MOST_UNCLAIMED, Rest
 from tests.support.watching import stored
 
 KEY = "/registry/core/pods/default/web"
@@ -60,20 +60,31 @@ def test_after_somebody_elses_write_there_is_no_rest_for_a_while(rest, now):
     rest.brought(7)
     now.s += 2 * CLAIM_S
     assert not rest.begin(is_waited_for=False)
-    now.s += ALONE_S - 1
+    now.s += ALONE_S - 2 * CLAIM_S - 1
     assert not rest.begin(is_waited_for=False)
     now.s += 1
     assert rest.begin(is_waited_for=False)
 
 
 def test_another_servers_leases_leave_no_time_to_rest(rest, now):
-    found = []
-    for revision in range(100):
-        now.s += ALONE_S / 3  # RENEW_S of presence
-        rest.brought(revision)
-        now.s += 2 * CLAIM_S
+    rest.brought(0)
+    now.s += 2 * CLAIM_S
+    found = [rest.begin(is_waited_for=False)]
+    for half in range(1, 400):  # the reader may rest with each write of its own process
+        now.s += 0.5
+        if half % 10 == 0:  # RENEW_S of presence
+            rest.brought(half)
         found.append(rest.begin(is_waited_for=False))
     assert not any(found)
+
+
+def test_of_many_writes_of_others_some_are_remembered(rest, now):
+    for revision in range(10 * MOST_UNCLAIMED):
+        rest.brought(revision)
+    now.s += 2 * CLAIM_S
+    assert not rest.begin(is_waited_for=False)
+    now.s += ALONE_S
+    assert rest.begin(is_waited_for=False)
 
 
 def test_nobody_rests_whom_somebody_waits_for(rest):
@@ -112,6 +123,21 @@ def test_who_waits_for_a_revision_ends_the_rest(resting_cache):
     assert cache.get("/registry/core/pods/default/other") is None
     assert cache.wait_for(foreign, WAIT_S / 2)
     assert cache.get("/registry/core/pods/default/other") is not None
+
+
+def test_a_write_that_its_writer_waits_for_is_its_own(resting_cache, monkeypatch):
+    store, cache, rests = resting_cache
+    assert rests.wait(WAIT_S)
+    revision = store.create("/registry/core/pods/default/charged", stored("charged"))
+    assert cache.settle(revision, WAIT_S / 2)
+    monkeypatch.setattr(resting, "ALONE_S", WAIT_S)
+    monkeypatch.setattr(resting, "CLAIM_S", -1.0)  # now or never
+    rests.clear()
+    with store.unwatched():
+        own = store.create("/registry/core/pods/default/next", stored("next"))
+    data, _ = with_revision(stored("next"), own)
+    assert cache.wrote("/registry/core/pods/default/next", CachedObject("next", data, own, {}), own, WAIT_S)
+    assert rests.wait(WAIT_S)
 
 
 def test_a_reader_that_rests_can_be_stopped(resting_cache):
