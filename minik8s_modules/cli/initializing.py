@@ -21,8 +21,9 @@ import yaml
 from minik8s_modules import __version__
 from minik8s_modules.base import release
 from minik8s_modules.cli.errors import UsageError
-from minik8s_modules.cli.machines import Machine, parse_machine, parse_variables
+from minik8s_modules.cli.machines import Machine, parse_machine
 from minik8s_modules.cli.options import Subparsers, add
+from minik8s_modules.cli.settings import check_ranges, parse_variables
 from minik8s_modules.client.api import ApiClient
 
 MINE = "inventory/mine"
@@ -79,7 +80,9 @@ def run(_client: ApiClient, options: argparse.Namespace) -> int:
     control, nodes = machines_of("--control-plane", options.control_plane), machines_of("--node", options.node)
     inventory = MINE if control or nodes else release.LOCAL
     bundled = variables_of(Path(options.bundle).resolve()) if options.bundle else {}
-    text = inventory_text(control, nodes, {**bundled, **parse_variables(options.variables)})
+    given = bundled | parse_variables(options.variables)
+    check_ranges(_common(control, nodes) | given, len(nodes or control) or 1)
+    text = inventory_text(control, nodes, given)
     try:
         release.lay_out(folder)
         kept = not write_once(folder / inventory / "hosts.yml", text)
@@ -140,14 +143,20 @@ def inventory_text(control: Sequence[Machine], nodes: Sequence[Machine], variabl
         UsageError: the machines are no cluster.
     """
     if control or nodes:
-        tree, known = _tree(control, nodes), {"ansible_python_interpreter": "/usr/bin/python3"}
-        if len({machine.name for machine in (*control, *nodes)}) > 1:
-            known["minik8s_network_driver"] = "vxlan"  # as inventory/sample has it
+        tree = _tree(control, nodes)
     else:
-        tree, known = yaml.safe_load((release.root() / release.LOCAL / "hosts.yml").read_text(encoding="utf-8")), {}
-    if own := {**known, **variables}:
+        tree = yaml.safe_load((release.root() / release.LOCAL / "hosts.yml").read_text(encoding="utf-8"))
+    if own := {**_common(control, nodes), **variables}:
         tree["all"] = {"vars": own, **tree["all"]}
     return HEADER + yaml.safe_dump(tree, sort_keys=False)
+
+
+def _common(control: Sequence[Machine], nodes: Sequence[Machine]) -> dict[str, Any]:
+    """Return the variables that these machines get unless the user says otherwise."""
+    found = {"ansible_python_interpreter": "/usr/bin/python3"} if control or nodes else {}
+    if len({machine.name for machine in (*control, *nodes)}) > 1:
+        found["minik8s_network_driver"] = "vxlan"  # as inventory/sample has it
+    return found
 
 
 def _tree(control: Sequence[Machine], nodes: Sequence[Machine]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from minik8s_modules.base.errors import Minik8sError
 from minik8s_modules.cli.connection import connect
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.options import Subparsers, add
+from minik8s_modules.cli.settings import parse_variables
 from minik8s_modules.client.api import ApiClient
 
 MACHINES = Path("/etc/minik8s/machines")
@@ -49,7 +50,6 @@ PROGRAMS = {
 OWN = {"minik8s_node_address", "minik8s_shard", "minik8s_docker_socket", "minik8s_service_manager", "minik8s_cache_dir"}
 """Variables of one machine, which say nothing about another one."""
 _LARGEST_PORT = 65535
-_OPTION = re.compile("[a-z][a-z0-9_]*")
 
 
 UNREACHABLE = 4
@@ -203,23 +203,6 @@ def parse_machine(text: str, name: str, port: int, key_file: str) -> Machine:
     if key_file and not Path(key_file).is_file():
         raise UsageError(f"--private-key {key_file}: no such file")
     return Machine(name or host, host, user, port, str(Path(key_file).resolve()) if key_file else "")
-
-
-def parse_variables(given: Sequence[str]) -> dict[str, str]:
-    """Return the variables of ``--set``.
-
-    Raises:
-        UsageError: one is not VARIABLE=VALUE.
-    """
-    found = {}
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not equals or not _OPTION.fullmatch(name):
-            raise UsageError(f"--set {each}: write VARIABLE=VALUE, such as minik8s_shard=hall2")
-        if "{{" in value or "{%" in value:
-            raise UsageError(f"--set {name}: the value is a template; write the value itself")
-        found[name] = value
-    return found
 
 
 def settings_of(inventory: Path) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from minik8s_modules.cli.machines import (
     NodeState,
     inventory_for,
     parse_machine,
-    parse_variables,
     settings_of,
     verdict_of_adding,
     verdict_of_removing,
@@ -44,15 +43,6 @@ def test_names_and_ports_and_keys_are_looked_at(tmp_path: Path):
     key = tmp_path / "key"
     key.touch()
     assert parse_machine("host", "", 22, str(key)).key_file == str(key)
-
-
-def test_variables_are_data():
-    assert parse_variables(["minik8s_cadvisor_port=4194", "a=b=c"]) == {"minik8s_cadvisor_port": "4194", "a": "b=c"}
-    for wrong in ("x", "A=1", "=1", "a-b=1"):
-        with pytest.raises(UsageError, match="VARIABLE=VALUE"):
-            parse_variables([wrong])
-    with pytest.raises(UsageError, match="template"):
-        parse_variables(["a={{ lookup('pipe', 'id') }}"])
 
 
 def test_the_inventory_of_a_machine_says_only_what_was_given():
