@@ -11,6 +11,7 @@ from minik8s_modules.api import cause, quantities, syntax
 from minik8s_modules.api.access import certificate_requests
 from minik8s_modules.api.errors import Cause
 from minik8s_modules.api.objects import JsonObject, name, spec
+from minik8s_modules.api.pods.priority_classes import SYSTEM_PREFIX, system_obstacle
 from minik8s_modules.api.validation import check, shared
 from minik8s_modules.api.validation.meta import label_selector, validate_labels
 from minik8s_modules.api.validation.pods.containers import validate_resources
@@ -81,16 +82,15 @@ validate_limit_range = check.of_spec(
 # --- PriorityClass --------------------------------------------------------------------------------
 
 _HIGHEST_OF_USERS = 1_000_000_000
-_SYSTEM = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 
 
 def validate_priority_class(priority_class: JsonObject) -> list[Cause]:
     """Return why the priority class may not be kept."""
     own, value, causes = name(priority_class), priority_class.get("value") or 0, []
-    if own.startswith("system-"):
-        if _SYSTEM.get(own) != value:
+    if own.startswith(SYSTEM_PREFIX):
+        if why := system_obstacle(priority_class):
             detail = "priority class names with 'system-' prefix are reserved for system use only. error: "
-            causes.append(cause.forbidden("metadata.name", f"{detail}{own} is not a known system priority class"))
+            causes.append(cause.forbidden("metadata.name", f"{detail}{why}"))
     elif value > _HIGHEST_OF_USERS:
         detail = f"maximum allowed value of a user defined priority is {_HIGHEST_OF_USERS}"
         causes.append(cause.forbidden("value", detail))

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from minik8s_modules.api.errors import Forbidden
-from minik8s_modules.api.kinds import NAMESPACE, SERVICE, Kind
+from minik8s_modules.api.kinds import NAMESPACE, PRIORITY_CLASS, SERVICE, Kind
 from minik8s_modules.api.objects import MISREAD, JsonObject, deletion_timestamp, name, uid
+from minik8s_modules.api.pods.priority_classes import SYSTEM_CLASSES
 from minik8s_modules.apiserver.admission import service_addresses
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
@@ -43,12 +44,19 @@ def check_namespace(backend: Backend, target: Target, obj: JsonObject) -> None:
     raise error
 
 
+def stays(target: Target) -> bool:
+    """Return whether an object is a PriorityClass of every cluster (registry/scheduling/priorityclass/storage)."""
+    return target.kind is PRIORITY_CLASS and target.name in SYSTEM_CLASSES
+
+
 def check_deletion(target: Target) -> None:
     """Check that an object may be deleted at all.
 
     Raises:
-        Forbidden: it is a namespace the cluster cannot be without.
+        Forbidden: it is a namespace the cluster cannot be without, or a PriorityClass that every cluster has.
     """
+    if stays(target):
+        raise Forbidden(target.kind, target.name, "this is a system priority class and cannot be deleted")
     if target.kind is NAMESPACE and target.name in IMMORTAL_NAMESPACES:
         raise Forbidden(NAMESPACE, target.name, "this namespace may not be deleted")
 

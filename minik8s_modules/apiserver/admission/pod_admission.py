@@ -12,11 +12,10 @@ from minik8s_modules.api.objects import JsonObject, labels, lasting_containers, 
 from minik8s_modules.api.pods import account_volumes, limits, resources, security_standards
 from minik8s_modules.api.pods.mirror_pods import is_mirror
 from minik8s_modules.api.pods.pod_templates import template_of
+from minik8s_modules.api.pods.priority_classes import SYSTEM_CLASSES
 from minik8s_modules.apiserver.http.write import Write
 from minik8s_modules.store import readable
 
-# the two classes every cluster has (kubernetes pkg/apis/scheduling/types.go)
-_SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 # of a namespace whose level rises, so many pods are named in warnings
 _NAMED_PODS = 10
 _DNS_PORT = 53
@@ -157,8 +156,8 @@ def _class_of(write: Write, called: str) -> JsonObject:
         found = write.backend.cache.get(PRIORITY_CLASS.key("", called))
         if found is not None:
             return readable.object_of(PRIORITY_CLASS, found)
-        if called in _SYSTEM_CLASSES:
-            return {"metadata": {"name": called}, "value": _SYSTEM_CLASSES[called]}
+        if called in SYSTEM_CLASSES:  # this server has not made it yet
+            return {"metadata": {"name": called}, **SYSTEM_CLASSES[called]}
         raise _forbid(write, f"no PriorityClass with name {called} was found")
     defaults = readable.objects_of(PRIORITY_CLASS, write.backend.cache.list(PRIORITY_CLASS.prefix).items)
     chosen = [each for each in defaults if each.get("globalDefault")]

@@ -1,4 +1,4 @@
-"""The objects every cluster has, made when they are missing: namespaces, default/kubernetes, the epoch, roles.
+"""Objects every cluster has, made when they are missing: namespaces, priorities, default/kubernetes, epoch, roles.
 
 The endpoints of default/kubernetes are made in ``presence.py``.
 
@@ -24,6 +24,7 @@ from minik8s_modules.api.kinds import (
     CONFIG_MAP,
     INGRESS_CLASS,
     NAMESPACE,
+    PRIORITY_CLASS,
     ROLE,
     ROLE_BINDING,
     SERVICE,
@@ -31,6 +32,7 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.api.network import ingress_routes
 from minik8s_modules.api.objects import JsonObject, name
+from minik8s_modules.api.pods.priority_classes import SYSTEM_CLASSES
 from minik8s_modules.apiserver.admission import service_addresses
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
@@ -71,6 +73,8 @@ def wanted(settings: Settings, epoch: int) -> Iterator[RequiredObject]:
     """Yield the objects, in the order they must be made."""
     for namespace in NAMESPACES:
         yield RequiredObject(NAMESPACE, "", namespace, {})
+    for priority, obj in SYSTEM_CLASSES.items():
+        yield RequiredObject(PRIORITY_CLASS, "", priority, obj)
     yield RequiredObject(CONFIG_MAP, *_CLUSTER, {"data": {"epoch": str(epoch)}})
     if settings.front_proxy is not None:
         believed = _authentication(settings.tls.ca, settings.front_proxy.ca)

@@ -194,6 +194,8 @@ def delete_collection(
                 f"{selection.kind.plural} were deleted; ask again for the rest, or use limit and continue"
             )
         target = _target_of(selection.kind, item.key)
+        if admission.stays(target):
+            continue
         try:
             deleted.append(delete(backend, target, wanted, options, partial(_is_still, selection, item)).item)
         except NotFound:

@@ -24,6 +24,7 @@ from minik8s_modules.api.kinds import (
     Kind,
 )
 from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.api.pods.priority_classes import SYSTEM_CLASSES
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.controllers.simulation.deciders import DECIDERS
 from minik8s_modules.controllers.simulation.simulated_cluster import World, placeholder_uid, run_deciders
@@ -40,7 +41,6 @@ TAKEN = dict.fromkeys(
 )
 """The kinds that a simulation regards, in the order in which they are best put in."""
 _OVER = frozenset({"Succeeded", "Failed"})
-_SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
 def kind_of(obj: JsonObject) -> Kind | None:
@@ -188,10 +188,8 @@ class Simulation:
         if "priority" in spec:
             return pod
         called = str(spec.get("priorityClassName") or "")
-        if called in _SYSTEM:
-            chosen: JsonObject | None = {"value": _SYSTEM[called]}
-        elif called:
-            chosen = self.world.get(PRIORITY_CLASS, Key("", called))
+        if called:
+            chosen = self.world.get(PRIORITY_CLASS, Key("", called)) or SYSTEM_CLASSES.get(called)
         else:
             defaults = [one for one in self.world.all(PRIORITY_CLASS) if one.get("globalDefault")]
             chosen = min(defaults, key=lambda one: int(one.get("value") or 0), default=None)

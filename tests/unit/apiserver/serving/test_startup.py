@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from minik8s_modules.api.errors import NotFound
-from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, INGRESS_CLASS, NAMESPACE, SERVICE
+from minik8s_modules.api.errors import Forbidden, NotFound
+from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, INGRESS_CLASS, NAMESPACE, PRIORITY_CLASS, SERVICE
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.settings import Settings, TlsFiles
 from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.reads.selection import select
 from minik8s_modules.apiserver.serving import startup as startup_module
 from minik8s_modules.apiserver.serving.startup import Startup
 from minik8s_modules.apiserver.verbs import deleting
 from minik8s_modules.base.clock import FakeClock
+from tests.support.waiting import until
 
 SETTINGS = Settings(
     listen_address="127.0.0.1",
@@ -41,6 +43,25 @@ def test_they_are_made_and_then_left_alone(backend: Backend):
     revision = backend.cache.revision
     startup.ensure()
     assert backend.store.revision() == revision
+
+
+def test_both_system_priorities_are_made_stay_and_are_made_again_where_the_store_has_lost_them(
+    backend: Backend, options: Options
+):
+    Startup(backend, SETTINGS).ensure()
+    values = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+    for name, value in values.items():
+        target = Target(PRIORITY_CLASS, "", name)
+        made = backend.get(target).object
+        assert (made["value"], made["preemptionPolicy"]) == (value, "PreemptLowerPriority")
+        assert made["description"].startswith("Used for system critical pods that must ")
+        with pytest.raises(Forbidden, match="this is a system priority class and cannot be deleted"):
+            deleting.delete(backend, target, {}, options)
+        deleting.delete_collection(backend, select(Target(PRIORITY_CLASS), {}), {}, {}, options)
+        backend.store.delete(PRIORITY_CLASS.key("", name), backend.get(target).revision)
+        until(lambda: len(backend.cache.list(PRIORITY_CLASS.prefix).items) == 1)
+        Startup(backend, SETTINGS).ensure()
+        assert backend.get(target).object["value"] == value
 
 
 def test_an_ingress_class_for_ordinary_manifests_is_made_once(backend: Backend, options: Options):
