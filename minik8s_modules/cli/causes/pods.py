@@ -6,7 +6,7 @@ that waits or has died, what a probe said, conditions, Warning events.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import PurePosixPath
 
@@ -14,7 +14,6 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.defaulting.dialect import ANNOTATION, ORIGINAL
 from minik8s_modules.api.kinds import (
     CONFIG_MAP,
-    NAMESPACE,
     NODE,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -22,21 +21,23 @@ from minik8s_modules.api.kinds import (
     SECRET,
     SERVICE_ACCOUNT,
 )
-from minik8s_modules.api.network.gateway_api import GATEWAY_NAME
 from minik8s_modules.api.nodes.node_affinity import matches_node
 from minik8s_modules.api.nodes.taints import untolerated
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.api.pods import mutual_tls, sidecars
-from minik8s_modules.api.pods.mirror_pods import is_mirror
-from minik8s_modules.api.pods.mutual_tls import unguarded
 from minik8s_modules.api.pods.pod_references import references
 from minik8s_modules.api.pods.resizes import IN_PROGRESS, PENDING
-from minik8s_modules.api.pods.sidecar_images import sidecar_of
-from minik8s_modules.api.pods.sidecars import DISABLED, INJECT, injection
+from minik8s_modules.api.pods.sidecars import IMAGE
 from minik8s_modules.api.pods.slurm import UNAVAILABLE as SLURM_UNAVAILABLE
 from minik8s_modules.api.quantities import parse
 from minik8s_modules.cli.causes.faults import Fault, deletion, kubectl, moment, unrecovered, why
+from minik8s_modules.cli.causes.sidecar_causes import (
+    INSTALL,
+    MESH,
+    waits_for_sidecar,
+    without_mutual_tls,
+    without_sidecar,
+)
 from minik8s_modules.cli.causes.storage.attaching import volume_holds
 from minik8s_modules.cli.causes.storage.claims import held_alone, unbound
 from minik8s_modules.cli.causes.surroundings import Around
@@ -63,15 +64,15 @@ def pod_faults(pod: JsonObject, around: Around) -> Iterator[Fault]:
     yield from _missing(pod, around)
     yield from volume_holds(pod, around)
     yield from _containers(pod, around)
-    yield from _waits_for_sidecar(pod)
+    yield from waits_for_sidecar(pod)
     yield from _ended(pod)
     events = around.events(pod)
     yield from unrecovered(events, around.now)
     yield from _probes(pod, events)
     yield from _unattended(pod, around)
     yield from _conditions(pod, around)
-    yield from _without_sidecar(pod, around)
-    yield from _without_mutual_tls(pod, around)
+    yield from without_sidecar(pod, around)
+    yield from without_mutual_tls(pod, around)
     warnings = [event for event in events if event.get("type") == "Warning"]
     if warnings and objects.status(pod).get("phase") in ("Pending", "Failed", "Unknown"):
         text = f"{warnings[-1].get('reason', '')}: {warnings[-1].get('message', '')}"
@@ -194,50 +195,6 @@ def _containers(pod: JsonObject, around: Around | None = None) -> Iterator[Fault
             yield Fault(f"container {entry['name']}: {_ending(ended)}", logs)
 
 
-def _waits_for_sidecar(pod: JsonObject) -> Iterator[Fault]:
-    """Yield that the containers of a pod wait for a sidecar that runs and does not answer."""
-    name = sidecar_of(objects.spec(pod))
-    for entry in objects.status(pod).get("initContainerStatuses") or []:
-        if entry.get("name") == name and "running" in (entry.get("state") or {}) and not entry.get("started"):
-            message = f"its containers wait for the sidecar {name}, which runs and does not answer yet"
-            yield Fault(message, kubectl(objects.namespace(pod), "logs", objects.name(pod), "-c", name))
-
-
-def _without_sidecar(pod: JsonObject, around: Around) -> Iterator[Fault]:
-    """Yield that a pod has no sidecar although its label, or its namespace's, asks for one."""
-    space, called = objects.namespace(pod), objects.name(pod)
-    decided = injection(pod, objects.labels(around.get(NAMESPACE, space) or {}))
-    if is_mirror(pod) or decided == (None, "", False):
-        return
-    asks = "it" if decided.own else f"its Namespace {space}"
-    why_not = decided.obstacle or "it was made before that was so, or the cluster has no mesh (minik8s_mesh)"
-    lead = kubectl(space, "label", "pod", called, "--overwrite", f"{INJECT}={DISABLED}")
-    yield Fault(
-        f"{asks} asks for a sidecar, and it has none: {why_not}",
-        lead if decided.obstacle else kubectl(space, "delete", "pod", called),
-    )
-
-
-def _without_mutual_tls(pod: JsonObject, around: Around) -> Iterator[Fault]:
-    """Yield that a pod takes connections of anybody although labels ask for mutual TLS; a Gateway's is there for it."""
-    space = around.get(NAMESPACE, objects.namespace(pod))
-    if space is None or is_mirror(pod) or GATEWAY_NAME in objects.labels(pod):
-        return
-    if cause := unguarded(pod, objects.labels(space)):
-        yield Fault(cause, _mutual_tls_lead(pod, objects.labels(space)))
-
-
-def _mutual_tls_lead(pod: JsonObject, labels: Mapping[str, str]) -> str:
-    """Return what gives a pod mutual TLS; where one made again would not have it either, what says that it has none."""
-    space, called, spec = objects.namespace(pod), objects.name(pod), objects.spec(pod)
-    if labels.get(mutual_tls.MTLS) not in mutual_tls.MODES:
-        return kubectl("", "label", "namespace", space, f"{mutual_tls.MTLS}={mutual_tls.PERMISSIVE}")
-    is_asked = (objects.labels(pod).get(INJECT) or labels.get(INJECT)) == sidecars.ENABLED
-    if is_asked and (sidecar_of(spec) or not sidecars.sidecar_obstacle(spec)):
-        return kubectl(space, "delete", "pod", called)
-    return kubectl(space, "label", "pod", called, "--overwrite", f"{mutual_tls.MTLS}={mutual_tls.DISABLED}")
-
-
 def _waiting(pod: JsonObject, entry: JsonObject, around: Around | None) -> Fault:
     waiting = entry["state"]["waiting"]
     reason, text = waiting.get("reason", ""), f"{waiting.get('reason', '')}: {waiting.get('message', '')}"
@@ -245,6 +202,8 @@ def _waiting(pod: JsonObject, entry: JsonObject, around: Around | None) -> Fault
     if "exitCode" in before:
         text = f"{text} ({_ending(before)})"
     then = _lead(pod, entry["name"], reason, before)
+    if "Image" in reason and _image(pod, entry["name"]) == IMAGE:
+        text, then = f"{text}; nodes have this image in clusters with a mesh. {MESH}", INSTALL
     if around and "exitCode" in before and not before.get("message") and before.get("reason") != "OOMKilled":
         probe = _probe_that_killed(pod, entry["name"], before, around)
         line = around.last_line(pod, entry["name"])
@@ -256,6 +215,11 @@ def _waiting(pod: JsonObject, entry: JsonObject, around: Around | None) -> Fault
             "of the original MiniK8s, label its namespace and make the pod again"
         )
     return Fault(f"container {entry['name']}: {text}", then)
+
+
+def _image(pod: JsonObject, container: str) -> str:
+    found = (str(one.get("image")) for _, _, one in objects.all_containers(pod) if one["name"] == container)
+    return next(found, "").removeprefix("docker.io/")
 
 
 def _lacks_terminal(pod: JsonObject, container: str, before: JsonObject) -> bool:

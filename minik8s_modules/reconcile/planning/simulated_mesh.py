@@ -169,7 +169,7 @@ def namespace_notes(space: str, sides: tuple[Side, Side], cluster: Cluster) -> I
     about = (of(VIRTUAL_SERVICE, space), of(SUBSET, space), of(SERVICE, space), of(POD, space))
     number = sum(has_sidecar(objects.spec(pod)) for pod in pods)
     whose = f"{number} sidecar{'s' if number != 1 else ''} of namespace {space}"
-    for place in sorted(steered):
+    for place in sorted(steered) if number else ():
         old, new = before.at(place, space), after.at(place, space)
         if change := _change(old, new):
             name = (new or old or _Way(place, "")).name

@@ -60,6 +60,14 @@ def test_other_weights_are_shown_pod_by_pod():
     assert notes(cluster(virtual(OLD)), ("update", virtual(OLD))) == []
 
 
+def test_where_nobody_has_a_sidecar_no_requests_would_go_otherwise_and_faults_are_told_all_the_same():
+    bare = cluster(virtual(OLD))
+    bare = bare._replace(pods=bare.pods[1:])
+    assert notes(bare, ("update", virtual(NEW))) == []
+    (fault,) = notes(bare, ("update", virtual(NEW, port=1)))
+    assert fault.startswith("VirtualService shop/x: PortNotFound")
+
+
 def test_a_virtual_service_that_comes_or_goes_is_compared_with_what_the_pods_get_without_one():
     assert notes(cluster(), ("create", virtual(OLD))) == [f"{TOLD}a 33%, b 33%, c 33% → a 50%, b 50%"]
     assert notes(cluster(virtual(OLD)), ("delete", virtual(OLD))) == [f"{TOLD}a 50%, b 50% → a 33%, b 33%, c 33%"]
