@@ -315,10 +315,8 @@ class Hub:
         return watcher.holder.account.rank != SYSTEM and self._admission.bytes.total > self._admission.limits.bytes
 
     def _on_socket(self, watcher: Watcher, events: int) -> None:
-        if events & (select.EPOLLHUP | select.EPOLLERR):
-            self._drop(watcher)
-            return
-        if events & select.EPOLLIN and not self._still_open(watcher):
+        # asked, not believed: a watch that joined in this pass may have the descriptor of one that ended in it
+        if events & ~select.EPOLLOUT and not self._still_open(watcher):
             self._drop(watcher)
             return
         if events & select.EPOLLOUT:

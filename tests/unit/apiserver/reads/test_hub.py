@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select as epoll
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -309,3 +310,20 @@ def test_what_is_written_for_a_watcher_that_is_gone_counts_for_nobody(hub: Hub, 
     theirs.close()
     hub._take(lanes.Written([watcher], [(1, b"x")], joined=True))
     assert (admission.bytes.total, watcher.pending_bytes) == (0, 0)
+
+
+def test_a_watch_that_got_the_descriptor_of_one_that_hung_up_stays_and_one_that_hung_up_goes(
+    backend: Backend, clock: FakeClock, admission: Admission
+):
+    hub = Hub(clock, backend.cache, admission)  # not started: this thread is the hub's
+    ours, theirs = socket.socketpair()
+    stream = EventStream(select(COLLECTION, {}), OBJECT, clock)
+    hub._add(Join(ours, stream, b"", backend.cache.revision, 60.0, False, JANE))  # noqa: FBT003 - bookmarks
+    (watcher,) = hub._watchers.values()
+    for stale in (epoll.EPOLLHUP, epoll.EPOLLERR, epoll.EPOLLHUP | epoll.EPOLLIN):
+        hub._on_socket(watcher, stale)
+    assert [*hub._watchers.values()] == [watcher]
+    theirs.close()
+    hub._on_socket(watcher, epoll.EPOLLHUP)
+    assert hub._watchers == {}
+    assert ours.fileno() == -1
