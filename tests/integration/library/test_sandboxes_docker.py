@@ -197,11 +197,15 @@ def test_rules_are_written_once_and_again_where_somebody_changed_them(
     guard = sources.found(node.bridge)
     assert guard is not None
     assert guard.pairs == {sources.Pair(link_name(uid), pods[uid]["ip"]) for uid in (first, second)}
+    assert not node.run("sandboxes", {uid: pods[uid] for uid in (first, second)})["changed"]
     # it has as many rules that drop as before
     command("nft", "insert", "rule", *table, "arriving", "accept")
     assert sources.found(node.bridge) == guard
-    node.run("sandboxes", pods)
+    planned = node.run("sandboxes", pods, check=True)
+    assert [step["action"] for step in planned["steps"]] == ["guard", "guard", "create"]
+    assert node.run("sandboxes", pods)["steps"] == planned["steps"]
     assert len(written) == 2
+    assert not node.run("sandboxes", pods)["changed"]
     chains = rules[rules.index("chain arriving") :]
     assert command("nft", "-s", "list", "table", *table).endswith(chains)
     node.run("sandboxes", {})

@@ -142,7 +142,7 @@ class Network:
 
     def _unlink(self, context: Context, step: Step) -> None:
         context.checkpoint("delete bridge")
-        pod_sources.remove(step.detail)  # its pods are gone
+        pod_sources.remove(context.run_dir, step.detail)  # its pods are gone
         with OverlayNetlink() as netlink:
             netlink.delete_link(step.data)
 

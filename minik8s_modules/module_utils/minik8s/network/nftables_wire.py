@@ -13,7 +13,7 @@ import hashlib
 import os
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from .wire import (
@@ -254,34 +254,67 @@ def remembering_messages(table: str, name: str, gone: list[bytes], new: list[Rem
 
 def comment_of(wire: Wire, table: str) -> str | None:
     """Return a table's comment, None when there is no such table."""
-    sequence = next_sequence()
-    asked = message(GET_TABLE, 0, named(table), sequence)
-    answer = wire.ask_each([asked], [sequence])[sequence]
-    if answer.type == ERROR:
-        if error_of(answer) in (errno.ENOENT, 0):
-            return None
-        raise OSError(error_of(answer), f"table {table}: {os.strerror(error_of(answer))}")
-    user_data = dict(attributes(answer.body[4:])).get(6, b"")  # NFTA_TABLE_USERDATA
+    parts = _table(wire, table)
+    if parts is None:
+        return None
+    user_data = parts.get(6, b"")  # NFTA_TABLE_USERDATA
     # libnftnl's own type, length, value: type 0 is the comment
     return user_data[2 : 2 + user_data[1]].rstrip(b"\0").decode("utf-8", "replace") if user_data[:1] == b"\0" else ""
 
 
+def _table(wire: Wire, table: str) -> dict[int, bytes] | None:
+    sequence = next_sequence()
+    asked = message(GET_TABLE, 0, named(table), sequence)
+    answer = wire.ask_each([asked], [sequence])[sequence]
+    if answer.type != ERROR:
+        return dict(attributes(answer.body[4:]))
+    if error_of(answer) in (errno.ENOENT, 0):
+        return None
+    raise OSError(error_of(answer), f"table {table}: {os.strerror(error_of(answer))}")
+
+
 def fingerprints(wire: Wire, table: str, chain: str = "") -> dict[str, str]:
-    """Return a digest of each chain of the table, or of one: its hook and its rules, as the kernel has them."""
+    """Return a digest of each chain of the table, or of one, as the kernel has it.
+
+    It tells its hook, its rules, and what the sets without a name that these look into hold. A table with flags, as one
+    that is switched off (dormant), has digests of its own.
+    """
     chains, own = dict[str, list[bytes]](), table.rpartition(" ")[2]
     for answer in _chains(wire, table, chain):
         parts = dict(attributes(answer.body[4:]))
         if _name(parts[1]) == own:
             # type, hook and policy; neither handle nor number of uses
             chains[_name(parts[3])] = [parts.get(kind, b"") for kind in (4, 5, 7)]
-    if not chains:
+    if not chains or (about := _table(wire, table)) is None:
         return {}
+    flags = about.get(2, b"")  # NFTA_TABLE_FLAGS
     place = named(table) + (text(RULE_CHAIN, chain) if chain else b"")
     for answer in wire.dump(GET_RULE, place):
         parts = dict(attributes(answer.body[4:]))
         if _name(parts[RULE_TABLE]) == own and _name(parts[RULE_CHAIN]) in chains:
-            chains[_name(parts[RULE_CHAIN])].append(parts.get(RULE_EXPRESSIONS, b""))
-    return {name: hashlib.sha256(b"\0".join(parts)).hexdigest()[:16] for name, parts in chains.items()}
+            rule = parts.get(RULE_EXPRESSIONS, b"")
+            chains[_name(parts[RULE_CHAIN])] += [rule, *(_content(wire, table, each) for each in _unnamed(rule))]
+    rest = [flags] if any(flags) else []
+    return {name: hashlib.sha256(b"\0".join([*parts, *rest])).hexdigest()[:16] for name, parts in chains.items()}
+
+
+def _unnamed(rule: bytes) -> Iterator[str]:
+    """Yield the sets that a rule alone has: the kernel names them ``__set0`` or ``__map0``, whatever they hold."""
+    for _, each in attributes(rule) if b"__" in rule else ():
+        parts = dict(attributes(each))
+        name = _name(dict(attributes(parts[2]))[1]) if parts[1] == b"lookup\0" else ""
+        if name.startswith("__"):
+            yield name
+
+
+def _content(wire: Wire, table: str, name: str) -> bytes:
+    lists = (
+        payload
+        for answer in wire.dump(GET_ELEMENT, _place(table, name))
+        for kind, payload in attributes(answer.body[4:])
+        if kind == LIST_ELEMENTS
+    )
+    return b"".join(sorted(element for payload in lists for _, element in attributes(payload)))
 
 
 def _chains(wire: Wire, table: str, chain: str) -> list[Message]:

@@ -18,12 +18,14 @@ IPv6 would not see it, and its node may forward.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import socket
 import subprocess
 import threading
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..core.digests import canonical
@@ -55,16 +57,17 @@ class Pair(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """What the table has: the pairs, and how many of the rules are there."""
+    """What the table has: the pairs, how many of the rules are there, and whether all is as it was written."""
 
     pairs: frozenset[Pair] = frozenset()
     rules: int = 0
     rules_ipv6: int = 0
+    as_written: bool = True
 
     def holds(self, pair: Pair) -> bool:
         """Return whether a pod cannot send with other addresses than its own."""
         enough = self.rules >= len(RULES) and self.rules_ipv6 >= len(RULES_IPV6) + len(PASSING)
-        return enough and pair in self.pairs
+        return self.as_written and enough and pair in self.pairs
 
 
 def table_of(bridge: str) -> str:
@@ -90,10 +93,14 @@ PASSING = (
 """Rules for what would pass from port to port."""
 
 
-def script(node: str, bridge: str, pair: Pair) -> str:
-    """Return the input of ``nft -f`` that makes the table, with this pair among those it has."""
+def script(node: str, bridge: str, pair: Pair, chains: Iterable[str] = ()) -> str:
+    """Return the input of ``nft -f`` that makes the table, with this pair among those it has.
+
+    ``chains``, which it may have, go: nobody can change the priority of one. Who is in the sets stays.
+    """
     table = f"bridge {table_of(bridge)}"
-    lines = [f'add table {table} {{ comment "{mark_of(node)}"; }}']
+    lines = [_head(node, bridge)]
+    lines += [f"{verb} chain {table} {name}" for verb in ("add", "flush", "delete") for name in chains]
     lines.append(f"add set {table} {GUARDED} {{ type ifname . ipv4_addr; }}")
     lines.append(f"add set {table} {DEVICES} {{ type ifname; }}")
     lines.append(f"add chain {table} arriving {{ type filter hook prerouting priority -300; }}")
@@ -104,6 +111,10 @@ def script(node: str, bridge: str, pair: Pair) -> str:
         lines.append(f'add element {table} {GUARDED} {{ "{pair.device}" . {pair.address} }}')
     lines.append(f'add element {table} {DEVICES} {{ "{pair.device}" }}')
     return "\n".join(lines) + "\n"
+
+
+def _head(node: str, bridge: str) -> str:
+    return f'add table bridge {table_of(bridge)} {{ comment "{mark_of(node)}"; }}'
 
 
 def _lines_of_ipv6(table: str, pair: Pair) -> list[str]:
@@ -124,14 +135,16 @@ def admit(run_dir: str, node: str, bridge: str, pair: Pair) -> bool:
     Rules are written by nft, which takes 7 ms of CPU; while they are as it left them, all that is missing is the pair.
     """
     with _WRITING:
-        kept, digest = read_json(_record(run_dir)), _digest(node, bridge)
-        known = kept if isinstance(kept, dict) else {}
+        known, seen = _known(run_dir), _seen(bridge)
         new = [Change(name, [], {key: b""}) for name, key in _elements(pair).items()]
-        if digest and known.get(bridge) == digest and _change(bridge, new):
+        if seen and known.get(bridge) == _digest(node, bridge, seen) and _change(bridge, new):
             return True
-        if not _nft(script(node, bridge, pair)):
+        rules = script(node, bridge, pair, seen)
+        # a table that is switched off takes no chain in the transaction that switches it on
+        if not _nft(rules) and not (seen and _nft(_head(node, bridge)) and _nft(rules)):
             return False
-        write_atomically(_record(run_dir), canonical({**known, bridge: _digest(node, bridge)}))
+        with contextlib.suppress(OSError):  # a full disk: the next pod writes them again
+            write_atomically(_record(run_dir), canonical({**known, bridge: _digest(node, bridge, _seen(bridge))}))
     return True
 
 
@@ -139,14 +152,23 @@ def _record(run_dir: str) -> str:
     return os.path.join(run_dir, "sources.json")
 
 
-def _digest(node: str, bridge: str) -> str:
-    """Return what tells that the kernel has just these rules, "" where it has none of them."""
+def _known(run_dir: str) -> dict[str, str]:
+    kept = read_json(_record(run_dir))
+    return kept if isinstance(kept, dict) else {}
+
+
+def _seen(bridge: str) -> dict[str, str]:
+    """Return digests of the table's chains as the kernel has them; none where there is no such table."""
     try:
         with Wire(NETFILTER) as wire:
-            seen = wire_words.fingerprints(wire, f"bridge {table_of(bridge)}")
+            return wire_words.fingerprints(wire, f"bridge {table_of(bridge)}")
     except OSError:
-        return ""
-    return wire_words.digest_of(repr(sorted(seen.items())) + script(node, bridge, Pair("", ""))) if seen else ""
+        return {}
+
+
+def _digest(node: str, bridge: str, seen: dict[str, str]) -> str:
+    """Return what tells that these chains are those of today's rules."""
+    return wire_words.digest_of(repr(sorted(seen.items())) + script(node, bridge, Pair("", "")))
 
 
 def _elements(pair: Pair) -> dict[str, bytes]:
@@ -189,9 +211,22 @@ def ipv6_of(bridge: str, device: str) -> list[str]:
     return [each.ipv6 for each in (found(bridge) or Guard()).pairs if each.device == device and each.ipv6]
 
 
-def remove(bridge: str) -> None:
+def remove(run_dir: str, bridge: str) -> None:
     """Remove the table of a bridge that goes; where there is none, nothing happens."""
-    _nft(f"delete table bridge {table_of(bridge)}\n")
+    with _WRITING:
+        _nft(f"delete table bridge {table_of(bridge)}\n")
+        known = _known(run_dir)
+        if known.pop(bridge, None) is not None:
+            with contextlib.suppress(OSError):
+                write_atomically(_record(run_dir), canonical(known))
+
+
+def guard_of(run_dir: str, node: str, bridge: str) -> Guard | None:
+    """Return what the table has, and whether its rules are as ``admit`` wrote them, where it could note that."""
+    guard, recorded = found(bridge), _known(run_dir).get(bridge)
+    if guard is None or recorded is None:
+        return guard
+    return guard._replace(as_written=recorded == _digest(node, bridge, _seen(bridge)))
 
 
 def found(bridge: str) -> Guard | None:

@@ -136,15 +136,17 @@ class Wire:
 
     def _dump_once(self, asked: bytes) -> list[Message] | None:
         self.send(asked)
+        sequence = next(messages(asked)).sequence
         found: list[Message] = []
         interrupted = False
         while True:
-            for each in self.receive():
+            for each in (one for one in self.receive() if one.sequence == sequence):
                 interrupted = interrupted or bool(each.flags & DUMP_INTERRUPTED)
+                # a dump that ends early tells why in its last message
+                if each.type == ERROR or (each.type == DONE and error_of(each)):
+                    raise _refused("list", error_of(each))
                 if each.type == DONE:
                     return None if interrupted else found
-                if each.type == ERROR:
-                    raise _refused("list", error_of(each))
                 found.append(each)
 
     def ask_each(self, asked: list[bytes], sequences: list[int]) -> dict[int, Message]:

@@ -136,7 +136,7 @@ class Sandboxes:
         attachments = {each["Id"]: _attachment(context.docker, each, links, known) for each in running}
         left = strays(context.node, links, containers, scope)
         rest = parts.observe(context, entries, containers, attachments, scope)
-        unguarded = _unguarded(entries) if scope.keys is None else frozenset[str]()
+        unguarded = _unguarded(context, entries) if scope.keys is None else frozenset[str]()
         return ObservedSandboxes(containers, attachments, left, rest, unguarded)
 
     def plan(self, context: Context, entries: Entries, observed: ObservedSandboxes, scope: Scope) -> Plan:
@@ -280,14 +280,15 @@ class Sandboxes:
         }
 
 
-def _unguarded(entries: Entries) -> frozenset[str]:
-    """Return the keys of pods in our bridge whose device and address the table of sources does not have."""
+def _unguarded(context: Context, entries: Entries) -> frozenset[str]:
+    """Return the keys of pods in our bridge that the table of sources does not hold back from forging."""
     own = {
         key: entry
         for key, entry in entries.items()
         if not entry["host_network"] and entry.get("plugin") is None and (entry["ip"] or entry.get("ipv6"))
     }
-    guards = {bridge: sources.found(bridge) for bridge in {str(entry["bridge"]) for entry in own.values()}}
+    bridges = {str(entry["bridge"]) for entry in own.values()}
+    guards = {bridge: sources.guard_of(context.run_dir, context.node, bridge) for bridge in bridges}
     return frozenset(
         key
         for key, entry in own.items()
