@@ -189,3 +189,13 @@ def test_two_pods_do_not_take_a_local_volume_from_each_other(node: TestNode, tmp
     assert (tmp_path / "disk").stat().st_gid == 2000
     node.run("volumes", second)
     assert (tmp_path / "disk").stat().st_gid == 3000
+
+
+def test_a_mount_of_somebody_elses_whose_name_has_what_ends_lines_is_read(tmp_path: Path) -> None:
+    point = tmp_path / "a\r\x0b\u2028#b"
+    point.mkdir()
+    mounts.mount_tmpfs(str(point), "0700", 4096)
+    try:
+        assert [each.kind for each in mounts.at(str(point), mounts.mounts())] == ["tmpfs"]
+    finally:
+        mounts.unmount(str(point))

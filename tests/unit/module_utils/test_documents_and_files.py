@@ -17,7 +17,7 @@ from minik8s_modules.module_utils.minik8s.core.lock_holder import pids_of
 from minik8s_modules.module_utils.minik8s.core.observations import observation_from_inspect
 from minik8s_modules.module_utils.minik8s.core.section import Request, context_for
 from minik8s_modules.module_utils.minik8s.network import attachment, netfilter
-from minik8s_modules.module_utils.minik8s.volumes import mounts
+from minik8s_modules.module_utils.minik8s.volumes import mounts, project_quotas
 
 
 def test_the_digest_is_what_the_contract_says() -> None:
@@ -123,6 +123,14 @@ def test_mountinfo_is_read_with_its_escapes() -> None:
     found = mounts.parse_mountinfo(text)
     assert found[0] == mounts.Mount("/mnt/with space", "tmpfs", "rw,size=4k", "none")
     assert [each.point for each in mounts.under("/", found)] == ["/mnt/with space", "/"]
+
+
+@pytest.mark.parametrize("end", ["\r", "\x0b", "\x1c", "\x85", "\u2028", "\r\x0c"])
+def test_a_mount_point_with_what_ends_lines_elsewhere_is_one(end: str) -> None:
+    text = f"36 35 8:1 / /mnt/a{end}b\\043\\134040 rw - tmpfs none rw\n37 1 8:2 / / rw - ext4 /dev/x rw,prjquota\n"
+    assert [each.point for each in mounts.parse_mountinfo(text)] == [f"/mnt/a{end}b#\\040", "/"]
+    assert project_quotas.enforces(text, os.makedev(8, 2))
+    assert not project_quotas.enforces(text, os.makedev(8, 1))
 
 
 def test_rules_are_read_from_what_the_tools_print() -> None:

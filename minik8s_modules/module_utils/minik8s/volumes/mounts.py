@@ -23,10 +23,10 @@ class Mount(NamedTuple):
 
 
 def unescape(text: str) -> str:
-    """Undo the octal escapes of the kernel's tables (space, tab, newline, backslash)."""
+    """Undo the octal escapes of the kernel's tables (space, tab, newline, number sign, backslash)."""
     if "\\" not in text:  # of thousands of fields nearly all
         return text
-    for code in ("040", "011", "012", "134"):
+    for code in ("040", "011", "012", "043", "134"):
         text = text.replace("\\" + code, chr(int(code, 8)))
     return text
 
@@ -34,7 +34,9 @@ def unescape(text: str) -> str:
 def parse_mountinfo(text: str) -> list[Mount]:
     """Return the mounts in the order they were made (the last one over a path is the visible one)."""
     found = []
-    for line in text.splitlines():
+    for line in text.split("\n"):  # all else that ends lines may be in a name
+        if not line:
+            continue
         words = line.split(" ")
         dash = words.index("-", FIELDS_BEFORE_OPTIONAL)
         found.append(Mount(unescape(words[4]), words[dash + 1], words[dash + 3], unescape(words[dash + 2])))
@@ -43,7 +45,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
 
 def mounts() -> list[Mount]:
     """Return the mounts this process sees."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as source:
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape", newline="\n") as source:
         return parse_mountinfo(source.read())
 
 

@@ -42,7 +42,7 @@ class ProjectQuotas:
 
     def require(self, path: str, folder: int) -> None:
         """Raise KeyFault, QuotaUnavailable, unless the file system of the open ``folder`` enforces project quotas."""
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as source:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape", newline="\n") as source:
             if not enforces(source.read(), os.fstat(folder).st_dev):
                 raise KeyFault("QuotaUnavailable", _UNAVAILABLE.format(path))
 
@@ -93,9 +93,9 @@ def project_of(owner: str, taken: Collection[int]) -> int:
 def enforces(mountinfo: str, device: int) -> bool:
     """Return whether a file system, by its device, is mounted with limits of projects."""
     wanted = f"{os.major(device)}:{os.minor(device)}"
-    for line in mountinfo.splitlines():
+    for line in mountinfo.split("\n"):  # all else that ends lines may be in a name
         words = line.split(" ")
-        if words[2] == wanted and "prjquota" in words[-1].split(","):
+        if words[2:3] == [wanted] and "prjquota" in words[-1].split(","):
             return True
     return False
 
