@@ -19,8 +19,9 @@ def is_news(old: JsonObject | None, new: JsonObject | None) -> bool:
     """Return whether a pod's change may change what is decided about it.
 
     Most of what its status tells of containers and conditions comes from observations and decisions, which lead to the
-    same with it as without. What does not is that a pod is over, why, and since when; that a container has been made
-    again, or has started by its probe; and all of a pod that is being resized.
+    same with it as without. What does not is that a pod is over, why, and since when; that a container has been made,
+    also again, how it ended (it may be gone when that is looked up), or that it has started by its probe; and all of a
+    pod that is being resized.
     """
     if old is None or new is None:
         return True
@@ -40,7 +41,13 @@ def _told(pod: JsonObject) -> tuple[Any, ...]:
     since = objects.spec(pod).get("activeDeadlineSeconds") is not None and status.get("startTime")
     probed = {one["name"] for _, _, one in objects.every_container(pod) if one.get("startupProbe")}
     made = [
-        (one.get("name"), one.get("restartCount"), one.get("name") in probed and one.get("started"))
+        (
+            one.get("name"),
+            one.get("restartCount"),
+            bool(one.get("containerID")),
+            objects.dig(one, "state", "terminated", "exitCode"),
+            one.get("name") in probed and one.get("started"),
+        )
         for field in _STATUSES
         for one in status.get(field) or []
     ]

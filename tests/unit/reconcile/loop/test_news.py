@@ -27,3 +27,5 @@ def test_a_decision_that_finds_its_own_status_is_the_same(path: Path):
     after = {**before, "status": pod_status(before, seen, decision, place, now)}
     if not is_news(before, after):
         assert decide_pod(after, seen, given, now) == decision
+        gone = seen._replace(containers={})  # somebody removed them meanwhile
+        assert decide_pod(after, gone, given, now) == decide_pod(before, gone, given, now)

@@ -89,6 +89,8 @@ def test_a_status_that_somebody_else_writes_is_put_right(cluster: Cluster):
         ({"status": {"phase": "Pending", "reason": "Evicted"}}, True),
         ({"status": {"phase": "Pending", "startTime": "2026-01-01T00:00:00Z"}}, False),
         ({"status": {"phase": "Pending", "containerStatuses": [{"name": "app", "restartCount": 1}]}}, True),
+        ({"status": {"phase": "Pending", "containerStatuses": [{"name": "app", "restartCount": 0}]}}, False),
+        ({"status": {"phase": "Pending", "containerStatuses": [{"name": "app", "containerID": "docker://1"}]}}, True),
         ({"status": {"phase": "Pending", "containerStatuses": "none"}}, True),
         ({"metadata": {"resourceVersion": "2", "managedFields": [{}]}}, False),
         ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, True),
@@ -97,6 +99,16 @@ def test_a_status_that_somebody_else_writes_is_put_right(cluster: Cluster):
 )
 def test_what_is_news_to_a_decision(change: JsonObject, news: bool):  # noqa: FBT001
     assert is_news(pod(), pod(**change)) is news
+
+
+def test_how_a_container_ended_is_news():
+    def told(state: JsonObject) -> JsonObject:
+        return pod(status={"phase": "Running", "containerStatuses": [{"name": "app", "containerID": "x", **state}]})
+
+    ended = told({"state": {"terminated": {"exitCode": 0}}})
+    assert is_news(told({"state": {"running": {}}}), ended)
+    assert is_news(ended, told({"state": {"terminated": {"exitCode": 1}}}))
+    assert not is_news(ended, told({"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}))
 
 
 def test_the_start_of_a_pod_with_a_deadline_is_news():
