@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import math
 import resource
 import statistics
 import subprocess
@@ -61,6 +60,8 @@ class Account:
         self.pss_mb: dict[str, float] = {}
         self.between_mb: list[float] = []
         self.items = 0
+        self.observations = 0
+        """That ended."""
         self.observes = False
         self._working = False
 
@@ -171,8 +172,10 @@ def until_observed(account: Account, least_s: float) -> float:
         at_s, observed = time.monotonic() - began, account.observes
         account.sample(memory=at_s >= memory_at_s)
         memory_at_s += PSS_EVERY_S if at_s >= memory_at_s else 0
-        if observed and not account.observes and at_s >= least_s:
-            return at_s
+        if observed and not account.observes:
+            account.observations += 1
+            if at_s >= least_s:
+                return at_s
     raise TimeoutError(f"the node was not observed within {at_s:.0f} s")
 
 
@@ -182,12 +185,11 @@ def figures_of(account: Account, window_s: float, timer_s: float) -> list[Figure
     between_mb = statistics.mean(account.between_mb) if account.between_mb else 0.0
     spent = {part: cpu_s / window_s * 100 for part, cpu_s in account.cpu_s().items()}
     spent["the node's timer"] = timer_s / TIMER_EVERY_S * 100
-    observations = math.ceil(window_s / OBSERVATION_AT_LEAST_S)
     return [
         Figure("idle: CPU of ours", _ours(spent), "% of a core", BAR_CPU_PERCENT, f"{text}: {_listed(spent, 2)}"),
         Figure("idle: PSS of ours", _ours(account.pss_mb), "MB", BAR_PSS_MB, f"{text}: {_listed(account.pss_mb, 0)}"),
         Figure("idle: PSS of ours between observations", between_mb, "MB", None, f"{text}, mean"),
-        Figure("idle: items sent (full observations only)", account.items, "", observations, text),
+        Figure("idle: items sent (full observations only)", account.items, "", account.observations, text),
         *(Figure(f"idle: CPU of {one}", spent.get(one, 0.0), "% of a core", None, text) for one in BESIDE),
         *(Figure(f"idle: PSS of {one}", account.pss_mb.get(one, 0.0), "MB", None, text) for one in BESIDE),
     ]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.benchmarks import __main__ as bench
+from tests.benchmarks import idle
 from tests.benchmarks.__main__ import Kept
 from tests.benchmarks.figures import Figure
-from tests.benchmarks.idle import Account, figures_of
+from tests.benchmarks.idle import Account, figures_of, until_observed
 from tests.benchmarks.machine import REPOSITORY, Run, commit
+from tests.benchmarks.network.services import in_turns
 from tests.benchmarks.report import Measured, Row, compare, comparison, document, measured, read
 
 
@@ -162,3 +165,31 @@ def test_etcd_and_docker_are_told_beside_and_are_no_part_of_ours() -> None:
     assert found["idle: PSS of ours between observations"] == 42.0
     assert found["idle: PSS of etcd"] == 500.0
     assert found["idle: CPU of ours"] == 1.0
+
+
+def test_items_may_be_as_many_as_observations_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    class Observed(Account):
+        """A node that is observed for three seconds of every five minutes, from the second one on."""
+
+        def sample(self, *, begin: bool = False, memory: bool = False) -> None:  # noqa: ARG002
+            self.observes = 1.5 < now[0] % 300 < 4.5
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(idle, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    for least_s, ended_at_s, observations in ((240.0, 305.0, 2), (0.0, 300.0, 1), (290.0, 300.0, 1)):
+        account = Observed()
+        window_s = until_observed(account, least_s)
+        (bar,) = (each.bar for each in figures_of(account, window_s, 0.0) if "items" in each.name)
+        assert (window_s, bar) == (ended_at_s, observations)
+
+
+def test_a_first_packet_that_is_mostly_slower_is_told_though_one_was_as_quick() -> None:
+    few, many = [14.0, 14.0, 21.0, 14.0, 15.0], [14.0, 19.6, 29.4, 19.6, 21.0]
+    figure = in_turns(few, many)
+    assert figure.value == pytest.approx(1.4)
+    assert figure.verdict == "missed"
+    assert figure.note.endswith("least 14.0 us, 14.0 us at 10: 1.00 x")
