@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 
 from google.protobuf import any_pb2, json_format
 
-from minik8s_modules.mesh.authorizations.guards import Guard
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.mesh.authorizations.filters import http_filter, network_filters
+from minik8s_modules.mesh.authorizations.guards import Guard, guard_of
 from minik8s_modules.mesh.crowds import (
     CROWD,
     FEW,
@@ -62,6 +64,7 @@ for _name in (
     "extensions.upstreams.http.v3.http_protocol_options",
 ):
     import_module(f"envoy.{_name}_pb2")
+_ANY_PORT = 80
 
 
 class Message(NamedTuple):
@@ -245,6 +248,18 @@ def message_of(resource: Resource) -> Message:
 def inbound_message(mode: str, ipv6: bool, guard: Guard | None = None) -> Message:  # noqa: FBT001 - one of two listeners
     """Return the listener of what comes in to a Pod at its address of a family."""
     return message_of(inbound(mode, ipv6=ipv6, guard=guard))
+
+
+def try_to_enforce(policy: JsonObject) -> None:
+    """Make the filters that enforce one policy; raises whatever would end the streams of its Pods."""
+    _try_to_enforce(guard_of([policy], [_ANY_PORT]))
+
+
+@lru_cache(maxsize=4096)
+def _try_to_enforce(guard: Guard) -> None:
+    http = [http_filter(guard, "application")] if guard.http_ports else []
+    for each in (*network_filters(guard), *http):
+        json_format.ParseDict(each["typed_config"], any_pb2.Any())
 
 
 def endpoints_in(message: Message) -> Weights:

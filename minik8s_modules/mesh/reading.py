@@ -2,7 +2,7 @@
 
 A pilot decides on many objects at once, so one of wrong types would end what it tells all others. Built-in kinds have
 their types; of custom kinds, whose definitions may be anybody's, an outline says what is read here. Policies are never
-left out: one that cannot be read lets nobody in (``authorizations.following``).
+left out: one that cannot be read lets nobody in (``api.network.readable_policies``).
 """
 
 from __future__ import annotations
@@ -101,12 +101,6 @@ _SPLIT: Outline = {
     },
 }
 """What a VirtualService must have; its definition says nothing of that, as the API server asks for it by itself."""
-_LISTS: Outline = {EACH: [TEXT]}
-_POLICY: Outline = {
-    "selector": {"matchLabels": _TEXTS},
-    "action": frozenset({"ALLOW", "DENY"}),
-    "rules": [{"from": [{"source": _LISTS}], "to": [{"operation": _LISTS}]}],
-}
 _POLICY_STATUS: Outline = {"enforcedBy": [TEXT], "refusedBy": [TEXT], "conditions": _CONDITIONS}
 
 
@@ -187,17 +181,8 @@ READERS: Mapping[tuple[str, str], Callable[[JsonObject], object]] = {
 """By group and kind, what raises ValueError for an object that is to be left out."""
 
 
-def readable_policy(policy: JsonObject) -> tuple[JsonObject, str]:
-    """Return an AuthorizationPolicy as it can be read, and what cannot: it then denies everything.
-
-    One whose selector cannot be read does so to all Pods of its namespace; a status that cannot be read is none.
-    """
+def with_readable_status(policy: JsonObject) -> JsonObject:
+    """Return an AuthorizationPolicy as it is, but for a status that cannot be read, which is none."""
     if misfit(_POLICY_STATUS, policy.get("status") or {}):
-        policy = {field: value for field, value in policy.items() if field != "status"}
-    spec = policy.get("spec")
-    fault = misfit(_POLICY, {} if spec is None else spec, "spec")
-    if not fault:
-        return policy, ""
-    selector = spec.get("selector") if isinstance(spec, dict) else None
-    kept = {} if selector is None or misfit(_POLICY["selector"], selector) else {"selector": selector}
-    return {**policy, "spec": {**kept, "action": "DENY", "rules": [{}]}}, fault
+        return {field: value for field, value in policy.items() if field != "status"}
+    return policy

@@ -22,7 +22,7 @@ from minik8s_modules.mesh.gateways.following import RouteCopies
 from minik8s_modules.mesh.gateways.meshing import decide_led
 from minik8s_modules.mesh.identities.peers import PeerCopies
 from minik8s_modules.mesh.mapping import Memory, decide_mapping
-from minik8s_modules.mesh.messages import Packer
+from minik8s_modules.mesh.messages import Packer, try_to_enforce
 from minik8s_modules.mesh.retained import Services
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 
@@ -47,7 +47,7 @@ class ServingController(Looping):
         self.gateways = Gateways(context, self.catalogue, self.peers)
         self.routes = RouteCopies(context)
         self.routes.follow(self._others)
-        self.policies = PolicyCopies(context)
+        self.policies = PolicyCopies(context, try_to_enforce)
         self.policies.follow(self._speak_otherwise)
         self._spaces: dict[str, _Space] = {}
         self._read: dict[str, set[str]] = {}

@@ -2,19 +2,29 @@
 
 The ways: no certificate, another account's or namespace's, IPv6, another port; paths that applications read as the
 forbidden one; methods, hosts, and headers that claim an identity; bytes that are no HTTP at a port of HTTP, HTTP at one
-that nobody knows as such; what a server says before it is asked; and what is declared in another namespace.
+that nobody knows as such; what a server says before it is asked; what is declared in another namespace; and a policy in
+a form that nobody enforces.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from minik8s_modules.api.network.authorization import AUTHORIZATION_POLICY
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import PERMISSIVE, STRICT
-from tests.support.authorization import policy
+from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.mesh.authorizations.following import PolicyCopies
+from minik8s_modules.mesh.messages import try_to_enforce
+from minik8s_modules.runtime.controller import Context
+from minik8s_modules.runtime.events import EventRecorder
+from minik8s_modules.runtime.informers import Informers
+from tests.support.authorization import define, policy
 from tests.support.guarded import CLOSED, GREETING, HTTP, TCP, Pod, guarded
+from tests.support.waiting import until
 
 CLIENT, OTHER, STRANGER, NOBODY = "shop/client", "shop/other", "bank/client", ""
 EVERYBODY = (CLIENT, OTHER, STRANGER, NOBODY)
@@ -28,11 +38,29 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
         yield made
 
 
+def stored(*policies: JsonObject) -> list[JsonObject]:
+    """Return policies as a pilot has them that finds them in the store."""
+    api = FakeApi()
+    define(api)
+    for each in policies:
+        api.create(AUTHORIZATION_POLICY, each)
+    context = Context(api, EventRecorder(api, "c"), Informers(api))
+    copies = PolicyCopies(context, try_to_enforce)
+    copies.start()
+    context.informers.start()
+    until(lambda: copies.ready and len(copies.get().get("shop", ())) == len(policies))
+    found = copies.get()["shop"]
+    copies.stop()
+    context.informers.stop()
+    context.pool.shutdown()
+    return found
+
+
 def to(**operation: list[str]) -> JsonObject:
     return {"to": [{"operation": operation}]}
 
 
-def of(**source: list[str]) -> JsonObject:
+def of(**source: Any) -> JsonObject:
     return {"from": [{"source": source}]}
 
 
@@ -182,3 +210,15 @@ def test_of_several_policies_denial_comes_first_and_then_one_must_allow(pod: Pod
         assert [pod.says(each, "x", TCP) for each in EVERYBODY] == [CLOSED] * 4
     with pod.enforcing(policy("everything", {}), policy("foreign", namespace="bank"), policy("of-others", app="db")):
         assert [pod.says(each, "x", TCP) for each in EVERYBODY] == ["x"] * 4, "policies of others say nothing here"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [{"from": []}, of(ipBlocks=["10.0.0.0/8"]), {"when": [{}]}, of(principals=["\ud800"]), to(ports=["http"])],
+)
+def test_a_policy_in_a_form_that_nobody_enforces_opens_nothing(pod: Pod, rule: JsonObject):
+    """It is in the store under another definition than ours, or was put there by hand."""
+    foreign = policy("foreign", rule, app="web")
+    with pod.enforcing(*stored(policy("everything", {}), foreign)):
+        for each in EVERYBODY:
+            assert (pod.says(each, "x", TCP), pod.code(each)) in {(CLOSED, CLOSED), (CLOSED, FORBIDDEN)}

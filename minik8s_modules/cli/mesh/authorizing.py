@@ -20,6 +20,7 @@ from minik8s_modules.api.network.authorization import (
     selecting,
 )
 from minik8s_modules.api.network.path_patterns import normalized
+from minik8s_modules.api.network.readable_policies import readable_policy
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import can_speak
 from minik8s_modules.cli import output
@@ -55,7 +56,8 @@ def authorized(
         StatusError: as the API does.
     """
     space, name = objects.namespace(service), objects.name(service)
-    policies = policies_in(client, space)
+    read = [readable_policy(each) for each in policies_in(client, space)]
+    policies = [policy for policy, _fault in read]
     selector = objects.spec(service).get("selector") or {}
     if not policies or not selector:
         return []
@@ -75,7 +77,8 @@ def authorized(
             if able and is_http and seen is None and needs_http(chosen):
                 decided = _ENCODED
             found.setdefault((decided, able), []).append(objects.name(pod))
-    return list(_lines(found, caller, {objects.name(each): action_of(each) for each in policies}))
+    faults = {objects.name(policy): fault for policy, fault in read if fault}
+    return list(_lines(found, caller, {objects.name(each): action_of(each) for each in policies}, faults))
 
 
 def _at(of: JsonObject, service: JsonObject, port: int) -> JsonObject:
@@ -108,7 +111,10 @@ def _ports_of(slices: Sequence[JsonObject], pod: str) -> list[int]:
 
 
 def _lines(
-    found: Mapping[tuple[Access, bool], list[str]], caller: Caller, actions: Mapping[str, str]
+    found: Mapping[tuple[Access, bool], list[str]],
+    caller: Caller,
+    actions: Mapping[str, str],
+    faults: Mapping[str, str],
 ) -> Iterator[Line]:
     for (decided, able), names in sorted(found.items()):
         pods = ", ".join(sorted({*names}))
@@ -116,7 +122,7 @@ def _lines(
             text = f"not asked for at {pods}: no sidecar that takes mutual TLS enforces AuthorizationPolicies there"
             yield Line(STATION, text)
         elif decided.passes == NONE:
-            by = _refusal(decided)
+            by = _refusal(decided, faults)
             yield Line(STATION, f"refused by {pods}: {by} ({caller})", broken=True)
         else:
             by = f"AuthorizationPolicy {decided.policy}" if decided.policy else "no policy denies it"
@@ -124,7 +130,9 @@ def _lines(
             yield Line(STATION, f"passes at {pods}: {by}{kind} ({caller})")
 
 
-def _refusal(decided: Access) -> str:
+def _refusal(decided: Access, faults: Mapping[str, str]) -> str:
+    if fault := faults.get(decided.policy):
+        return f"AuthorizationPolicy {decided.policy} denies everything, as it cannot be read ({fault})"
     if decided == _ENCODED:
         return "its path is refused in this spelling, whatever policies say"
     return f"AuthorizationPolicy {decided.policy} denies it" if decided.policy else "no AuthorizationPolicy allows it"

@@ -52,11 +52,16 @@ class Policies(NamedTuple):
         found = selecting(self.declared, namespace, labels)
         if not found:
             return None
-        ports = self.http_ports.get(pod, ()) if needs_http(found) else ()
-        return Guard(tuple((objects.name(each), spec_text(each)) for each in found), tuple(sorted(ports)))
+        return guard_of(found, self.http_ports.get(pod, ()))
 
 
 NO_POLICIES = Policies()
+
+
+def guard_of(policies: Sequence[JsonObject], http_ports: Iterable[int]) -> Guard:
+    """Return what is enforced at a Pod with these policies and ports of HTTP."""
+    ports = http_ports if needs_http(policies) else ()
+    return Guard(tuple((objects.name(each), spec_text(each)) for each in policies), tuple(sorted(ports)))
 
 
 def newest(policies: Iterable[JsonObject]) -> int:

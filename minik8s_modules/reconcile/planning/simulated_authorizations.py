@@ -23,6 +23,7 @@ from minik8s_modules.api.network.authorization import (
     selecting,
 )
 from minik8s_modules.api.network.gateway_api import GATEWAY_NAME
+from minik8s_modules.api.network.readable_policies import readable_policy
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import STRICT, asked_mode, can_speak
 from minik8s_modules.api.pods.sidecar_images import has_sidecar
@@ -137,7 +138,7 @@ class _Side:
         self._slices = side.slices
         self._policies: dict[str, dict[str, JsonObject]] = {}
         for each in side.policies:
-            self._policies.setdefault(objects.namespace(each), {})[objects.name(each)] = each
+            self._policies.setdefault(objects.namespace(each), {})[objects.name(each)] = readable_policy(each)[0]
         self._http: dict[str, dict[str, frozenset[int]]] = {}
         self._chosen: dict[_Kind, tuple[str, ...]] = {}
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from minik8s_modules.api.kinds import POD
 from minik8s_modules.client.api import ApiClient
 from tests.benchmarks.figures import Figure
-from tests.benchmarks.idle import Account
+from tests.benchmarks.idle import FURTHER, Account
 from tests.benchmarks.nodes.lifecycle import SLEEP, Watching, running
 from tests.benchmarks.nodes.pods import installed
 from tests.support.clusters.installed import IMAGE, KUBECONFIG, KUBECTL
@@ -23,7 +23,7 @@ from tests.support.clusters.installed import IMAGE, KUBECONFIG, KUBECTL
 EXECS, LOGS = 11, 5
 LINE_BYTES, LOG_MB = 1000, 40
 BAR_EXEC_MS, BAR_LOGS_RATIO, BAR_CPU_MS_A_MB = 100.0, 1.25, 15.0
-CARRYING = ("streams", "gateway", "apiserver", "apiserver worker")
+CARRYING = ("streams", "gateway", "apiserver", "apiserver worker", FURTHER)
 """Our processes that a log passes."""
 WRITER = (
     f'BEGIN {{ t = sprintf("%{LINE_BYTES - 9}s", ""); '

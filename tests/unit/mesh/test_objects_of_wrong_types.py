@@ -30,6 +30,7 @@ from minik8s_modules.api.kinds import (
 )
 from minik8s_modules.api.network.authorization import AUTHORIZATION_POLICY, NONE, Caller, access, selecting
 from minik8s_modules.api.network.gateway_api import CONTROLLER, GATEWAY_KINDS
+from minik8s_modules.api.network.readable_policies import readable_policy
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import MTLS, STRICT
 from minik8s_modules.api.schema.shapes import kind_shape
@@ -37,7 +38,8 @@ from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.mesh.authorizations.filters import network_filters
 from minik8s_modules.mesh.authorizations.guards import Policies
-from minik8s_modules.mesh.reading import OUTLINES, READERS, misfit, readable_policy
+from minik8s_modules.mesh.messages import inbound_message
+from minik8s_modules.mesh.reading import OUTLINES, READERS, misfit, with_readable_status
 from minik8s_modules.mesh.resources import CLUSTER, LISTENER
 from minik8s_modules.mesh.serving import ServingController
 from minik8s_modules.mesh.statuses import StatusController
@@ -121,6 +123,23 @@ SOUND: dict[Kind, JsonObject] = {
         {"from": [{"group": "g", "kind": "HTTPRoute", "namespace": "shop"}], "to": [{"group": "", "kind": "Secret"}]},
     ),
 }  # fmt: skip
+LABELS = {"a": "b"}
+_SOURCE = {"principals": ["cluster.local/ns/bank/sa/p"], "notNamespaces": ["n"]}
+_OPERATION = {"methods": ["GET"], "paths": ["/a"], "ports": ["80"], "notHosts": ["h"]}
+WHOLE = policy(
+    "any", {"from": [{"source": _SOURCE}], "to": [{"operation": _OPERATION}]}, namespace="bank", action="ALLOW",
+    selector={"matchLabels": LABELS},
+)  # fmt: skip
+WRONG_IN_POLICIES: tuple[Any, ...] = (
+    None, "", 1.5, [[]], ["*", None], ["8080-8090"], ["http"], ["-1"], ["99999999999"], ["80\n"], ["\ud800"], "\ud800",
+    {"source": {}}, {"source": None}, {"sources": _SOURCE}, {"source": {"ipBlocks": ["10.0.0.0/8"]}},
+    {"source": {"principles": ["p"]}}, {"source": {"principals": []}}, {"source": {"principals": None}},
+    {"when": [{"key": "source.ip", "values": ["10.0.0.1"]}]}, {"from": []}, {"from": None}, {"from": [{}]},
+    {"to": [{}]}, [{"from": []}], [{"source": {}}], [{"operation": {}}],
+    {"matchExpressions": SELECTOR["matchExpressions"]},
+    {"rules": [{"from": [{"source": {"ipBlocks": ["10.0.0.0/8"]}}]}]}, {"rules": None}, {"action": "AUDIT"},
+)  # fmt: skip
+"""What is read as "anybody", or ends what is made of it, if its form is not looked at."""
 TWICE = 2
 """How many wrong values stand at each place inside; at the top, each of them."""
 
@@ -236,43 +255,45 @@ def test_objects_of_wrong_types_hold_up_no_others(world: World, kind: Kind):
 
 
 def damaged_policies() -> list[JsonObject]:
-    """Return AuthorizationPolicies of another namespace, each with one value of another type."""
-    operation = {"methods": ["GET"], "paths": ["/a"], "ports": ["80"], "notHosts": ["h"]}
-    source = {"principals": ["p"], "notNamespaces": ["n"]}
-    rules = [{"from": [{"source": source}], "to": [{"operation": operation}]}]
-    spec = {"selector": {"matchLabels": {"a": "b"}}, "action": "ALLOW", "rules": rules}
-    whole = {**policy("any", namespace="bank"), "spec": spec}
-    dice = random.Random(7)
+    """Return AuthorizationPolicies of another namespace: each wrong value at each place of one."""
     found: list[JsonObject] = []
-    for path in [path for path in places(whole) if path[0] == "spec"] * 3:
-        one = copy.deepcopy(whole)
-        put(one, path, dice.choice(WRONG))
-        one["metadata"] = {"name": f"d{len(found)}", "namespace": "bank"}
-        found.append(one)
+    for path in [path for path in places(WHOLE) if path[0] == "spec"]:
+        for wrong in (*WRONG, *WRONG_IN_POLICIES):
+            one = copy.deepcopy(WHOLE)
+            put(one, path, wrong)
+            found.append({**one, "metadata": {"name": f"d{len(found)}", "namespace": "bank"}})
     return found
 
 
-def test_a_policy_that_cannot_be_read_denies_everything_to_those_that_it_may_select():
-    unreadable, caller = 0, Caller("bank", "any")
+def test_no_damage_to_a_policy_lets_a_stranger_in_or_ends_a_stream():
+    unreadable, stranger = 0, Caller("bank", "any")
     for each in damaged_policies():
         found, fault = readable_policy(each)
-        guard = Policies([found]).guard("bank", "web", {"a": "b"})
+        guard = Policies([found], {"web": frozenset({80})}).guard("bank", "web", LABELS)
+        for ipv6 in (False, True):
+            inbound_message(STRICT, ipv6, guard)
+        if not fault and each["spec"].get("rules") == [{}]:
+            continue  # that is the form of a policy which allows everything
+        passes = [
+            access([found], each, 80, http=http).passes for each in (stranger, Caller()) for http in (True, False)
+        ]
+        assert passes == [NONE] * 4, each
         if not fault:
-            network_filters(guard)
             continue
         unreadable += 1
         assert guard is not None, each
-        assert access(selecting([found], "bank", {"a": "b"}), caller, 80, http=True).passes == NONE, each
-        (denies,) = network_filters(guard)
-        assert denies["name"] == "authorization-deny"
-        is_sound = isinstance(each["spec"], dict) and each["spec"].get("selector") == {"matchLabels": {"a": "b"}}
-        assert bool(selecting([found], "bank", {})) != is_sound, "one whose selector cannot be read selects all"
-    assert unreadable > 20
+        assert [one["name"] for one in network_filters(guard)] == ["authorization-deny"]
+        assert access([found], Caller("bank", "p"), 80, http=True).passes == NONE, "it denies also whom it named"
+        keeps = isinstance(each["spec"], dict) and each["spec"].get("selector") == {"matchLabels": LABELS}
+        assert bool(selecting([found], "bank", {})) != keeps, "one whose selector cannot be read selects all"
+    assert unreadable > 300
 
 
 def test_a_status_of_wrong_types_leaves_a_policy_as_it_is():
     whole = policy("any", {"to": [{"operation": {"ports": ["80"]}}]})
-    assert readable_policy({**whole, "status": {"enforcedBy": 5}}) == (whole, "")
+    assert with_readable_status({**whole, "status": {"enforcedBy": 5}}) == whole
+    sound = {**whole, "status": {"enforcedBy": ["a"]}}
+    assert with_readable_status(sound) == sound
 
 
 @pytest.mark.parametrize("kind", GATEWAY_KINDS, ids=lambda kind: kind.kind)

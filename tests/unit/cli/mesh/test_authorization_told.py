@@ -61,6 +61,12 @@ def test_the_policy_that_decides_is_named():
     assert ("passes at new: no policy denies it (shop/client)", False) in said(cluster(only))
 
 
+def test_a_policy_that_cannot_be_read_denies_everything_as_pilots_have_it():
+    api = cluster(policy("own", {"from": []}), policy("all", {}))
+    why = "AuthorizationPolicy own denies everything, as it cannot be read (spec.rules[0].from has 0 items)"
+    assert said(api) == [(f"refused by new: {why} (shop/client)", True), UNASKED]
+
+
 def asked(api: FakeApi, path: str = "/", port: int = 80, host: str = "web:80") -> list[str]:
     both = [{"name": "http", "port": 80}, {"name": "more", "port": 90}]
     service = {**SERVICE, "spec": {**SERVICE["spec"], "ports": both}}

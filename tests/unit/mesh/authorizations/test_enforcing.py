@@ -17,6 +17,7 @@ from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.mesh.authorizations.enforcing import Around, Enforcements, Heard, Pods, decide_status
 from minik8s_modules.mesh.authorizations.following import PolicyCopies
 from minik8s_modules.mesh.authorizations.guards import Guard, Policies
+from minik8s_modules.mesh.messages import try_to_enforce
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
@@ -115,7 +116,7 @@ def context(api: FakeApi) -> Iterator[Context]:
 
 
 def test_it_is_written_by_what_sidecars_say_and_a_refusal_is_an_event(api: FakeApi, context: Context):
-    clock, policies = FakeClock(), PolicyCopies(context)
+    clock, policies = FakeClock(), PolicyCopies(context, try_to_enforce)
     made = Enforcements(replace(context, clock=clock), policies, lambda _space: Pods(secured=True, able=ABLE))
     policies.start()
     made.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -11,9 +12,11 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import CUSTOM_RESOURCE_DEFINITION
 from minik8s_modules.api.network.authorization import AUTHORIZATION_POLICY
+from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.mesh.authorizations.following import PolicyCopies
+from minik8s_modules.mesh.authorizations.following import Builds, PolicyCopies
+from minik8s_modules.mesh.messages import try_to_enforce
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
@@ -31,17 +34,24 @@ def api() -> FakeApi:
     return api
 
 
-@pytest.fixture
-def copies(api: FakeApi) -> Iterator[PolicyCopies]:
+@contextmanager
+def running(api: FakeApi, builds: Builds) -> Iterator[PolicyCopies]:
+    """Yield copies that are kept."""
     clock = FakeClock()
     context = Context(api, EventRecorder(api, "c", clock=clock), Informers(api), clock)
-    made = PolicyCopies(context)
+    made = PolicyCopies(context, builds)
     made.start()
     context.informers.start()
     yield made
     made.stop()
     context.informers.stop()
     context.pool.shutdown()
+
+
+@pytest.fixture
+def copies(api: FakeApi) -> Iterator[PolicyCopies]:
+    with running(api, try_to_enforce) as made:
+        yield made
 
 
 def test_who_follows_is_told_of_the_namespaces_that_change(api: FakeApi, copies: PolicyCopies):
@@ -55,6 +65,28 @@ def test_who_follows_is_told_of_the_namespaces_that_change(api: FakeApi, copies:
     until(lambda: {"shop"} in told)
     api.delete(CUSTOM_RESOURCE_DEFINITION, "authorizationpolicies.security.istio.io")
     until(lambda: copies.ready and not copies.get())
+
+
+def test_a_policy_of_which_nothing_can_be_made_denies_everything_and_is_told_of_once(
+    api: FakeApi, caplog: pytest.LogCaptureFixture
+):
+    api.create(AUTHORIZATION_POLICY, policy("bad", {}, app="web"))
+    asked: list[str] = []
+
+    def builds(made: JsonObject) -> None:
+        asked.append(objects.name(made))
+        if objects.name(made) == "bad":
+            raise RuntimeError("no such message")
+
+    with running(api, builds) as copies:
+        until(lambda: copies.ready and len(copies.get().get("shop", ())) == 2)
+        bad, own = copies.get()["shop"]
+        assert own["spec"] == policy("own")["spec"]
+        assert bad["spec"] == {"selector": {"matchLabels": {"app": "web"}}, "action": "DENY", "rules": [{}]}
+        assert copies.get()["shop"][0] is bad, "what has not changed is not read again"
+    assert sorted(asked) == ["bad", "own"]
+    (told,) = [each.getMessage() for each in caplog.records if "cannot be read" in each.getMessage()]
+    assert "shop/bad cannot be read and denies everything: RuntimeError('no such message')" in told
 
 
 def test_while_a_definition_becomes_another_nobody_takes_its_objects_for_gone(

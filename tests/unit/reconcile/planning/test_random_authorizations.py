@@ -21,6 +21,7 @@ from minik8s_modules.api.pods.sidecars import with_sidecar
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.mesh.authorizations.following import PolicyCopies
 from minik8s_modules.mesh.authorizations.guards import Policies
+from minik8s_modules.mesh.messages import try_to_enforce
 from minik8s_modules.reconcile.planning.questions import Operation, Question, parse_question
 from minik8s_modules.reconcile.planning.simulated_authorizations import PolicySide, policy_notes
 from minik8s_modules.runtime.controller import Context
@@ -66,7 +67,13 @@ class Cluster:
         rule: dict[str, Any] = {}
         space = self._roll.choice(SPACES)
         source = self._roll.choice(
-            ({}, {"namespaces": [space]}, {"notNamespaces": [space]}, {"principals": [f"cluster.local/ns/{space}/*"]})
+            (
+                {},
+                {"ipBlocks": ["10.0.0.0/8"]},
+                {"namespaces": [space]},
+                {"notNamespaces": [space]},
+                {"principals": [f"cluster.local/ns/{space}/*"]},
+            )
         )
         operation = self._roll.choice(({}, {"ports": [str(PORT)]}, {"notPorts": [str(PORT)]}, {"paths": ["/x"]}))
         rule |= {"from": [{"source": source}]} if source else {}
@@ -126,7 +133,7 @@ def test_what_a_plan_says_of_callers_is_what_the_pilot_then_comes_to(seed: int):
     cluster, made = Cluster(seed), list[PolicyCopies]()
 
     def pilot(context: Context) -> PolicyCopies:
-        made.append(PolicyCopies(context))
+        made.append(PolicyCopies(context, try_to_enforce))
         return made[0]
 
     manager = Manager(cluster.api, pilot)

@@ -59,6 +59,8 @@ def own(*rules: JsonObject) -> JsonObject:
         ([GET], "tcp", f"2 new Pods of namespace {SPACE} would refuse {SPACE}/default: "),
         ([GET], "http", f"2 new Pods of namespace {SPACE} would let in {SPACE}/default with some requests only"),
         ([{}], "http", ""),
+        ([{"from": []}], "http", f"2 new Pods of namespace {SPACE} would refuse {SPACE}/default: "),
+        ([{"to": [{"operation": {"ports": ["http"]}}]}], "http", f"2 new Pods of namespace {SPACE} would refuse "),
     ],
 )
 def test_new_pods_of_a_deployment_are_told_of(rules: list[JsonObject], port: str, told: str):
