@@ -71,7 +71,9 @@ def check_ranges(variables: Mapping[str, Any], nodes: int) -> None:
         mesh=said("minik8s_mesh"),
         dns_address=variables.get("minik8s_dns_address", name_server),
     )
-    if problems := range_problems(wanted, []):
+    needed = ["minik8s_service_cidr"] if wanted.foreign_pods else ["minik8s_service_cidr", "minik8s_cluster_cidr"]
+    empty = [f"{name} is empty: write a network, such as 10.244.0.0/16" for name in needed if not said(name)]
+    if problems := [*empty, *range_problems(wanted, [])]:
         raise UsageError(f"--set: {'; '.join(problems)}")
 
 
@@ -101,7 +103,7 @@ def _taken(name: str, value: str, options: Mapping[str, Any]) -> Any:
     result = ArgumentSpecValidator({name: option}).validate({name: value})
     if result.error_messages:
         raise UsageError(f"--set {name}={value}: {'; '.join(result.error_messages)}")
-    if name == "minik8s_shard" and not re.match(SHARD, value):
+    if name == "minik8s_shard" and not re.fullmatch(SHARD, value):
         raise UsageError(
             f'--set: minik8s_shard is "{value}": it must be up to 32 lower-case letters, digits and hyphens, and must '
             "not begin or end with a hyphen"

@@ -154,6 +154,7 @@ def watch(window_s: float) -> tuple[Account, float]:
         TimeoutError: the node is not observed.
     """
     until_observed(Account(), 0.0)
+    time.sleep(PSS_EVERY_S)  # what ends with an observation has been buried then
     account = Account()
     account.sample(begin=True, memory=True)
     return account, until_observed(account, window_s)
@@ -185,11 +186,13 @@ def figures_of(account: Account, window_s: float, timer_s: float) -> list[Figure
     between_mb = statistics.mean(account.between_mb) if account.between_mb else 0.0
     spent = {part: cpu_s / window_s * 100 for part, cpu_s in account.cpu_s().items()}
     spent["the node's timer"] = timer_s / TIMER_EVERY_S * 100
+    # any item looks like an observation while it runs: no more of these end in a window than it has periods
+    allowed, seen = max(1, int(window_s // OBSERVATION_AT_LEAST_S)), f"{account.observations} that ended"
     return [
         Figure("idle: CPU of ours", _ours(spent), "% of a core", BAR_CPU_PERCENT, f"{text}: {_listed(spent, 2)}"),
         Figure("idle: PSS of ours", _ours(account.pss_mb), "MB", BAR_PSS_MB, f"{text}: {_listed(account.pss_mb, 0)}"),
         Figure("idle: PSS of ours between observations", between_mb, "MB", None, f"{text}, mean"),
-        Figure("idle: items sent (full observations only)", account.items, "", account.observations, text),
+        Figure("idle: items sent (full observations only)", account.items, "", allowed, f"{text}, {seen}"),
         *(Figure(f"idle: CPU of {one}", spent.get(one, 0.0), "% of a core", None, text) for one in BESIDE),
         *(Figure(f"idle: PSS of {one}", account.pss_mb.get(one, 0.0), "MB", None, text) for one in BESIDE),
     ]

@@ -9,6 +9,7 @@ objects only, while a pod refers to them (apiserver/access/node_access.py): it h
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Set
 from typing import NamedTuple, Protocol
@@ -28,6 +29,8 @@ from minik8s_modules.api.pods.pod_claims import claim_of
 from minik8s_modules.api.storage.attachments import attachment_name, driver_of, node_secrets
 from minik8s_modules.api.storage.claims import is_bound
 from minik8s_modules.reconcile.storage.projections import projected_sources
+
+log = logging.getLogger(__name__)
 
 _PATIENCE_S = 30.0
 KEPT_S = 60.0
@@ -152,7 +155,7 @@ class ReferencedObjects:
         self._on_change = on_change
         self._lock = threading.RLock()
         self._caches: dict[_Scope, Cache] = {}
-        self._ending: set[_Scope] = set()
+        self._ending: dict[_Scope, object] = {}  # what is unused, with what is its own since then
         self._of_pod: dict[str, frozenset[Reference]] = {}
         self._pods: dict[Reference, set[str]] = {}
 
@@ -168,7 +171,10 @@ class ReferencedObjects:
             self._of_pod[uid] = wanted
             for one in wanted:
                 self._pods.setdefault(one, set()).add(uid)
-            missing = {self._scope(one) for one in wanted} - set(self._caches)
+            scopes = {self._scope(one) for one in wanted}
+            for scope in scopes:
+                self._ending.pop(scope, None)
+            missing = scopes - set(self._caches)
             started = [self._start(scope) for scope in missing]
         for cache in started:
             cache.start()
@@ -218,18 +224,23 @@ class ReferencedObjects:
         """Stop following for a pod that is gone; caches that nobody needs after a while end."""
         with self._lock:
             self._unlink(uid)
-            unused = self._unused() - self._ending
+            unused = dict.fromkeys(self._unused() - self._ending.keys(), object())
             self._ending |= unused
         if unused:
             self._later(0.0 if self._by_name else KEPT_S, lambda: self._end(unused))
 
-    def _end(self, scopes: Set[_Scope]) -> None:
-        """End what is still unused; not in the thread of a caller, which may be the cache's peer in a handler."""
+    def _end(self, scopes: Mapping[_Scope, object]) -> None:
+        """End what is unused ever since; not in the thread of a caller, which may be the cache's peer in a handler."""
         with self._lock:
-            self._ending -= scopes
-            ended = [self._caches.pop(scope) for scope in scopes & self._unused()]
+            over = [scope for scope, since in scopes.items() if self._ending.get(scope) is since]
+            ended = [self._caches.pop(scope) for scope in over]
+            for scope in over:
+                del self._ending[scope]
         for cache in ended:
-            cache.stop()
+            try:
+                cache.stop()
+            except Exception:  # the others are to end as well
+                log.exception("a cache of what pods refer to did not stop")
 
     def _unused(self) -> Set[_Scope]:
         return self._caches.keys() - {self._scope(one) for one in self._pods}

@@ -167,24 +167,28 @@ def test_etcd_and_docker_are_told_beside_and_are_no_part_of_ours() -> None:
     assert found["idle: CPU of ours"] == 1.0
 
 
-def test_items_may_be_as_many_as_observations_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("every_s", "window_s", "ended"), [(300, 305.0, 2), (20, 245.0, 13)])
+def test_items_are_no_more_than_a_window_has_periods(
+    every_s: int, window_s: float, ended: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [0.0]
 
     class Observed(Account):
-        """A node that is observed for three seconds of every five minutes, from the second one on."""
+        """A node that has an item for three seconds of each so many, from the second one on."""
 
         def sample(self, *, begin: bool = False, memory: bool = False) -> None:  # noqa: ARG002
-            self.observes = 1.5 < now[0] % 300 < 4.5
+            self.observes = 1.5 < now[0] % every_s < 4.5
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
     monkeypatch.setattr(idle, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
-    for least_s, ended_at_s, observations in ((240.0, 305.0, 2), (0.0, 300.0, 1), (290.0, 300.0, 1)):
-        account = Observed()
-        window_s = until_observed(account, least_s)
-        (bar,) = (each.bar for each in figures_of(account, window_s, 0.0) if "items" in each.name)
-        assert (window_s, bar) == (ended_at_s, observations)
+    account = Observed()
+    assert until_observed(account, 240.0) == window_s
+    account.items = ended
+    (figure,) = (each for each in figures_of(account, window_s, 0.0) if "items" in each.name)
+    assert (figure.bar, figure.verdict) == (1, "missed")
+    assert figure.note.endswith(f", {ended} that ended")
 
 
 def test_a_first_packet_that_is_mostly_slower_is_told_though_one_was_as_quick() -> None:

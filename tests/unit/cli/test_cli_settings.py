@@ -71,6 +71,8 @@ def test_the_names_of_shards_are_those_of_the_preflight_check() -> None:
         (["minik8s_cluster_cidr=fd00:10:244::/48"], 1, "minik8s_service_cidr"),
         (["minik8s_cluster_cidr=fd00:10:244::/48", "minik8s_service_cidr=fd00:10:96::/112", "minik8s_mesh=true"], 1,
          "minik8s_mesh is not for a cluster with IPv6 alone"),
+        (["minik8s_service_cidr="], 1, "minik8s_service_cidr is empty"),
+        (["minik8s_cluster_cidr="], 1, "minik8s_cluster_cidr is empty"),
     ],
 )  # fmt: skip
 def test_ranges_that_no_cluster_can_have_are_refused(given: list[str], nodes: int, words: str) -> None:

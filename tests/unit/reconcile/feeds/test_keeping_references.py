@@ -68,6 +68,38 @@ def test_the_next_pod_finds_what_the_last_one_left():
     world.known.stop()
 
 
+def test_what_was_needed_again_is_kept_as_long_after_that():
+    world = World()
+    world.follow()
+    world.known.forget(UID)
+    first, world.later = world.later, []
+    world.follow()
+    world.known.forget(UID)
+    first[0][1]()
+    assert world.ended == []
+    world.pass_time()
+    assert world.ended == world.made
+
+
+def test_a_cache_that_does_not_stop_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture):
+    world, both = World(), ("settings", "others")
+    volumes = [
+        {"name": name, kind: {field: name}}
+        for name, kind, field in zip(both, ("configMap", "secret"), ("name", "secretName"), strict=True)
+    ]
+    world.known.follow(pod(spec={"volumes": volumes}))
+    until(lambda: world.known.ready(UID))
+
+    def fails() -> None:
+        raise RuntimeError("a defect")
+
+    world.made[0].stop = fails  # type: ignore[method-assign]
+    world.known.forget(UID)
+    world.pass_time()
+    assert world.ended == world.made[1:]
+    assert "did not stop" in caplog.text
+
+
 @pytest.mark.parametrize(("by_name", "after_s"), [(False, KEPT_S), (True, 0.0)])
 def test_what_nobody_needs_any_more_ends(by_name: bool, after_s: float):  # noqa: FBT001
     world = World(by_name=by_name)
