@@ -128,7 +128,7 @@ def test_on_the_control_plane_a_new_machine_gets_settings_and_programs_and_what_
     here, elsewhere = (tree["all"]["children"]["nodes"]["hosts"]["w3"] for tree in found)  # type: ignore[index]
     ways = {"ansible_host", "ansible_port", "ansible_user", "ansible_python_interpreter"}
     assert {name: value for name, value in here.items() if name not in ways} == {
-        "minik8s_offline": "no",
+        "minik8s_offline": False,
         "minik8s_shard": "far",
         "coredns_forward": ["192.0.2.1"],
         "coredns_program": str(tmp_path / "coredns"),

@@ -36,7 +36,11 @@ class Cluster:
         meta = {"name": "web", "namespace": "shop", "labels": self._labels}
         pod = {"kind": "Pod", "metadata": meta, "spec": self._spec, "status": {"phase": "Running"}}
         space = {"kind": "Namespace", "metadata": {"name": "shop", "labels": self._space}}
-        pilot = {"kind": "Lease", "metadata": {"name": "minik8s-pilot", "namespace": "kube-system"}}
+        pilot = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "minik8s-pilot", "namespace": "kube-system"},
+        }
         return verdict_on(*copy.deepcopy([pod, space, pilot]))
 
     def do(self, command: str) -> None:
