@@ -31,7 +31,7 @@ _TABLES = {
 }
 """What the names of tables begin with that are one section's."""
 _SOURCES = b" minik8s_sources"
-"""What the names of tables begin with whose elements come and go with pods, by our own hand: only these are no news."""
+"""What the names of tables begin with whose elements come with pods, by our own hand: only these are no news."""
 
 
 _FOLDERS = {b"nginx": frozenset({"ingress"}), b"dns": frozenset({"dns"}), b"pods": frozenset({"volumes"})}
@@ -110,7 +110,7 @@ def _of_neighbour(line: bytes, places: Places, before: bytes) -> frozenset[str]:
 def _of_rule(line: bytes, bridge: bytes) -> frozenset[str]:
     """Return the sections that a line of nft may be about: ``add element bridge TABLE ...``."""
     if _SOURCES in line:
-        return _NOTHING if line.split()[1:2] == [b"element"] else frozenset({"sandboxes"})
+        return _NOTHING if line.startswith(b"add element ") else frozenset({"sandboxes"})
     for table, sections in _TABLES.items():
         if table in line:
             return sections

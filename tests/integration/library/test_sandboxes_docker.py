@@ -7,6 +7,8 @@ import pytest
 from minik8s_modules.module_utils.minik8s.core import labels
 from minik8s_modules.module_utils.minik8s.network import sources
 from minik8s_modules.module_utils.minik8s.network.attachment import link_name
+from minik8s_modules.module_utils.minik8s.network.nftables_wire import NEW_CHAIN, commit, named
+from minik8s_modules.module_utils.minik8s.network.wire import CREATE, NETFILTER, Wire, message, text
 from tests.support.node import TestNode, assert_answers, command
 
 
@@ -169,6 +171,17 @@ def test_a_pod_sends_as_itself_alone_and_its_place_in_the_rules_goes_with_it(nod
         command("nft", *harm, *([sources.table_of(bridge)] if harm[0] == "delete" else []))
         assert [step["action"] for step in node.run("sandboxes", {uid: pod})["steps"]] == ["guard"], harm
         assert sources.found(bridge) == whole
+    command("nft", f'add element bridge {sources.table_of(bridge)} own {{ "{pair.device}" . 10.244.0.99 }}')
+    assert [step["action"] for step in node.run("sandboxes", {uid: pod})["steps"]] == ["guard"]
+    assert sources.found(bridge) == whole
+    with Wire(NETFILTER) as wire:  # nft takes no such name, and so deletes no such chain
+        commit(wire, [message(NEW_CHAIN, CREATE, named(f"bridge {sources.table_of(bridge)}") + text(3, "drop"))])
+    for _ in range(2):
+        assert node.run("sandboxes", {uid: pod})["errors"][uid]["reason"] == "NetworkNotReady"
+        assert sources.found(bridge) == whole
+    command("nft", "delete", "table", "bridge", sources.table_of(bridge))
+    assert not node.run("sandboxes", {uid: pod})["errors"]
+    assert sources.found(bridge) == whole
     node.run("sandboxes", {})
     assert sources.found(bridge) == whole._replace(pairs=frozenset())
     node.run("network", {})

@@ -37,6 +37,7 @@ BATCH_BEGIN, BATCH_END = 16, 17
 GET_TABLE, DELETE_TABLE, NEW_CHAIN, GET_CHAIN, DELETE_CHAIN = (SUBSYSTEM | kind for kind in (1, 2, 3, 4, 5))
 NEW_RULE, GET_RULE, DELETE_RULE = (SUBSYSTEM | kind for kind in (6, 7, 8))
 APPEND = 0x800
+GET_SET, SET_FLAGS, SET_KEY, SET_DATA, SET_ANONYMOUS = SUBSYSTEM | 10, 3, 4, 6, 1
 NEW_ELEMENT, GET_ELEMENT, DELETE_ELEMENT = (SUBSYSTEM | kind for kind in (12, 13, 14))
 LIST_TABLE, LIST_SET, LIST_ELEMENTS, LIST_ELEMENT = 1, 2, 3, 1
 ELEMENT_KEY, ELEMENT_DATA, ELEMENT_TIMEOUT, ELEMENT_EXPIRES = 1, 2, 4, 5
@@ -47,6 +48,13 @@ _FAMILIES = {"": socket.AF_INET, "ip": socket.AF_INET, "ip6": socket.AF_INET6, "
 LONGEST_LIST = 60_000  # an attribute's length has 16 bits
 ASKED_AT_ONCE = 256
 Elements = dict[bytes, bytes]
+
+
+class SetKind(NamedTuple):
+    """What a set holds, as numbers of nft's types; ``data`` 0 is a set, else a map."""
+
+    key: int
+    data: int
 
 
 class Change(NamedTuple):
@@ -296,6 +304,17 @@ def fingerprints(wire: Wire, table: str, chain: str = "") -> dict[str, str]:
             chains[_name(parts[RULE_CHAIN])] += [rule, *(_content(wire, table, each) for each in _unnamed(rule))]
     rest = [flags] if any(flags) else []
     return {name: hashlib.sha256(b"\0".join([*parts, *rest])).hexdigest()[:16] for name, parts in chains.items()}
+
+
+def sets_of(wire: Wire, table: str) -> dict[str, SetKind]:
+    """Return the sets and maps of a table that have a name."""
+    found = {}
+    for answer in wire.dump(GET_SET, named(table)):
+        parts = dict(attributes(answer.body[4:]))
+        flags, key, data = (int.from_bytes(parts.get(kind, b""), "big") for kind in (SET_FLAGS, SET_KEY, SET_DATA))
+        if not flags & SET_ANONYMOUS:
+            found[_name(parts[LIST_SET])] = SetKind(key, data)
+    return found
 
 
 def _unnamed(rule: bytes) -> Iterator[str]:

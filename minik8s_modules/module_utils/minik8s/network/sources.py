@@ -67,7 +67,7 @@ class Guard(NamedTuple):
     def holds(self, pair: Pair) -> bool:
         """Return whether a pod cannot send with other addresses than its own."""
         enough = self.rules >= len(RULES) and self.rules_ipv6 >= len(RULES_IPV6) + len(PASSING)
-        return self.as_written and enough and pair in self.pairs
+        return self.as_written and enough and [each for each in self.pairs if each.device == pair.device] == [pair]
 
 
 def table_of(bridge: str) -> str:
@@ -93,14 +93,17 @@ PASSING = (
 """Rules for what would pass from port to port."""
 
 
-def script(node: str, bridge: str, pair: Pair, chains: Iterable[str] = ()) -> str:
+def script(node: str, bridge: str, pair: Pair, chains: Iterable[str] = (), others: Iterable[str] = ()) -> str:
     """Return the input of ``nft -f`` that makes the table, with this pair among those it has.
 
-    ``chains``, which it may have, go: nobody can change the priority of one. Who is in the sets stays.
+    ``chains``, which it may have, go: nobody can change the priority of one. ``others``, sets and maps that it has, go
+    between rules and chains: verdict maps hold chains. Who is in our own sets stays.
     """
     table = f"bridge {table_of(bridge)}"
     lines = [_head(node, bridge)]
-    lines += [f"{verb} chain {table} {name}" for verb in ("add", "flush", "delete") for name in chains]
+    lines += [f"{verb} chain {table} {name}" for verb in ("add", "flush") for name in chains]
+    lines += [f"delete set {table} {name}" for name in others]
+    lines += [f"delete chain {table} {name}" for name in chains]
     lines.append(f"add set {table} {GUARDED} {{ type ifname . ipv4_addr; }}")
     lines.append(f"add set {table} {DEVICES} {{ type ifname; }}")
     lines.append(f"add chain {table} arriving {{ type filter hook prerouting priority -300; }}")
@@ -136,16 +139,39 @@ def admit(run_dir: str, node: str, bridge: str, pair: Pair) -> bool:
     """
     with _WRITING:
         known, seen = _known(run_dir), _seen(bridge)
+        recorded = known.pop(bridge, None)
         new = [Change(name, [], {key: b""}) for name, key in _elements(pair).items()]
-        if seen and known.get(bridge) == _digest(node, bridge, seen) and _change(bridge, new):
+        if seen and recorded == _digest(node, bridge, seen) and _change(bridge, new):
             return True
-        rules = script(node, bridge, pair, seen)
-        # a table that is switched off takes no chain in the transaction that switches it on
-        if not _nft(rules) and not (seen and _nft(_head(node, bridge)) and _nft(rules)):
-            return False
-        with contextlib.suppress(OSError):  # a full disk: the next pod writes them again
-            write_atomically(_record(run_dir), canonical({**known, bridge: _digest(node, bridge, _seen(bridge))}))
+        clean = _rewritten(node, bridge, pair, seen)
+        if not clean:
+            if not (seen and _written(node, bridge, seen, script(node, bridge, pair))):
+                return False
+            clean = _rewritten(node, bridge, pair, _seen(bridge))  # without chains that former rules alone had
+        # what cannot be deleted keeps none of our rules out, and is told as drift: no digest is ""
+        if (seen := _seen(bridge)) is not None:
+            known[bridge] = _digest(node, bridge, seen) if clean else ""
+        _note(run_dir, known)
     return True
+
+
+def _rewritten(node: str, bridge: str, pair: Pair, seen: dict[str, str] | None) -> bool:
+    """Have the table hold our rules alone; return whether that could be done."""
+    return _written(node, bridge, seen, script(node, bridge, pair, seen or (), _others(bridge)))
+
+
+def _written(node: str, bridge: str, seen: dict[str, str] | None, rules: str) -> bool:
+    # a table that is switched off takes no chain in the transaction that switches it on
+    return _nft(rules) or (bool(seen) and _nft(_head(node, bridge)) and _nft(rules))
+
+
+def _note(run_dir: str, known: dict[str, str]) -> None:
+    """Keep the digests; on a full disk none, as a former one would tell of drift: the next pod writes again."""
+    try:
+        write_atomically(_record(run_dir), canonical(known))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(_record(run_dir))
 
 
 def _record(run_dir: str) -> str:
@@ -157,13 +183,23 @@ def _known(run_dir: str) -> dict[str, str]:
     return kept if isinstance(kept, dict) else {}
 
 
-def _seen(bridge: str) -> dict[str, str]:
-    """Return digests of the table's chains as the kernel has them; none where there is no such table."""
+def _seen(bridge: str) -> dict[str, str] | None:
+    """Return digests of the table's chains, {} where there is no such table, None where the kernel does not tell."""
     try:
         with Wire(NETFILTER) as wire:
             return wire_words.fingerprints(wire, f"bridge {table_of(bridge)}")
     except OSError:
-        return {}
+        return None
+
+
+def _others(bridge: str) -> list[str]:
+    """Return the table's sets and maps that are not ours."""
+    try:
+        with Wire(NETFILTER) as wire:
+            own = {GUARDED, GUARDED_IPV6, DEVICES}
+            return sorted(wire_words.sets_of(wire, f"bridge {table_of(bridge)}").keys() - own)
+    except OSError:
+        return []
 
 
 def _digest(node: str, bridge: str, seen: dict[str, str]) -> str:
@@ -189,6 +225,16 @@ def _change(bridge: str, changes: list[Change]) -> bool:
     return True
 
 
+def dismiss_others(bridge: str, pair: Pair) -> None:
+    """Forget the addresses that somebody gave a device beside its own; ``dismiss_ipv6`` is for one that has no IPv6."""
+    own = _elements(pair)
+    with Wire(NETFILTER) as wire:
+        for name in (GUARDED, GUARDED_IPV6) if pair.ipv6 else (GUARDED,):
+            held = wire_words.listed(wire, f"bridge {table_of(bridge)}", name)
+            other = [key for key in held if key.startswith(own[DEVICES]) and key != own.get(name)]
+            _change(bridge, [Change(name, other, {})])
+
+
 def dismiss(bridge: str, pair: Pair) -> None:
     """Forget a pair; where there is none, nothing happens."""
     _change(bridge, [Change(name, [key], {}) for name, key in _elements(pair._replace(ipv6="")).items()])
@@ -208,7 +254,7 @@ def dismiss_ipv6(bridge: str, device: str) -> None:
 
 def ipv6_of(bridge: str, device: str) -> list[str]:
     """Return the IPv6 addresses that a device may send with."""
-    return [each.ipv6 for each in (found(bridge) or Guard()).pairs if each.device == device and each.ipv6]
+    return sorted({each.ipv6 for each in (found(bridge) or Guard()).pairs if each.device == device} - {""})
 
 
 def remove(run_dir: str, bridge: str) -> None:
@@ -217,16 +263,15 @@ def remove(run_dir: str, bridge: str) -> None:
         _nft(f"delete table bridge {table_of(bridge)}\n")
         known = _known(run_dir)
         if known.pop(bridge, None) is not None:
-            with contextlib.suppress(OSError):
-                write_atomically(_record(run_dir), canonical(known))
+            _note(run_dir, known)
 
 
 def guard_of(run_dir: str, node: str, bridge: str) -> Guard | None:
     """Return what the table has, and whether its rules are as ``admit`` wrote them, where it could note that."""
     guard, recorded = found(bridge), _known(run_dir).get(bridge)
-    if guard is None or recorded is None:
+    if guard is None or recorded is None or (seen := _seen(bridge)) is None:
         return guard
-    return guard._replace(as_written=recorded == _digest(node, bridge, _seen(bridge)))
+    return guard._replace(as_written=recorded == _digest(node, bridge, seen))
 
 
 def found(bridge: str) -> Guard | None:
@@ -246,12 +291,22 @@ def parse(listing: str) -> Guard:
     rules = [name for name, chain in _CHAIN.findall(listing) for line in chain.splitlines() if line.endswith(" drop")]
     of_both = rules.count("arriving")
     looked_at = set(_NAME.findall(devices[1])) if devices else set()
-    second = dict(_PAIR_IPV6.findall(ipv6[1] if ipv6 else ""))
-    first = _PAIR.findall(pairs[1] if pairs else "")
-    known = {device for device, _ in first}
-    own = [Pair(device, address, second.get(device, "")) for device, address in first]
-    own += [Pair(device, "", address) for device, address in second.items() if device not in known]
-    return Guard(frozenset(pair for pair in own if pair.device in looked_at), of_both, len(rules) - of_both)
+    first = _by_device(_PAIR.findall(pairs[1] if pairs else ""))
+    second = _by_device(_PAIR_IPV6.findall(ipv6[1] if ipv6 else ""))
+    own = frozenset(
+        Pair(device, address, other)
+        for device in (first.keys() | second.keys()) & looked_at
+        for address in first.get(device, [""])
+        for other in second.get(device, [""])
+    )
+    return Guard(own, of_both, len(rules) - of_both)
+
+
+def _by_device(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    by_device = dict[str, list[str]]()
+    for device, address in found:
+        by_device.setdefault(device, []).append(address)
+    return by_device
 
 
 def _nft(text: str) -> bool:

@@ -248,10 +248,15 @@ class Sandboxes:
     def _guard(self, context: Context, step: Step) -> None:
         context.checkpoint("admit source")
         inspect, entry = step.data
-        loses = not entry.get("ipv6") and sources.ipv6_of(entry["bridge"], link_name(step.key))
-        sources.admit(context.run_dir, context.node, entry["bridge"], pair_of(step.key, entry))
+        bridge, pair = entry["bridge"], pair_of(step.key, entry)
+        loses = not entry.get("ipv6") and sources.ipv6_of(bridge, pair.device)
+        if sources.admit(context.run_dir, context.node, bridge, pair):
+            sources.dismiss_others(bridge, pair)
         if loses:
             give_up_ipv6(context, inspect, step.key, entry)
+        guard = sources.guard_of(context.run_dir, context.node, bridge)
+        if guard is not None and not guard.holds(pair):
+            raise KeyFault("NetworkNotReady", f"table bridge {sources.table_of(bridge)} cannot be put right; delete it")
 
     def _names(self, context: Context, step: Step) -> None:
         parts.names(context, *step.data)

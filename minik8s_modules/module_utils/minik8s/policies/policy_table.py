@@ -8,27 +8,18 @@ it was written from and that of the kernel's own bytes of it (``known``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.faults import KeyFault
 from ..network import nftables_wire as wire_words
 from ..network.netfilter import mark_of
-from ..network.nftables_wire import LIST_SET, SUBSYSTEM, Change
-from ..network.wire import NETFILTER, Wire, attributes
+from ..network.nftables_wire import Change, SetKind
+from ..network.wire import NETFILTER, Wire
 from ..services.nftables_table import head_of, in_words, run_nft
 from ..services.services_host import Host, device
 from ..services.services_plan import Rule, Rules
 from .policy_rules import BRIDGE_RULES, CHAIN, IPV4, IPV6, SET, SWITCH, element_text, is_element
 
-
-class SetKind(NamedTuple):
-    """What a set holds, as numbers of nft's types; ``data`` 0 is a set, else a map."""
-
-    key: int
-    data: int
-
-
-_GET_SET, _SET_FLAGS, _SET_KEY, _SET_DATA, _ANONYMOUS = SUBSYSTEM | 10, 3, 4, 6, 1
 _IPV4, _IPV6, _SERVICE, _VERDICT, _BITS = 7, 8, 13, 0xFFFFFF00, 6  # numbers of nft's types (libnftables datatype.h)
 KINDS = {
     kind: text
@@ -104,7 +95,7 @@ class PolicyTable:
         self._host.mend(BRIDGE_RULES)
 
     def _sets(self) -> dict[str, str]:
-        found = sets_of(self._wire, self._name)
+        found = wire_words.sets_of(self._wire, self._name)
         return {name: KINDS.get(kind, f"type {kind.key} : {kind.data}") for name, kind in found.items()}
 
     def _chains(self, texts: Mapping[str, str], *, whole: bool) -> dict[str, str]:
@@ -153,17 +144,6 @@ class PolicyTable:
 
 def _digests(lines: str, print_: str) -> str:
     return f"{wire_words.digest_of(lines)} {print_}"
-
-
-def sets_of(wire: Wire, table: str) -> dict[str, SetKind]:
-    """Return the sets and maps of a table that have a name."""
-    found = {}
-    for answer in wire.dump(_GET_SET, wire_words.named(table)):
-        parts = dict(attributes(answer.body[4:]))
-        flags, key, data = (int.from_bytes(parts.get(kind, b""), "big") for kind in (_SET_FLAGS, _SET_KEY, _SET_DATA))
-        if not flags & _ANONYMOUS:
-            found[parts[LIST_SET].rstrip(b"\0").decode()] = SetKind(key, data)
-    return found
 
 
 def _unique(rules: Iterable[Rule]) -> list[Rule]:

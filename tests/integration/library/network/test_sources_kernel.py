@@ -16,9 +16,9 @@ import pytest
 
 from minik8s_modules.module_utils.minik8s.network import sources
 from minik8s_modules.module_utils.minik8s.network.netlink import inside_of, netns_of
-from minik8s_modules.module_utils.minik8s.network.nftables_wire import fingerprints
+from minik8s_modules.module_utils.minik8s.network.nftables_wire import NEW_CHAIN, commit, fingerprints, named
 from minik8s_modules.module_utils.minik8s.network.sources import Pair
-from minik8s_modules.module_utils.minik8s.network.wire import NETFILTER, Wire, attribute
+from minik8s_modules.module_utils.minik8s.network.wire import CREATE, NETFILTER, Wire, attribute, message, text
 from minik8s_modules.module_utils.minik8s.volumes import mounts
 
 NODE, BRIDGE = "n1", "mk8s-br0"
@@ -51,6 +51,12 @@ HARMS = {
         f"delete chain {TABLE} passing",
         f"add table {TABLE} {{ flags dormant; }}",
     ],
+    "a chain that a verdict map jumps to": [
+        f"add chain {TABLE} other",
+        f"add map {TABLE} leads {{ type ifname : verdict; }}",
+        f'add element {TABLE} leads {{ "x" : jump other }}',
+    ],
+    "a chain that a rule alone has": [f'insert rule {TABLE} arriving iifname "x" jump {{ accept; }}'],
     "no table": [f"delete table {TABLE}"],
 }
 
@@ -117,12 +123,63 @@ def test_what_is_not_as_it_was_written_is_told_and_put_right(
     assert admit(tmp_path, SECOND)
     assert written
     assert rules() == as_written
+    assert holds(tmp_path, SECOND)
     assert admit(tmp_path, FIRST)  # the table may have been gone
     assert holds(tmp_path, FIRST, SECOND)
     del written[:]
     assert admit(tmp_path, THIRD)
     assert written == []
     assert holds(tmp_path, FIRST, SECOND, THIRD)
+
+
+def test_what_cannot_be_deleted_keeps_no_rule_out_and_is_told(tmp_path: Path) -> None:
+    assert admit(tmp_path, FIRST)
+    as_written = rules()
+    nft(f"flush chain {TABLE} arriving")
+    with Wire(NETFILTER) as wire:  # nft takes no such name
+        commit(wire, [message(NEW_CHAIN, CREATE, named(TABLE) + text(3, "drop"))])
+    assert admit(tmp_path, SECOND)
+    without = "".join(rules().split()).replace("chaindrop{}", "")
+    assert without == "".join(as_written.split())
+    assert not holds(tmp_path, SECOND)
+    nft(f"delete table {TABLE}")
+    assert admit(tmp_path, SECOND)
+    assert holds(tmp_path, SECOND)
+
+
+def test_a_table_that_cannot_be_written_admits_nobody(tmp_path: Path) -> None:
+    nft(f"add table {TABLE}", f"add set {TABLE} own {{ type ipv4_addr; }}")
+    assert not admit(tmp_path, FIRST)
+    assert not holds(tmp_path, FIRST)
+
+
+def test_an_address_beside_a_devices_own_is_told_and_forgotten(tmp_path: Path) -> None:
+    dual = FIRST._replace(ipv6="fd00:1::1")
+    others = [f'add element {TABLE} own {{ "{FIRST.device}" . 10.244.0.9 }}']
+    others.append(f'add element {TABLE} own_ipv6 {{ "{FIRST.device}" . fd00:1::9 }}')
+    assert admit(tmp_path, dual)
+    assert admit(tmp_path, SECOND)
+    for other in others:
+        nft(other)
+        assert not holds(tmp_path, dual)
+        assert holds(tmp_path, SECOND)
+        sources.dismiss_others(BRIDGE, dual)
+        assert holds(tmp_path, dual, SECOND)
+    nft(*others)
+    sources.dismiss_others(BRIDGE, FIRST)  # that of IPv6 goes last, by a hand of its own
+    assert sources.ipv6_of(BRIDGE, FIRST.device) == ["fd00:1::1", "fd00:1::9"]
+    sources.dismiss_ipv6(BRIDGE, FIRST.device)
+    assert holds(tmp_path, FIRST, SECOND)
+
+
+def test_what_the_kernel_does_not_tell_is_no_drift(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert admit(tmp_path, FIRST)
+    with monkeypatch.context() as patched:
+        patched.setattr(sources, "NETFILTER", 31)  # a kind of netlink that no kernel has
+        assert sources._seen(BRIDGE) is None
+        assert holds(tmp_path, FIRST)
+        assert admit(tmp_path, SECOND)
+    assert holds(tmp_path, FIRST, SECOND)
 
 
 def test_where_nobody_noted_what_was_written_the_rules_that_drop_are_counted(tmp_path: Path) -> None:
@@ -146,6 +203,12 @@ def test_a_full_disk_fails_no_pod_and_the_next_one_writes_again(tmp_path: Path, 
         assert admit(tmp_path, THIRD)
         assert len(written) == 3
         assert holds(tmp_path, FIRST, SECOND, THIRD)
+        # there is no room for a second record beside the first, which is of other rules
+        assert sources.admit(str(tmp_path), "n2", BRIDGE, FIRST)
+        assert len(written) == 4
+        guard = sources.guard_of(str(tmp_path), "n2", BRIDGE)
+        assert guard is not None
+        assert guard.holds(FIRST)
     finally:
         mounts.unmount(str(tmp_path))
 

@@ -42,7 +42,7 @@ LINKS, RULES, NOTHING = {"network", "sandboxes"}, {"network", "sandboxes", "serv
         ("delete element ip minik8s_ports_1a2b3c4d tcp_any { 80 : 10.244.0.7 . 8080 }", {"sandboxes"}),
         ("delete chain ip6 minik8s_names_1a2b3c4d prerouting", {"dns"}),
         ('add element bridge minik8s_sources own { "mk8s-1a2b3c4d" . 10.244.0.7 }', NOTHING),
-        ('delete element bridge minik8s_sources_mk8s0 links { "mk8s-1a2b3c4d" }', NOTHING),
+        ('delete element bridge minik8s_sources_mk8s0 links { "mk8s-1a2b3c4d" }', {"sandboxes"}),
         ("add table bridge minik8s_sources { flags dormant; }", {"sandboxes"}),
         (
             "add chain bridge minik8s_sources arriving { type filter hook prerouting priority 0; policy accept; }",
