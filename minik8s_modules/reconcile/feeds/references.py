@@ -266,6 +266,7 @@ class ReferencedObjects:
         with self._lock:
             caches = [*self._caches.values()]
             self._caches.clear()
+            self._ending.clear()
         for cache in caches:
             cache.stop()
 

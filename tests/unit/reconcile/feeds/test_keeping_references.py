@@ -81,6 +81,15 @@ def test_what_was_needed_again_is_kept_as_long_after_that():
     assert world.ended == world.made
 
 
+def test_a_time_that_passes_after_the_end_ends_nothing_more():
+    world = World()
+    world.follow()
+    world.known.forget(UID)
+    world.known.stop()
+    world.pass_time()
+    assert world.ended == world.made
+
+
 def test_a_cache_that_does_not_stop_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture):
     world, both = World(), ("settings", "others")
     volumes = [
