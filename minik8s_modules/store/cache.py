@@ -9,11 +9,10 @@ For a caller::
     cache.wait_for(revision, 5.0)                   # read your writes
     items, revision = cache.list("/registry/core/pods/default/")       # CachedObjects, ordered by key
     subscription = cache.subscribe("/registry/core/pods/", revision, on_event)   # on_event(CacheEvent)
-    subscription.progress()                         # a bookmark's revision for this subscriber
-    subscription.cancel()
+    subscription.progress()                         # a bookmark's revision for this subscriber; cancel() ends it
 
-A prefix names at least group and plural. Bytes carry ``metadata.resourceVersion``; they are made once per
-event and shared by all readers. Objects (``CachedObject.object``) are shared too: never change them.
+A prefix names at least group and plural. Bytes carry ``metadata.resourceVersion``; they are made once per event.
+All readers share them, and objects (``CachedObject.object``), too: never change them.
 
 Two threads. The *reader* loads all objects, then applies the watch's batches under the lock and calls the
 subscribers, so a callback must not block, nor ask the cache, and never runs in parallel with another. A subscriber
@@ -28,10 +27,8 @@ brings it as well and is passed over then. While the reader loads, writers wait 
 With a ``history``, the first load is of so many revisions ago, and the watch brings what came since, before anybody is
 answered: so whoever watched the server before its restart resumes, where else all of them would list at once.
 
-The watch covers the whole store, not only the prefix: the cache's revision then follows every write, so a
-reader that waits for the store's latest revision never waits in vain. When the store has forgotten the
-position, the reader loads again and applies the difference as changes: subscribers lose nothing and see
-nothing twice.
+The watch covers the whole store, not only the prefix: who waits for the store's latest revision never waits in vain.
+When the store has forgotten the position, the reader loads again and applies the difference: nothing is lost or twice.
 """
 
 from __future__ import annotations
