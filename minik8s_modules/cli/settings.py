@@ -72,7 +72,9 @@ def check_ranges(variables: Mapping[str, Any], nodes: int) -> None:
         dns_address=variables.get("minik8s_dns_address", name_server),
     )
     needed = ["minik8s_service_cidr"] if wanted.foreign_pods else ["minik8s_service_cidr", "minik8s_cluster_cidr"]
-    empty = [f"{name} is empty: write a network, such as 10.244.0.0/16" for name in needed if not said(name)]
+    empty = [
+        f"{each} is empty: write a network, such as {options[each]['default']}" for each in needed if not said(each)
+    ]
     if problems := [*empty, *range_problems(wanted, [])]:
         raise UsageError(f"--set: {'; '.join(problems)}")
 
