@@ -327,3 +327,6 @@ def test_a_watch_that_got_the_descriptor_of_one_that_hung_up_stays_and_one_that_
     hub._on_socket(watcher, epoll.EPOLLHUP)
     assert hub._watchers == {}
     assert ours.fileno() == -1
+    hub.start()  # its thread closes what it holds
+    hub.stop()
+    assert hub.failure()
