@@ -102,3 +102,16 @@ def test_a_connection_that_docker_closed_meanwhile_is_opened_again_for_what_may_
 def test_a_path_that_is_none_is_not_sent(path: str, tmp_path: Path) -> None:
     with pytest.raises(DockerError, match="cannot be asked"):
         Docker(str(tmp_path / "nobody")).call("DELETE", path)
+
+
+def test_a_connection_that_docker_closed_for_its_idleness_is_not_taken_again(tmp_path: Path) -> None:
+    path = tmp_path / "sock"
+    first = Dockerd(path, [WHOLE["of a length"]])
+    docker = Docker(str(path))
+    docker.call("GET", "/a")
+    first.close()
+    path.unlink()
+    second = Dockerd(path, [WHOLE["of a length"]])
+    assert docker.call("POST", "/a", {"Image": "b"}) == [1, 2]
+    docker.close()
+    second.close()

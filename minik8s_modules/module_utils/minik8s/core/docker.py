@@ -1,16 +1,19 @@
 """Docker's HTTP API over its unix socket, with the standard library: ``import docker`` alone costs 146 ms of CPU.
 
-Thread-safe: a call takes a keep-alive connection that no other call uses. One that Docker has closed meanwhile is
-opened again once, if the call may be repeated (GET, DELETE). Paths carry no version: Docker then answers in its newest
+Thread-safe: a call takes a keep-alive connection that no other call uses and that Docker has not closed: it closes each
+one after five idle minutes (its ReadHeaderTimeout). One that is closed during a call is opened again once, if the call
+may be repeated (GET, DELETE). Paths carry no version: Docker then answers in its newest
 one, while Docker 29 refuses every version that 20.10 knows. A Pod's life has some 23 calls; http.client, which reads
 the head of an answer as that of a mail, takes 0.35 ms of CPU for one instead of 0.2.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
+import select
 import socket
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,6 +72,12 @@ class _Connection:
         """Close it."""
         self._source.close()
         self._socket.close()
+
+    def is_open(self) -> bool:
+        """Return whether Docker still waits for a call; nothing can be read of such a connection, not even its end."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
 
     def ask(self, method: str, target: str, payload: _Payload | None) -> tuple[int, bytes, bool]:
         """Return status and body of the answer, and whether the connection takes another call.
@@ -189,10 +198,13 @@ class Docker:
             raise DockerError(0, f"docker does not answer on {self.path}: {error}") from error
 
     def _take(self) -> _Connection:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return _Connection(self.path, self._timeout_s)
+        with contextlib.suppress(IndexError):  # none is left
+            while True:
+                connection = self._idle.pop()
+                if connection.is_open():
+                    return connection
+                connection.close()
+        return _Connection(self.path, self._timeout_s)
 
     def _once(self, connection: _Connection, method: str, target: str, payload: _Payload | None) -> tuple[int, bytes]:
         stays = False
