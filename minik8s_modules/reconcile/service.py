@@ -247,7 +247,7 @@ class ShardService:
     def _make_outcome_takers(self, token: tuple[int, int], clock: Clock) -> None:
         service, node = self._services.service, self._copies.node
         self._checks = Checks(self.runner, token)
-        housekeepers = (
+        events = (
             ServiceEvents(self._recorder, service, node),
             PolicyEvents(self._recorder, self._policies.policy, self._policies.pod, self._policies.policies_on, node),
             IngressEvents(self._recorder, service, self._named.owners, node),
@@ -256,7 +256,12 @@ class ShardService:
         self._takers: dict[Purpose, tuple[OnOutcome, ...]] = {
             "check": (self._checks.on_outcome,),
             "housekeeping": (self._housekeeper.on_outcome,),
-            "reconcile": (*(each.on_outcome for each in housekeepers), self._folders.on_outcome, self.loop.on_outcome),
+            "reconcile": (
+                *(each.on_outcome for each in events),
+                self._folders.on_outcome,
+                self.loop.on_outcome,
+                self._housekeeper.on_item,
+            ),
         }
 
     def plan(self, question: Question) -> JsonObject:

@@ -15,6 +15,7 @@ from typing import Any
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import Clock
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.reconcile.housekeeping.collection import Collection
 from minik8s_modules.reconcile.housekeeping.driver_registration import DriverRegistration
 from minik8s_modules.reconcile.housekeeping.job import Job, World
@@ -39,7 +40,7 @@ class _Node:
         self.figures = NodeFigures(name)
         self.fresh = False
         """Whether the figures have a reading that was not judged."""
-        self.files = StaticFiles(name, world, policies.manifests, lambda: policies.manifests_every_s or observe_s())
+        self.files = StaticFiles(name, world, policies.manifests, policies.manifests_every_s, observe_s)
         self.storage = LocalStorage(self.figures, world)
         self.drivers = DriverRegistration(name, world)
         self.room = VolumeRoom(name, world)
@@ -76,6 +77,7 @@ class Housekeeper:
         self._wake = threading.Event()
         self._outcomes: list[Outcome] = []
         self._mirrorless: set[str] = set()
+        self._observed: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
 
     def start(self) -> None:
@@ -116,6 +118,13 @@ class Housekeeper:
             self._outcomes.append(outcome)
         self._wake.set()
 
+    def on_item(self, outcome: Outcome) -> None:
+        """Take note of the outcome of an item of the loop, which may have observed the whole node."""
+        if outcome.status == "ok" and len(outcome.sections) == len(SECTIONS):
+            with self._lock:
+                self._observed.add(outcome.node)
+            self._wake.set()
+
     def keep_mirrors(self, node: str) -> None:
         """Look at a node's mirror pods soon."""
         with self._lock:
@@ -136,8 +145,11 @@ class Housekeeper:
         with self._lock:
             outcomes, self._outcomes = self._outcomes, []
             mirrorless, self._mirrorless = self._mirrorless, set()
+            observed, self._observed = self._observed, set()
         for name in mirrorless & self._nodes.keys():
             self._world.keep_mirrors(name)
+        for name in observed & self._nodes.keys():
+            self._nodes[name].files.observed()
         for outcome in outcomes:
             self._take_back(outcome)
         for node in [*self._nodes.values()]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.reconcile.housekeeping import pressure
 from minik8s_modules.reconcile.housekeeping.eviction import Eviction
 from minik8s_modules.reconcile.housekeeping.garbage import ContainerPolicy
@@ -109,6 +110,9 @@ class _Kept:
         self.keeper.on_outcome(Outcome(item.id, "n1", status, {next(iter(item.sections)): result}, "", item.purpose))
         self.keeper.look()
 
+    def observed(self, status: Any, sections: Iterable[str]) -> None:
+        self.keeper.on_item(Outcome("i", "n1", status, {section: {} for section in sections}, ""))
+
 
 def dead(uid: str, name: str = "app") -> ObservedContainer:
     raw = {
@@ -201,7 +205,31 @@ def test_a_folder_that_cannot_be_read_is_read_again_and_its_pods_stay():
     kept.answer({"files": [{"name": "x", "data": "e30="}], "errors": {}})
     assert kept.world.told == ["FailedStaticPod"]
     assert kept.asked() == []
+    kept.clock.advance(601)
+    assert kept.asked() == ["static_pods"]
+
+
+def test_a_folder_is_read_when_its_node_was_observed() -> None:
+    kept = _Kept(manifests="/m")
+    assert kept.asked() == ["static_pods"]
+    kept.answer({"files": [], "errors": {}})
     kept.clock.advance(301)
+    for status, sections in (("ok", SECTIONS[1:]), ("failed", SECTIONS)):
+        kept.observed(status, sections)
+        assert kept.asked() == []
+    kept.observed("ok", SECTIONS)
+    assert kept.asked() == ["static_pods"]
+    kept.answer({"files": [], "errors": {}})
+    assert kept.asked() == []
+
+
+def test_a_folder_with_a_time_of_its_own_is_read_then() -> None:
+    kept = _Kept(manifests="/m", manifests_every_s=20.0)
+    assert kept.asked() == ["static_pods"]
+    kept.answer({"files": [], "errors": {}})
+    kept.observed("ok", SECTIONS)
+    assert kept.asked() == []
+    kept.clock.advance(21)
     assert kept.asked() == ["static_pods"]
 
 

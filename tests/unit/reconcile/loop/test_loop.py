@@ -18,6 +18,7 @@ from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.client.fake import FakeApi
 from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from minik8s_modules.reconcile.executor.fake_runner import FakeRunner
+from minik8s_modules.reconcile.housekeeping.policies import NO_POLICIES
 from minik8s_modules.reconcile.service import Outside, ShardService
 from minik8s_modules.reconcile.values.items import OnOutcome
 from minik8s_modules.reconcile.values.values import Settings
@@ -87,13 +88,14 @@ class Cluster:
         self.token = 1
         self.full_every_s = 300.0
         self.settings = Settings(hmac_key=b"test key")
+        self.policies = NO_POLICIES
         self.service: ShardService | None = None
 
     def start(self) -> None:
         """Start a reconciler."""
         outside = Outside(self.api, self._runner, self._make_link, self.clock)
         self.service = ShardService(
-            outside, [NAME], (1, self.token), self.settings, lambda: self.full_every_s, self._on_fenced
+            outside, [NAME], (1, self.token), self.settings, lambda: self.full_every_s, self._on_fenced, self.policies
         )
         self.service.start()
 
