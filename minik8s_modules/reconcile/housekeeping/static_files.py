@@ -18,9 +18,7 @@ class StaticFiles(Job):
 
     section = "static_pods"
 
-    def __init__(
-        self, node: str, world: World, folder: str, every_s: float, observe_s: Callable[[], float]
-    ) -> None:
+    def __init__(self, node: str, world: World, folder: str, every_s: float, observe_s: Callable[[], float]) -> None:
         super().__init__()
         self._node = node
         self._world = world
