@@ -52,7 +52,7 @@ def parse_manifests(node: str, files: Iterable[Mapping[str, Any]]) -> Parsed:
             errors[name] = str(error)
             continue
         if objects.key(pod) in pods:
-            errors[name] = f"another file already defines a pod named {objects.name(pod)} already"
+            errors[name] = f"another file already defines a pod named {objects.name(pod)}"
         pods.setdefault(objects.key(pod), pod)
     return Parsed(list(pods.values()), errors)
 

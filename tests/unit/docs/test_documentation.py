@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from minik8s_modules.api.network.load_balancers import REFUSED, WITHOUT_ADDRESS
+from minik8s_modules.cli.causes.faults import RECOVERED
+from minik8s_modules.controllers.network.load_balancers import UNCHECKED
+from minik8s_modules.module_utils.minik8s.core.sections import SECTIONS
 from tests.support.repository import docs_site
 
 REPOSITORY = Path(__file__).parents[3]
@@ -130,6 +134,57 @@ def test_every_metric_of_nodes_is_documented() -> None:
     page = (REPOSITORY / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
     assert len(names) >= 10
     assert [name for name in sorted(names) if f"`{name}`" not in page] == []
+
+
+# of Kubernetes' own controllers, and of virtual-kubelet's
+KUBERNETES_REASONS = {
+    "FailedGetScale",
+    "FailedRescale",
+    "FailedScheduling",
+    "NodeNotReady",
+    "OwnerRefInvalidNamespace",
+    "Preempted",
+    "ProviderDeleteFailed",
+    "Scheduled",
+    "SuccessfulRescale",
+}
+
+
+def recorded_reasons() -> set[str]:
+    """Return the reasons that the code writes out where it records an Event: the third argument of ``event``."""
+    files = (file for file in PACKAGE.rglob("*.py") if "stubs" not in file.parts)
+    calls = (node for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call))
+    return {
+        call.args[2].value
+        for call in calls
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr == "event"
+        and len(call.args) > 2
+        and isinstance(call.args[2], ast.Constant)
+        and isinstance(call.args[2].value, str)
+    }
+
+
+def test_every_reason_of_our_own_events_is_documented() -> None:
+    named = set(words(REPOSITORY / "docs/reference/objects.md"))
+    told = recorded_reasons()
+    assert {"DeletingOrphan", "NotAsDeclared", "Scheduled"} <= told
+    shared = {*RECOVERED, *RECOVERED.values(), *WITHOUT_ADDRESS, REFUSED, UNCHECKED}
+    assert sorted(((told - KUBERNETES_REASONS) | shared) - named) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "begin"),
+    [
+        ("ARCHITECTURE.md", "in this order of sections: "),
+        ("docs/reference/glossary.md", "realized by one module: "),
+        ("docs/reference/node-document.md", "The sections, in order: "),
+    ],
+)
+def test_the_sections_of_a_document_are_those_of_the_code(page: str, begin: str) -> None:
+    text = " ".join((REPOSITORY / page).read_text(encoding="utf-8").split())
+    named = text.split(begin)[1].split(".")[0].replace("`", "").split(", ")
+    assert tuple(named) == SECTIONS
 
 
 @pytest.mark.parametrize("page", sorted(set(docs_site.PAGES) - {"reference/modules"}))

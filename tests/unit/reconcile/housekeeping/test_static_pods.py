@@ -84,7 +84,7 @@ def test_of_two_files_of_one_name_the_first_holds():
     parsed = parse_manifests("n1", [file("a.yml", manifest()), file("b.yml", manifest(hostname="b"))])
     assert len(parsed.pods) == 1
     assert "hostname" not in parsed.pods[0]["spec"]
-    assert "already" in parsed.errors["b.yml"]
+    assert parsed.errors["b.yml"] == "another file already defines a pod named web-n1"
 
 
 def test_a_mirror_stands_for_its_static_pod_and_its_deletion_for_nothing():
