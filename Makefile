@@ -102,7 +102,7 @@ test-nightly: $(VENV)/dev.lock ## What make test leaves out but for hours: fuzzi
 test-long: $(VENV)/dev.lock ## What takes hours, or many installations: 1,000 pods, an hour without a control plane, growth to three machines, CNI and Weave, volumes on a real NFS server, 20,000 requests against a model of rights, operators of others
 	$(PYTEST) tests/machines/long -s
 	MINIK8S_WAVES=20 MINIK8S_WAVE_PODS=50 $(PYTEST) tests/integration/reconcile/test_waves.py -s
-	MINIK8S_RIGHTS_CASES=20000 $(PYTEST) tests/attacks/test_no_answer_outside_ones_rights.py -s
+	MINIK8S_RIGHTS_CASES=20000 MINIK8S_RIGHTS_SEED=$$RANDOM $(PYTEST) tests/attacks/test_no_answer_outside_ones_rights.py -s
 	MINIK8S_SERVING_S=3600 $(PYTEST) tests/machines/resilience/test_static_stability.py -s
 	MINIK8S_PLAN_SCENARIOS=500 $(PYTEST) tests/unit/apiserver/nodes/test_random_plans.py tests/unit/reconcile/planning/test_random_rollouts.py tests/unit/reconcile/planning/test_random_nodes.py
 	MINIK8S_FUZZ_TEXTS=20000 MINIK8S_FUZZ_SHAPES=10000 $(PYTEST) tests/unit/parsing

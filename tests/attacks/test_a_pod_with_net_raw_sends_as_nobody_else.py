@@ -42,7 +42,7 @@ import socket, struct, sys
 everything = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 everything.bind(("eth0", 3))
 print("listening", flush=True)
-everything.settimeout(20)
+everything.settimeout(60)
 PORTS = {struct.pack(">H", port): name for port, name in ((9999, "ip"), (0x8100, "802.1Q"), (0x88a8, "802.1ad"))}
 seen = set()
 while ("ip", "{attacker}") not in seen or ("arp", "{attacker}") not in seen:

@@ -35,7 +35,7 @@ s.bind(("{friend}", 0)); s.settimeout(3); s.connect(("{server}", 8080)); print(s
 import subprocess, sys
 sys.exit(subprocess.call(["ip", "addr", "add", "{friend}/24", "dev", "eth0"]))
 """,
-    "a connection as itself": "import socket; print(socket.create_connection(('{server}', 8080), 5).recv(100))",
+    "a connection as itself": "import socket; print(socket.create_connection(('{server}', 8080), 30).recv(100))",
 }
 
 

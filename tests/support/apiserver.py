@@ -128,11 +128,11 @@ class ApiServerProcess:
         assert self._process is not None
         workers = psutil.Process(self._process.pid).children(recursive=True)
         self._process.kill()
-        self._process.wait(20)
+        self._process.wait(60)
         for worker in workers:
             with contextlib.suppress(psutil.NoSuchProcess):
                 worker.kill()
-        psutil.wait_procs(workers, timeout=20)
+        psutil.wait_procs(workers, timeout=60)
 
     def stop(self) -> int:
         """End the process politely and return its exit code."""

@@ -122,7 +122,7 @@ class EtcdServer:
             return
         self._process.send_signal(number)
         try:
-            self._process.wait(10)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

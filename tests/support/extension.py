@@ -68,7 +68,7 @@ class Extension:
         """Stop serving."""
         assert self._process is not None
         self._process.kill()
-        self._process.wait(20)
+        self._process.wait(60)
         assert self._process.stdout is not None
         self._process.stdout.close()
 

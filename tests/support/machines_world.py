@@ -54,7 +54,7 @@ class Process:
         """Kill it."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(60)
 
     def stop(self) -> None:
         """End it."""
@@ -64,7 +64,7 @@ class Process:
                 self.process.wait(60)
             finally:
                 self.process.kill()
-                self.process.wait(30)
+                self.process.wait(60)
 
 
 class Machines:

@@ -129,7 +129,7 @@ class Monitored:
         """Kill minik8s-monitoring."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(60)
 
     def up(self, job: str) -> dict[str, str]:
         """Return the health of a job's targets by what ``instance`` names them."""

@@ -27,7 +27,7 @@ class Terminal:
     def __exit__(self, *_error: object) -> None:
         """Kill it."""
         self._process.kill()
-        self._process.wait(30)
+        self._process.wait(60)
         os.close(self._own)
 
     def expect(self, text: bytes) -> None:

@@ -50,7 +50,7 @@ class Recorder:
     def stop(self) -> None:
         """Cancel the watch and wait for the thread."""
         self._watch.cancel()
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive(), "the watch did not end"
 
     def _run(self) -> None:

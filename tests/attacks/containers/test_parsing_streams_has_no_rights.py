@@ -94,7 +94,9 @@ def caller(streaming: Streaming) -> Certificate:
 
 @pytest.fixture(scope="module")
 def victim(streaming: Streaming) -> JsonObject:
-    return streaming.pod("victim", "echo to be read; sleep 3600")
+    made = streaming.pod("victim", "echo to be read; sleep 3600")
+    streaming.until(lambda: "to be read" in streaming.kubectl("logs", "victim").stdout)
+    return made
 
 
 def line_of(streaming: Streaming, pod: JsonObject, what: str, /, **options: Any) -> str:

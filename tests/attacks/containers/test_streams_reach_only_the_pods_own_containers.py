@@ -31,7 +31,9 @@ SERVICE_NAME = "kubernetes.io/service-name"
 @pytest.fixture(scope="module")
 def victim(streaming: Streaming) -> JsonObject:
     script = f"echo {SECRET}; (while true; do echo {SECRET} | nc -l -p 8080; done) & sleep 3600"
-    return streaming.pod("victim", script)
+    made = streaming.pod("victim", script)
+    streaming.until(lambda: SECRET in streaming.kubectl("logs", "victim").stdout)
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +65,6 @@ def test_nothing_attaches_to_another_pod(streaming: Streaming, victim: JsonObjec
 
 
 def test_the_log_of_another_pod_stays_unread(streaming: Streaming, victim: JsonObject, forged: JsonObject):
-    streaming.until(lambda: SECRET in streaming.kubectl("logs", "victim").stdout)
     done = streaming.kubectl("logs", forged["metadata"]["name"], check=False)
     assert done.returncode != 0
     assert SECRET not in done.stdout

@@ -49,7 +49,7 @@ class Screen:
         self._tmux("kill-server")
 
     def _until(self, *wanted: str) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while any(word not in (text := self._tmux("capture-pane", "-p")) for word in wanted):
             assert time.monotonic() < deadline, f"{wanted} not in\n{text}"
             time.sleep(0.2)

@@ -12,7 +12,7 @@ from minik8s_modules.api.kinds import NAMESPACE
 from tests.support.clusters.installed import Installed
 from tests.support.clusters.orphans import added, descriptors, leaking, lost, picture, settled
 
-SETTLES_S = 15.0  # what ends by itself after the last pod has gone: sandboxes' devices, written files
+SETTLES_S = 60.0  # what ends by itself after the last pod has gone: sandboxes' devices, written files
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_an_informer_misses_nothing_over_a_restart(api: ApiServerProcess, client
 
     informer.add_handler(note)
     informer.start()
-    assert informer.wait_synced(10)
+    assert informer.wait_synced(60)
     client.create(CONFIG_MAP, _map("a"))
     _until(lambda: ("new", "a") in seen)
     api.stop()

@@ -102,7 +102,7 @@ class Seen:
         self.informer = Informer(client, CONFIG_MAP, "default")
         self.informer.add_handler(self._on_change)
         self.informer.start()
-        assert self.informer.wait_synced(30)
+        assert self.informer.wait_synced(60)
 
     def _on_change(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         name = ((new or old) or {})["metadata"]["name"]

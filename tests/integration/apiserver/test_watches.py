@@ -36,7 +36,7 @@ def _revision(namespace: Namespace) -> str:
 def test_the_head_comes_before_the_first_event(namespace: Namespace, watches):
     watch = _watch(namespace, watches, f"?resourceVersion={_revision(namespace)}")
     assert watch.response.status == 200
-    assert watch.head_s < 2.0
+    assert watch.head_s < 8.0  # with no event, it would come when its client gives up, after 10 s
 
 
 def test_without_a_revision_the_present_objects_come_first(namespace: Namespace, watches):

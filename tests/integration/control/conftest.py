@@ -95,13 +95,13 @@ class Daemon:
         """Kill the process and reap it."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def stop(self) -> int:
         """End the process politely; return its exit code."""
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(15)
+        return self.process.wait(60)
 
 
 def pod(name: str, namespace: str, **spec: Any) -> dict[str, Any]:

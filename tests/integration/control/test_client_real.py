@@ -72,7 +72,7 @@ def test_an_informer_follows_over_restarts_of_the_server(cluster: Cluster):
     informer = Informer(client, CONFIG_MAP, space)
     informer.add_handler(handler)
     informer.start()
-    assert informer.wait_synced(10)
+    assert informer.wait_synced(60)
     client.create(CONFIG_MAP, config_map("a", space))
     assert heard.get(timeout=60) == ("a", "new")
     cluster.server.stop()
@@ -91,7 +91,7 @@ def test_an_informer_with_a_field_selector_sees_pods_leave(cluster: Cluster):
     client, space, node = cluster.admin, cluster.namespace(), cluster.node()
     informer = Informer(client, POD, space, field_selector="spec.nodeName=")
     informer.start()
-    assert informer.wait_synced(10)
+    assert informer.wait_synced(60)
     client.create(POD, pod("p", space))
     until(lambda: informer.get(space, "p"))
     target = {"metadata": {"name": "p", "namespace": space}, "target": {"kind": "Node", "name": node}}
@@ -107,7 +107,7 @@ def test_a_lease_is_taken_with_a_token_and_released(cluster: Cluster):
     def lead(token: Token, lost: threading.Event) -> None:
         tokens.append(token)
         stop.set()
-        assert lost.wait(5)
+        assert lost.wait(60)
 
     annotations = {"minik8s.io/plan-endpoint": "https://127.0.0.1:1"}
     for identity in ("first", "second"):

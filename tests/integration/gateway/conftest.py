@@ -65,7 +65,7 @@ class Peer:
         """End it and what it made."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join(5)
+        self._thread.join(60)
         self._socket.close()
 
     def _read(self) -> None:

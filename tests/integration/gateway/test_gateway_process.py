@@ -53,7 +53,7 @@ class Daemon:
 
     def peer(self) -> Peer:
         """Connect to its socket as soon as it listens."""
-        end = time.monotonic() + 15
+        end = time.monotonic() + 60
         while True:
             with contextlib.suppress(OSError):
                 return Peer(self.socket)
@@ -64,7 +64,7 @@ class Daemon:
         """Send a signal and wait; return the exit code."""
         assert self.process is not None
         self.process.send_signal(number)
-        code = self.process.wait(15)
+        code = self.process.wait(60)
         self.process = None
         return code
 

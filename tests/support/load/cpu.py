@@ -36,17 +36,18 @@ def factor() -> float:
     return max(1.0, (time.process_time() - began) / _FAST_S)
 
 
-def fast_seconds(spend: Callable[[], float], rounds: int = 3, enough: float = 0.0) -> float:
+def fast_seconds(spend: Callable[[], float], rounds: int = 10, enough: float = 0.0) -> float:
     """Return the least of ``rounds`` costs in seconds of a fast machine; ``spend`` does the work and returns its CPU.
 
-    A round of ``enough`` seconds here is the last, and as good as it: no machine counts as faster than a fast one.
+    A round of ``enough`` at most is the last: what neighbours take of caches comes and goes, and makes nothing cheaper.
+    It counts as it is where it takes no more here, as no machine counts as faster than a fast one.
     """
     least = float("inf")
     for _ in range(rounds):
         spent = spend()
-        if spent <= enough:
-            return spent
-        least = min(least, spent / factor())
+        least = min(least, spent if spent <= enough else spent / factor())
+        if least <= enough:
+            break
     return least
 
 

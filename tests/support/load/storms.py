@@ -46,7 +46,7 @@ class Readier:
     def stop(self) -> None:
         """End."""
         self._over.set()
-        self._thread.join(10)
+        self._thread.join(60)
 
     def _run(self) -> None:
         while not self._over.wait(0.01):

@@ -45,7 +45,7 @@ class Signer:
         """Kill it at once."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:

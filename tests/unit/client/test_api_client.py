@@ -248,14 +248,14 @@ def test_a_watch_that_is_silent_longer_than_bookmarks_are_is_cut(monkeypatch: py
         release.wait(60)
         handler.chunk(b"")
 
-    monkeypatch.setattr(api_module, "_BOOKMARKS_S", 0.2)  # nobody waits for the real ones
+    monkeypatch.setattr(api_module, "_BOOKMARKS_S", 1.0)  # nobody waits for the real ones
     with serving(answer) as server:
         watch = ApiClient(server.url).watch(POD, resource_version="1", timeout_s=60)
         assert next(watch).type == "ADDED"
         with pytest.raises(ApiUnreachable, match="timed out"):
             next(watch)
         without = ApiClient(server.url).watch(POD, resource_version="1", bookmarks=False, timeout_s=60)
-        threading.Timer(0.6, release.set).start()
+        threading.Timer(2.5, release.set).start()
         extended = ApiClient(server.url).watch(replace(POD, definition=""), resource_version="1", timeout_s=60)
         assert [[event.type for event in each] for each in (without, extended)] == [["ADDED"], ["ADDED"]]
 

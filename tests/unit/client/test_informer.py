@@ -49,7 +49,7 @@ def changes(informer: Informer) -> Changes:
 
 def started(informer: Informer) -> None:
     informer.start()
-    assert informer.wait_synced(5)
+    assert informer.wait_synced(60)
 
 
 def test_it_lists_then_follows_changes(api, informer, changes):

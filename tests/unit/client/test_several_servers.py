@@ -25,6 +25,7 @@ from tests.unit.client.scripted_server import Handler, Server, serving
 
 HANGING = Kind("e.io", "v1", "Thing", "things", "")
 BODY = {"metadata": {"name": "a", "namespace": "default"}}
+PATIENCE_S = 1.5
 
 
 def client(*servers: str, timeout_s: float = 0.0) -> ApiClient:
@@ -86,7 +87,7 @@ def test_a_write_that_may_have_been_done_is_not_made_elsewhere():
 
 def test_a_server_that_keeps_silent_is_passed_over():
     with socket.create_server(("127.0.0.1", 0)) as silent, serving(lambda h: h.json(BODY)) as second:
-        api = client(f"http://127.0.0.1:{silent.getsockname()[1]}", second.url, timeout_s=0.5)
+        api = client(f"http://127.0.0.1:{silent.getsockname()[1]}", second.url, timeout_s=PATIENCE_S)
         with pytest.raises(ApiUnreachable):
             api.create(POD, BODY)  # nobody knows whether it was taken
         api.create(POD, BODY)
@@ -101,7 +102,7 @@ def test_a_watch_is_not_awaited_longer_than_other_answers_and_asked_elsewhere():
         handler.json(BODY)
 
     with serving(late) as first, serving(lambda h: h.json(BODY)) as second:
-        client(first.url, second.url, timeout_s=0.5).watch(POD, resource_version="1", timeout_s=60).close()
+        client(first.url, second.url, timeout_s=PATIENCE_S).watch(POD, resource_version="1", timeout_s=60).close()
         release.set()
     assert asked(second) == ["GET"]
 
@@ -126,7 +127,7 @@ def test_a_server_that_waits_for_somebody_else_stays_unless_it_is_not_ready(read
             lambda api: api.create(POD, BODY),
         ]
         for call in calls:
-            api = client(first.url, second.url, timeout_s=0.5)
+            api = client(first.url, second.url, timeout_s=PATIENCE_S)
             with nullcontext() if elsewhere and call is not calls[2] else pytest.raises(ApiUnreachable):
                 call(api)
             api.get(POD, "a", "default")

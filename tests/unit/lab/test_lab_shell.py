@@ -18,6 +18,7 @@ from tests.lab.host import Host, HostCommandFailed, drop_lock
 from tests.lab.parts import cache, kernels
 from tests.lab.places import Places
 from tests.lab.records import NodeSpec
+from tests.support.waiting import until
 
 
 def test_a_mark_tells_a_process_from_a_later_one_of_its_pid() -> None:
@@ -131,17 +132,19 @@ def test_what_a_killed_maker_left_is_tidied_away_but_not_one_at_work(tmp_path: P
 def test_a_maker_ends_with_the_one_who_asked(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("a lab needs root")
+    held = tmp_path / "held"
+    held.touch()
     program = f"""
-from tests.lab import cache
+from tests.lab.parts import cache
 from tests.lab.host import Host
-Host().run(cache.contained("sh", "-c", "touch {tmp_path}/begun; sleep 0.4; touch {tmp_path}/finished"))
+Host().run(cache.contained("flock", "{held}", "sh", "-c", "touch {tmp_path}/begun; sleep 3600"))
 """
     with subprocess.Popen([sys.executable, "-c", program]) as asking:
         while not (tmp_path / "begun").exists() and asking.poll() is None:
             time.sleep(0.01)
+        assert Host.is_locked(held), "it does not run"
         asking.kill()
-    time.sleep(0.6)
-    assert not (tmp_path / "finished").exists()
+    until(lambda: not Host.is_locked(held))
 
 
 @pytest.mark.parametrize("content", [["linux"], ["modules"], []])

@@ -51,7 +51,7 @@ def client() -> Iterator[Client]:
     cached = WatchCache(store)
     store.create("/x", b"")
     cached.start()
-    assert cached.wait_ready(10)
+    assert cached.wait_ready(60)
     backend = Backend(store, cached, clock)
     ensure(backend, RequiredObject(NAMESPACE, "", "default", {}))
     hub = Hub(clock, cached, Admission(Limits(), Registry()))

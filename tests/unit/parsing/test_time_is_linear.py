@@ -170,10 +170,12 @@ def test_the_longest_input_costs_its_share_at_most(name: str):
 def test_time_grows_with_the_length(name: str):
     target = TARGETS[name]
     whole, quarter = _spender(target, target.longest), _spender(target, target.longest // 4)
-    # the least of several: what a neighbour or the garbage collector adds comes and goes, a square stays
-    rounds = [(whole(), quarter()) for _ in range(4)]
-    most, part = min(each for each, _ in rounds), min(each for _, each in rounds)
-    assert most <= max(8 * part, 0.01)  # seconds; of what takes less, the clock is too coarse
+    most = part = float("inf")
+    for count in range(12):  # the least of several: what a neighbour takes comes and goes, a square stays
+        most, part = min(most, whole()), min(part, quarter())
+        if count >= 3 and most <= max(8 * part, 0.01):  # seconds; of what takes less, the clock is too coarse
+            break
+    assert most <= max(8 * part, 0.01)
 
 
 @pytest.mark.parametrize("name", TARGETS)

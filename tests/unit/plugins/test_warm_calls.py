@@ -23,6 +23,7 @@ import pytest
 from minik8s_modules.plugins.warm import client
 from minik8s_modules.plugins.warm.payload import Payload
 from tests.support.processes import peer_pid
+from tests.support.waiting import until
 
 LOADER = """
 import runpy
@@ -97,6 +98,12 @@ class Interpreter:
         return [process.pid for process in psutil.Process(self.pid).children()]
 
 
+def has_looked(pid: int) -> bool:
+    """Return whether a process has looked at what its call left, and waits for another: it watches no caller."""
+    process = psutil.Process(pid)
+    return process.num_threads() == 1 and process.status() == psutil.STATUS_SLEEPING
+
+
 @pytest.fixture
 def folder() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="mk8s-") as found:  # sockets need short paths
@@ -140,7 +147,7 @@ def test_modules_of_one_release_follow_each_other_in_one_process(folder: str) ->
 
 def test_a_process_that_waits_has_ended_when_another_module_is_imported(folder: str, interpreter: Interpreter) -> None:
     first = interpreter.call()
-    time.sleep(0.3)  # it looks at what was left, then waits
+    until(lambda: has_looked(first))
     children = "open('/proc/self/task/{}/children'.format(os.getpid())).read()"
     ends = f"import os\nopen({folder!r} + '/seen', 'w').write(str(os.getpid()) + ':' + {children})"
     assert interpreter.call("minik8s_other", ends=ends) != first

@@ -34,7 +34,7 @@ class World:
     def catch_up(self) -> None:
         """Let the copy follow."""
         self.informers.start()
-        assert self.pods.wait_synced(5)
+        assert self.pods.wait_synced(60)
 
 
 @pytest.fixture

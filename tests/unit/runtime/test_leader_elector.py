@@ -160,17 +160,17 @@ def test_a_leader_steps_down_in_time_while_an_attempt_is_under_way():
 
     class Silent(FakeApi):
         def update(self, *_: Any, **__: Any) -> JsonObject:
-            assert stepped_down.wait(10)
+            assert stepped_down.wait(60)
             raise ApiUnreachable("no answer")
 
     stop = threading.Event()
 
     def lead(_: Token, lost: threading.Event) -> None:
-        assert lost.wait(5)
+        assert lost.wait(60)
         stop.set()
         stepped_down.set()
 
-    timings = Timings(lease_s=1, renew_deadline_s=0.2, retry_s=0.02)
+    timings = Timings(lease_s=3, renew_deadline_s=1, retry_s=0.02)
     LeaderElector(Silent(), "job", identity="first", timings=timings).run(stop, lead)
     assert stepped_down.is_set()
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 from typing import Any
 
 from tests.support.repository.group_times import GroupTimes, ticks
 
 
-def report(nodeid: str, begun: float, ended: float, **more: Any) -> Any:
-    now = time.time()
-    return SimpleNamespace(nodeid=nodeid, start=now + begun, stop=now + ended, **more)
+def report(made: GroupTimes, nodeid: str, begun: float, ended: float, **more: Any) -> Any:
+    return SimpleNamespace(nodeid=nodeid, start=made._began + begun, stop=made._began + ended, **more)
 
 
 def test_seconds_are_told_by_group_and_process_the_longest_first():
     made = GroupTimes(lambda nodeid: nodeid.partition("::")[0])
-    made.pytest_runtest_logreport(report("short::a", 0, 10, worker_id="gw0"))
-    made.pytest_runtest_logreport(report("long::a", 0, 20, worker_id="gw1"))
-    made.pytest_runtest_logreport(report("long::b", 20, 50, worker_id="gw1"))
-    made.pytest_runtest_logreport(report("short::b", 55, 60, worker_id="gw1"))
-    made.pytest_runtest_logreport(report("long::b", 0, 900))  # of a process that runs nothing
+    made.pytest_runtest_logreport(report(made, "short::a", 0, 10, worker_id="gw0"))
+    made.pytest_runtest_logreport(report(made, "long::a", 0, 20, worker_id="gw1"))
+    made.pytest_runtest_logreport(report(made, "long::b", 20, 50, worker_id="gw1"))
+    made.pytest_runtest_logreport(report(made, "short::b", 55, 60, worker_id="gw1"))
+    made.pytest_runtest_logreport(report(made, "long::b", 0, 900))  # of a process that runs nothing
 
     lines = [" ".join(line.split()) for line in made.lines()]
 

@@ -113,7 +113,7 @@ def elected(api: client.ApiClient) -> None:
     assert leading.wait(30)
     lease = client.CoordinationV1Api(api).read_namespaced_lease("leader", NAMESPACE)
     assert lease.spec.holder_identity == "me"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while lease.spec.renew_time <= lease.spec.acquire_time and time.monotonic() < deadline:
         time.sleep(0.2)
         lease = client.CoordinationV1Api(api).read_namespaced_lease("leader", NAMESPACE)

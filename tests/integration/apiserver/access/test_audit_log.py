@@ -13,10 +13,11 @@ from tests.support.apiserver import ApiServerProcess
 
 def events(server: ApiServerProcess, audit_id: str) -> list[Any]:
     """Return the events of one request; waits for the writer."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     found: list[Any] = []
     while not found and time.monotonic() < deadline:
-        found = [json.loads(line) for line in server.audit.read_bytes().splitlines() if audit_id.encode() in line]
+        lines = server.audit.read_bytes().splitlines(keepends=True)
+        found = [json.loads(line) for line in lines if audit_id.encode() in line and line.endswith(b"\n")]
         time.sleep(0.02)
     return found
 

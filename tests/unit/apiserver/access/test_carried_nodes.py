@@ -43,7 +43,7 @@ class World:
         self.store = MemoryStore()
         self.cache = WatchCache(self.store, ring_events=4)
         self.cache.start()
-        assert self.cache.wait_ready(20)
+        assert self.cache.wait_ready(60)
         self.nodes = Counting(self.cache)
 
     def put(self, name: str, by: str = "", **status: Any) -> None:

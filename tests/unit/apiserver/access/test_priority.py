@@ -83,7 +83,7 @@ class Waiting:
 
 
 def test_users_take_turns():
-    seats = Seats(1, 20, 5.0)
+    seats = Seats(1, 20, 60.0)
     assert seats.take("flood") == ""
     line = Waiting(seats)
     for number in range(4):
@@ -98,7 +98,7 @@ def test_users_take_turns():
 
 
 def test_a_full_queue_refuses_at_once_and_no_user_fills_it():
-    seats = Seats(1, 4, 5.0)
+    seats = Seats(1, 4, 60.0)
     seats.take("a")
     line = Waiting(seats)
     line.take("flood", "1")

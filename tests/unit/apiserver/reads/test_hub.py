@@ -38,7 +38,7 @@ class Client:
     """The client's end of a watch: reads chunks."""
 
     def __init__(self, sock: socket.socket) -> None:
-        sock.settimeout(5.0)
+        sock.settimeout(60)
         self.sock = sock
         self._file = sock.makefile("rb")
 

@@ -24,7 +24,7 @@ class Book:
     def release(self, claim: str) -> None:
         """Give a claim back, once let go."""
         self.begun.release()
-        assert self.go.acquire(timeout=10)
+        assert self.go.acquire(timeout=60)
         self.released.append(claim)
         if self.fails:
             raise TemporaryError("away")
@@ -36,11 +36,11 @@ def test_an_address_is_given_back_once_while_that_is_under_way_and_again_after_a
     book.fails = True
     for _ in range(3):
         claims.release_later("a")
-    assert book.begun.acquire(timeout=10)
+    assert book.begun.acquire(timeout=60)
     claims.release_later("a")
     claims.release_later("b")
     book.go.release(2)
-    assert book.begun.acquire(timeout=10)
+    assert book.begun.acquire(timeout=60)
     book.go.release(9)
     for _ in range(1000):
         claims.release_later("a")
@@ -56,12 +56,12 @@ def test_a_claim_that_was_written_during_a_release_is_given_back_by_who_asked_me
     book.claims_of = lambda _uid: [held.pop()] if held else []
     claims = AddressClaims(book, lambda _uids: None)
     claims.release_later("a")
-    assert book.begun.acquire(timeout=10)
+    assert book.begun.acquire(timeout=60)
     held.append("second")
     for _ in range(3):
         claims.release_later("a")
     book.go.release(2)
-    assert book.begun.acquire(timeout=10)
+    assert book.begun.acquire(timeout=60)
     claims.stop()
     assert book.released == ["first", "second"]
 
@@ -79,13 +79,13 @@ def test_who_removes_the_pod_waits_for_a_release_under_way_and_asks_for_none_of_
     book.release = release
     claims = AddressClaims(book, lambda _uids: None)
     claims.release_later("a")
-    assert book.begun.acquire(timeout=10)
+    assert book.begun.acquire(timeout=60)
     removing = threading.Thread(target=claims.release, args=("a",))
     removing.start()
     removing.join(0.05)
     assert removing.is_alive()
     book.go.release(9)
-    removing.join(10)
+    removing.join(60)
     claims.stop()
     assert book.released == ["claim of a"]
 

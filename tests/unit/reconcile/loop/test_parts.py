@@ -333,7 +333,7 @@ class Gateway:
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(path))
         self.listener.listen(1)
-        self.listener.settimeout(5)
+        self.listener.settimeout(60)
 
     def accept(self) -> socket.socket:
         """Return the next client."""

@@ -400,7 +400,7 @@ class Listener:
         context = ssl.create_default_context(cafile=str(self.authority.ca))
         if caller is not None:
             context.load_cert_chain(*self.authority.issue("caller", caller))
-        connection = http.client.HTTPSConnection("127.0.0.1", self.server.port, context=context, timeout=5)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.server.port, context=context, timeout=60)
         try:
             connection.request(method, path, body)
             response = connection.getresponse()

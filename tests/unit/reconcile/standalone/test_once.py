@@ -210,7 +210,12 @@ def test_what_cannot_run_so_is_refused_before_anything_is_made(tmp_path: Path, t
         once_run.read_pods("n1", tmp_path)
 
 
-def test_a_node_of_a_cluster_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_of_a_cluster_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # this process logs as pytest wants it, and goes on with its own signals, when the program has ended
+    monkeypatch.setattr(startup, "configure", lambda _level: None)
+    monkeypatch.setattr(startup, "stop_on_signals", threading.Event)
     (tmp_path / "pods").mkdir()
     state = tmp_path / "state"
     state.mkdir()
