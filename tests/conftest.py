@@ -1,8 +1,9 @@
 """Lets tests import library/ as ansible.modules and the nodes' shared code as ansible.module_utils.minik8s.
 
 Also says which tests one process runs in a row when processes share them (`make test`), which of these groups begin
-first, which tests are left to `make test-nightly`, and which may have a second try (``support/second_try.py``). Where
-the time of such a run went is told at its end (``support/repository/group_times.py``).
+first, which tests are left to `make test-nightly`, and which may have a second try (``support/second_try.py``). What a
+module leaves open is told at its end (``support/left_overs.py``), and at the end of the run where its time went
+(``support/repository/group_times.py``).
 """
 
 import fcntl
@@ -18,7 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.repository.group_times import GroupTimes
 
-pytest_plugins = ["tests.support.second_try"]
+pytest_plugins = ["tests.support.second_try", "tests.support.left_overs"]
 # what gRPC does at each fork of a process that uses it ends one child in ten by SIGSEGV or SIGABRT, whatever that does
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 HERE = Path(__file__).parent
