@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from minik8s_modules.api.objects import JsonObject, dig
+from minik8s_modules.api.objects import JsonObject, dig, metadata, name
 
 TEMPLATES: Mapping[tuple[str, str], str] = {
     ("apps", "Deployment"): "spec.template",
@@ -25,3 +25,9 @@ def template_of(kind: tuple[str, str], obj: JsonObject) -> JsonObject:
         return {"spec": dig(obj, "spec", "newPodSpec") or {}}
     path = TEMPLATES.get(kind)
     return (dig(obj, *path.split(".")) or {}) if path else {}
+
+
+def nameless(message: str, pod: JsonObject) -> str:
+    """Return what is said of a pod without its name where that is made with it, as Kubernetes words it before."""
+    base = metadata(pod).get("generateName")
+    return message.replace(f'"{name(pod)}"', f'"{base}"') if base else message

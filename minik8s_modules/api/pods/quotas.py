@@ -12,6 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from minik8s_modules.api import objects, quantities
+from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import PERSISTENT_VOLUME_CLAIM, POD, SERVICE, Kind
 from minik8s_modules.api.objects import JsonObject, all_containers, metadata, namespace, spec, status
 from minik8s_modules.api.pods import resources
@@ -216,6 +217,50 @@ def total(quota: JsonObject, found: Iterable[tuple[Kind, JsonObject]], now: date
                 if name in used:
                     used[name] += amount
     return {name: text(name, amount) for name, amount in used.items()}
+
+
+def charged(quota: JsonObject, kind: Kind, new: JsonObject, old: JsonObject | None, now: datetime) -> JsonObject | None:
+    """Return the quota with what ``new`` uses more than ``old``; None where that is nothing to it.
+
+    Raises:
+        Forbidden: it would be exceeded, ``new`` does not say what it limits, or what is used is not known yet.
+    """
+    if not counts(quota, kind, new):
+        return None
+    # what the controller has not counted yet limits nobody, as in Kubernetes
+    hard = status(quota).get("hard") or {}
+    _refuse_unsaid(quota, kind, new)
+    asked, before = usage(kind, new, now), usage(kind, old, now) if old is not None else {}
+    more = {resource: asked[resource] - before.get(resource, Decimal(0)) for resource in asked if resource in hard}
+    more = {resource: amount for resource, amount in more.items() if amount}
+    return _with(quota, kind, new, more) if more else None
+
+
+def _refuse_unsaid(quota: JsonObject, kind: Kind, new: JsonObject) -> None:
+    missing = unsaid(status(quota).get("hard") or {}, new) if kind == POD else ""
+    if missing:
+        raise Forbidden(kind, objects.name(new), f"failed quota: {objects.name(quota)}: must specify {missing}")
+
+
+def _with(quota: JsonObject, kind: Kind, new: JsonObject, more: Mapping[str, Decimal]) -> JsonObject:
+    counted = status(quota)
+    hard, used = counted.get("hard") or {}, counted.get("used") or {}
+    unknown = sorted(resource for resource in more if resource not in used)
+    if unknown:
+        message = f"status unknown for quota: {objects.name(quota)}, resources: {','.join(unknown)}"
+        raise Forbidden(kind, objects.name(new), message)
+    sums = {resource: quantities.parse(used[resource]) + amount for resource, amount in more.items()}
+    over = sorted(r for r, amount in sums.items() if more[r] > 0 and amount > quantities.parse(hard[r]))
+    if over:
+        parts = (
+            ",".join(f"{r}={text(r, more[r])}" for r in over),
+            ",".join(f"{r}={used[r]}" for r in over),
+            ",".join(f"{r}={hard[r]}" for r in over),
+        )
+        message = "exceeded quota: {}, requested: {}, used: {}, limited: {}".format(objects.name(quota), *parts)
+        raise Forbidden(kind, objects.name(new), message)
+    after = {**used, **{resource: text(resource, amount) for resource, amount in sums.items()}}
+    return {**quota, "status": {**counted, "used": after}}
 
 
 def text(resource: str, amount: Decimal) -> str:

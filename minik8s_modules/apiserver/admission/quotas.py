@@ -8,14 +8,11 @@ to see. Words are those of kubernetes ``apiserver/pkg/admission/plugin/resourceq
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from decimal import Decimal
 from typing import NamedTuple
 
-from minik8s_modules.api import quantities
-from minik8s_modules.api.errors import Conflict, Forbidden
-from minik8s_modules.api.kinds import POD, RESOURCE_QUOTA, Kind
-from minik8s_modules.api.objects import JsonObject, name, namespace, status
+from minik8s_modules.api.errors import Conflict
+from minik8s_modules.api.kinds import RESOURCE_QUOTA, Kind
+from minik8s_modules.api.objects import JsonObject, name, namespace
 from minik8s_modules.api.pods import quotas
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.store import readable
@@ -102,46 +99,6 @@ def _charged(
 ) -> list[tuple[CachedObject, JsonObject]]:
     """Return the quotas that ``new`` counts for, as they are with it. Raises Forbidden."""
     now = backend.clock.now()
-    asked = quotas.usage(kind, new, now)
-    before = quotas.usage(kind, old, now) if old is not None else {}
-    changed = []
     known = ((item, quota) for item in looked for quota in readable.objects_of(RESOURCE_QUOTA, [item]))
-    for item, quota in known:
-        if not quotas.counts(quota, kind, new):
-            continue
-        # what the controller has not counted yet limits nobody, as in Kubernetes
-        hard = status(quota).get("hard") or {}
-        _refuse_unsaid(quota, kind, new)
-        more = {resource: asked[resource] - before.get(resource, Decimal(0)) for resource in asked if resource in hard}
-        more = {resource: amount for resource, amount in more.items() if amount}
-        if more:
-            changed.append((item, _with(quota, kind, new, more)))
-    return changed
-
-
-def _refuse_unsaid(quota: JsonObject, kind: Kind, new: JsonObject) -> None:
-    unsaid = quotas.unsaid(status(quota).get("hard") or {}, new) if kind == POD else ""
-    if unsaid:
-        raise Forbidden(kind, name(new), f"failed quota: {name(quota)}: must specify {unsaid}")
-
-
-def _with(quota: JsonObject, kind: Kind, new: JsonObject, more: Mapping[str, Decimal]) -> JsonObject:
-    """Return the quota, charged with ``more``. Raises Forbidden when it is exceeded, or nothing is known of it."""
-    counted = status(quota)
-    hard, used = counted.get("hard") or {}, counted.get("used") or {}
-    unknown = sorted(resource for resource in more if resource not in used)
-    if unknown:
-        text = f"status unknown for quota: {name(quota)}, resources: {','.join(unknown)}"
-        raise Forbidden(kind, name(new), text)
-    sums = {resource: quantities.parse(used[resource]) + amount for resource, amount in more.items()}
-    over = sorted(r for r, amount in sums.items() if more[r] > 0 and amount > quantities.parse(hard[r]))
-    if over:
-        parts = (
-            ",".join(f"{r}={quotas.text(r, more[r])}" for r in over),
-            ",".join(f"{r}={used[r]}" for r in over),
-            ",".join(f"{r}={hard[r]}" for r in over),
-        )
-        text = "exceeded quota: {}, requested: {}, used: {}, limited: {}".format(name(quota), *parts)
-        raise Forbidden(kind, name(new), text)
-    after = {**used, **{resource: quotas.text(resource, amount) for resource, amount in sums.items()}}
-    return {**quota, "status": {**counted, "used": after}}
+    charged = ((item, quotas.charged(quota, kind, new, old, now)) for item, quota in known)
+    return [(item, after) for item, after in charged if after is not None]

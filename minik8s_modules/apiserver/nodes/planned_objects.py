@@ -59,7 +59,7 @@ class PlannedObjects:
         self._cache = PlannedCache(backend.cache)
         numbers = itertools.count(1)
         # a plan that is made again has the same names and uids
-        self._backend = dataclasses.replace(
+        self.backend = dataclasses.replace(
             backend,
             cache=self._cache,
             new_suffix=lambda: f"{next(numbers):x>5}",
@@ -77,7 +77,7 @@ class PlannedObjects:
         """
         target = self._target_of(obj)
         size_limits.check(obj, size_limits.values_allowed(target.kind.id))
-        readable = incoming.readable(target.kind, obj, self._options, incoming.dialect_around(self._backend, target))
+        readable = incoming.readable(target.kind, obj, self._options, incoming.dialect_around(self.backend, target))
         item = self._cache.get(target.kind.key(target.namespace, target.name)) if target.name else None
         self._check("create" if item is None else "patch", target._replace(name="") if item is None else target)
         try:
@@ -93,16 +93,16 @@ class PlannedObjects:
         target = self._target_of(obj)
         self._check("delete", target)
         try:
-            item = self._backend.get(target)
+            item = self.backend.get(target)
         except NotFound as error:  # who may delete it is told so by deleting, too
             return PlannedObject(message={"text": error.message, "about": []})
         try:
-            chain.run("mutate", self._backend, "delete", target, None, item.object, self._options)
-            chain.run("validate", self._backend, "delete", target, None, item.object, self._options)
+            chain.run("mutate", self.backend, "delete", target, None, item.object, self._options)
+            chain.run("validate", self.backend, "delete", target, None, item.object, self._options)
             presenting.prepare(target.kind, [item])
         except StatusError as error:
             return _refused(target, self._cache.stored(item.key), error)
-        decision = strategy.graceful_deletion(stored_kind(target.kind), item.object, {}, self._backend.clock.now())
+        decision = strategy.graceful_deletion(stored_kind(target.kind), item.object, {}, self.backend.clock.now())
         operation = "delete" if decision.action == "remove" else "update"
         found = from_storage(target.kind, decision.obj)
         held = objects.finalizers(decision.obj)
@@ -138,9 +138,9 @@ class PlannedObjects:
         if found is None:
             return
         having = conditions.taken(found.object, planned, KINDS.all())
-        now = rfc3339(self._backend.clock.now())
+        now = rfc3339(self.backend.clock.now())
         state = conditions.decide(found.object, having, now, served=False)
-        convert = converter_of(self._backend.webhooks, self._backend.cache, found.object)
+        convert = converter_of(self.backend.webhooks, self.backend.cache, found.object)
         kinds = kinds_of({**found.object, "status": state}, convert=convert)
         known = [
             kind
@@ -188,7 +188,7 @@ class PlannedObjects:
     def _created(self, target: Target, obj: JsonObject) -> PlannedObject:
         collection = Target(target.kind, target.namespace)
         strategy.refuse_revision(obj)  # what is foretold is no dry run, which does not look at it
-        made = writing.create(self._backend, collection, annotated(obj), self._options)
+        made = writing.create(self.backend, collection, annotated(obj), self._options)
         # a later object of the plan may change it, which needs a revision
         self._cache.plan(made.key, writing.made(made.key, made.object, max(self._cache.revision, 1)))
         found = from_storage(target.kind, made.object)
@@ -198,7 +198,7 @@ class PlannedObjects:
         return PlannedObject(row, {"operation": "create", "object": found})
 
     def _changed(self, target: Target, item: CachedObject, obj: JsonObject) -> PlannedObject:
-        made = writing.change(self._backend, target, lambda old: next_object(target.kind, old, obj), self._options)
+        made = writing.change(self.backend, target, lambda old: next_object(target.kind, old, obj), self._options)
         if made.data != item.data:
             self._cache.plan(item.key, made)
         found = from_storage(target.kind, made.object)

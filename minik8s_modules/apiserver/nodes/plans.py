@@ -22,6 +22,7 @@ from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.nodes.plan_view import shown, sight_of
 from minik8s_modules.apiserver.nodes.planned_objects import PlannedObject, PlannedObjects
+from minik8s_modules.apiserver.nodes.planned_pods import PlannedPods
 from minik8s_modules.apiserver.nodes.reconcilers import Reconcilers, ask_all
 
 
@@ -41,7 +42,7 @@ def answer(backend: Backend, reconcilers: Reconcilers | None, plan: JsonObject, 
         nodes, _ = backend.cache.list(NODE.prefix)
         found: JsonObject = {"nodes": {name(node.object): {"diff": {}, "steps": []} for node in nodes}, "messages": []}
     else:
-        found = ask_all(backend.cache, reconcilers, question)
+        found = ask_all(backend.cache, reconcilers, question, PlannedPods(planned.backend, options))
         if not operations:
             found["messages"] += _unseen(backend, question["nodes"], found)
     found["messages"] = [*(step.message for step in steps if step.message is not None), *found["messages"]]

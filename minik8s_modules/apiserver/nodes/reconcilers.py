@@ -8,6 +8,10 @@ writes its address on its Lease (``minik8s.io/plan-endpoint``). Those of shards 
 come and go where workloads change, and a message's ``node`` is the one whose part it stands for.
 ``before`` and ``after`` are facets by key; what ``about`` is for: plan_view.py.
 
+Where controllers would make pods, a reconciler answers a question with ``admits`` with these alone, one of each form
+(``made``, by keys of its own), and is asked again with what admission makes of them (``admission``), and how much of
+the plan's time has gone by (``spent_s``).
+
 A node with a reconciler of its own (``others``) may not see what others do: it is asked in a second turn with its part
 alone (``foretold``), is known by the name of its serving certificate whatever its Lease says, and answers for itself.
 """
@@ -19,9 +23,9 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote, urlsplit
 
 import orjson
@@ -36,6 +40,7 @@ from minik8s_modules.apiserver.nodes.plan_view import about
 from minik8s_modules.store.cache import WatchCache
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 ENDPOINT = "minik8s.io/plan-endpoint"
 # below the deadline of a request (server.py), so that the answer still gets out
@@ -56,6 +61,10 @@ class Endpoint(NamedTuple):
     lease: str
     url: str
     node: str = ""
+
+
+Admit = Callable[[JsonObject, float], JsonObject]
+"""Returns, within so many seconds, what admission makes of pods that controllers would create (planned_pods.py)."""
 
 
 class Reconcilers(Protocol):
@@ -152,6 +161,9 @@ def _usable(status: int, data: bytes) -> JsonObject:
     answer = orjson.loads(data)
     if not isinstance(answer, dict) or not isinstance(answer.get("nodes"), dict):
         raise ValueError("its answer has no mapping of nodes")  # noqa: TRY004 - bad content, not a bad call
+    made = answer.get("made", {})
+    if not isinstance(made, dict) or not all(isinstance(objects.dig(pod, "metadata"), dict) for pod in made.values()):
+        raise ValueError("its answer has pods that are none")
     return answer
 
 
@@ -181,8 +193,11 @@ def metrics_of(cache: WatchCache, reconcilers: Reconcilers | None, node: str) ->
     return ""
 
 
-def ask_all(cache: WatchCache, reconcilers: Reconcilers | None, question: JsonObject) -> JsonObject:
-    """Return what all reconcilers answer to ``question`` (``{"objects", "nodes"}``) as one answer."""
+def ask_all(cache: WatchCache, reconcilers: Reconcilers | None, question: JsonObject, admit: Admit) -> JsonObject:
+    """Return what all reconcilers answer to ``question`` (``{"objects", "nodes"}``) as one answer.
+
+    ``admit`` admits the pods that controllers would make.
+    """
     known = endpoints(cache)
     if reconcilers is None:
         return _merged([], [_note("this API server has no client certificate for reconcilers (reconciler_client)")])
@@ -194,26 +209,59 @@ def ask_all(cache: WatchCache, reconcilers: Reconcilers | None, question: JsonOb
     alone = [each for each in known if each.node and (not asked or each.node in asked)]
     if not question["objects"]:
         return _merged(_ask_each(reconcilers, [(each, question) for each in (*shards, *alone)], ANSWER_S), [])
-    others = {"others": [each.node for each in alone]} if alone else {}
-    answers = _ask_each(reconcilers, [(each, question | others) for each in shards], ANSWER_S)
+    question = question | ({"others": [each.node for each in alone]} if alone else {})
+    answers = _together(lambda shard: _ask_in_turns(reconcilers, shard, question, admit, begun_s), shards)
     forwarded: JsonObject = next((each["others"] for each in answers if isinstance(each.get("others"), dict)), {})
     second = [
         (each, {"objects": [], "nodes": [each.node], "foretold": forwarded[each.node]})
         for each in alone
         if each.node in forwarded
     ]
-    left_s = max(LEAST_S, ANSWER_S - (time.monotonic() - begun_s))
     unknown = [each.node for each in alone if each.node not in forwarded]
     told_nothing = "no reconciler of the control plane answered what would change there"
     messages = [_note(f"node {node}: {told_nothing}", node=node) for node in unknown]
-    return _merged([*answers, *_ask_each(reconcilers, second, left_s)], messages)
+    return _merged([*answers, *_ask_each(reconcilers, second, _left_s(begun_s))], messages)
 
 
 def _ask_each(
     reconcilers: Reconcilers, questions: Sequence[tuple[Endpoint, JsonObject]], within_s: float
 ) -> list[JsonObject]:
-    with ThreadPoolExecutor(max_workers=min(len(questions) or 1, _AT_ONCE)) as pool:
-        return list(pool.map(lambda one: _ask(reconcilers, one[0], one[1], within_s), questions))
+    return _together(lambda one: _ask(reconcilers, one[0], one[1], within_s), questions)
+
+
+def _together(ask: Callable[[T], JsonObject], those: Sequence[T]) -> list[JsonObject]:
+    with ThreadPoolExecutor(max_workers=min(len(those) or 1, _AT_ONCE)) as pool:
+        return list(pool.map(ask, those))
+
+
+def _left_s(begun_s: float) -> float:
+    """Return how long a further turn may take."""
+    return max(LEAST_S, ANSWER_S - (time.monotonic() - begun_s))
+
+
+def _ask_in_turns(
+    reconcilers: Reconcilers, shard: Endpoint, question: JsonObject, admit: Admit, begun_s: float
+) -> JsonObject:
+    """Return a shard's answer; it says first which pods controllers would make, and no shard waits for another."""
+    answer = _ask(reconcilers, shard, {**question, "admits": True}, ANSWER_S)
+    if "made" not in answer:
+        return _with_note(answer, shard)
+    admission = admit(answer["made"], _left_s(begun_s))
+    again = {**question, "admission": admission, "spent_s": time.monotonic() - begun_s}
+    return _ask(reconcilers, shard, again, _left_s(begun_s))
+
+
+def _with_note(answer: JsonObject, shard: Endpoint) -> JsonObject:
+    """Say it where pods come that no reconciler has told before: one of a former release shows them as declared."""
+    order, messages = answer.get("order"), answer.get("messages")
+    if not (isinstance(order, list) and isinstance(messages, list) and any(map(_is_made, order))):
+        return answer
+    text = f"reconciler {shard.lease} is older than this API server: it shows new Pods of workloads without admission"
+    return {**answer, "messages": [*messages, _note(text)]}
+
+
+def _is_made(row: object) -> bool:
+    return isinstance(row, dict) and row.get("action") == "create" and bool(row.get("owner"))
 
 
 def _ask(reconcilers: Reconcilers, endpoint: Endpoint, question: JsonObject, within_s: float) -> JsonObject:

@@ -51,6 +51,14 @@ _KINDS: Mapping[Type, Kind] = {
 }
 
 
+class NoDryRunError(BadRequest):
+    """What a webhook would say is not known before the write: it may not be asked about dry runs."""
+
+
+class UnansweredError(InternalError):
+    """A webhook could not be asked, or its answer does not count, and no write may pass without it."""
+
+
 class Failed(Exception):
     """A webhook could not be asked, or its answer does not count; ``str`` says why."""
 
@@ -179,7 +187,7 @@ class Webhooks:
             outcome.failed(error)
             self.troubles.note(hook, FAILED, str(error))
             if hook.fail:
-                raise InternalError(str(error)) from error
+                raise UnansweredError(str(error)) from error
             log.warning("failing open: %s", error)
             prefix = "mutation" if kind_of_hook == "admit" else "validating"
             return Outcome(None, {f"failed-open.{prefix}.webhook.admission.k8s.io/{place}": hook.name})
@@ -196,7 +204,7 @@ class Webhooks:
     ) -> Verdict:
         hook, uid = match.hook, random_uid()
         if asked.dry_run and not hook.quiet:
-            raise BadRequest(f'admission webhook "{hook.name}" does not support dry run')
+            raise NoDryRunError(f'admission webhook "{hook.name}" does not support dry run')
         try:
             version = reviews.version_of(hook.versions)
         except BadAnswer as error:

@@ -2,20 +2,21 @@
 
 ``plan`` unrolls a Deployment in it; the cases of tests stop in it after any step. Objects are values: a change puts a
 new one in the old one's place. Names and uids follow from what is made and in which order, so that the same question
-has the same answer. Nothing validates here; steps are those of our own deciders.
+has the same answer. Nothing validates here, as steps are those of our own deciders; ``admit`` may refuse pods.
 """
 
 from __future__ import annotations
 
 import hashlib
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import POD, Kind
 from minik8s_modules.api.merging import patch
 from minik8s_modules.api.objects import JsonObject, Key
@@ -76,6 +77,9 @@ class World:
     Attributes:
         writes: how often something of a kind came, went or changed.
         removed: the uids of what has gone.
+        removals: how often something has gone.
+        admit: makes of a new pod of an owner what the API server would store, or raises what it would answer instead.
+        refused: by the uid of an object, why its decider was refused pods last time, one each.
     """
 
     def __init__(self, everything: Iterable[JsonObject], now: datetime, *, graceful: bool = False) -> None:
@@ -85,6 +89,9 @@ class World:
         self.events: list[RecordEvent] = []
         self.writes: Counter[Kind] = Counter()
         self.removed: set[str] = set()
+        self.removals = 0
+        self.admit: Callable[[World, JsonObject, JsonObject], JsonObject] = lambda _world, _owner, pod: pod
+        self.refused: defaultdict[str, list[str]] = defaultdict(list)
         self._graceful = graceful
         self._made = 0
         self._unnamed: set[str] = set()
@@ -139,12 +146,13 @@ class World:
             self._by_controller[kind, _controller_uid(known)].pop(key, None)
         self.writes[kind] += 1
         self.removed.add(objects.uid(obj))
+        self.removals += 1
 
     def take(self, kind: Kind, owner: JsonObject, step: Step) -> None:
-        """Take one step that a decider returned for ``owner`` of ``kind``."""
+        """Take one step that a decider returned for ``owner`` of ``kind``; one that is refused is noted."""
         match step:
             case Create():
-                self._create(step)
+                self._create(owner, step)
             case Delete(of, obj):
                 self._delete(of, obj)
             case Adopt(of, obj):
@@ -163,7 +171,7 @@ class World:
     def _latest(self, kind: Kind, obj: JsonObject) -> JsonObject:
         return self.get(kind, objects.key(obj)) or obj
 
-    def _create(self, step: Create) -> None:
+    def _create(self, owner: JsonObject, step: Create) -> None:
         meta = step.obj["metadata"]
         name = meta.get("name") or self._name(step.kind, meta)
         made = {
@@ -177,6 +185,12 @@ class World:
             },
             "status": {},
         }
+        if step.kind == POD:
+            try:
+                made = self.admit(self, owner, made)
+            except StatusError as error:
+                self.refused[objects.uid(owner)].append(error.message)
+                return
         self.put(step.kind, made)
         if not meta.get("name"):
             self._unnamed.add(objects.uid(made))
@@ -239,11 +253,24 @@ def run_deciders(world: World, deciders: Iterable[tuple[Kind, Decider]], live: C
         moved = False
         for kind, decide in rules:
             for obj in world.all(kind):
-                steps = [step for step in decide(world, obj) if not isinstance(step, Again)]
-                for step in steps:
-                    world.take(kind, obj, step)
-                # what is only told, is told again as long as its cause is there
-                moved = moved or any(not isinstance(step, RecordEvent) for step in steps)
+                moved = _taken(world, kind, obj, decide(world, obj)) or moved
         if not moved and not live(world):
             return True
     return False
+
+
+def _taken(world: World, kind: Kind, owner: JsonObject, steps: Iterable[Step]) -> bool:
+    """Take steps as controllers do, which try nothing else behind one that is refused; return whether any changed much.
+
+    What is only told, is told again as long as its cause is there, and so is what is refused.
+    """
+    world.refused.pop(objects.uid(owner), None)
+    moved = False
+    for step in steps:
+        refused = len(world.refused.get(objects.uid(owner), ()))
+        if isinstance(step, Again) or (refused and not isinstance(step, Create | WriteStatus)):
+            continue
+        world.take(kind, owner, step)
+        refused = len(world.refused.get(objects.uid(owner), ())) - refused
+        moved = moved or not (refused or isinstance(step, RecordEvent))
+    return moved

@@ -180,13 +180,16 @@ class Planner:
 
         ``messages`` hold ``{"text", "about"}`` (plan_subjects.py), ``order`` holds ``{"action": "create|delete",
         "pod", "node", "owner", "about"}`` where workloads change, ``others`` what the nodes ``question.others`` are to
-        be told. ``supplied`` is what this shard's node was sent itself.
+        be told. ``supplied`` is what this shard's node was sent itself. Only ``made`` counts where it is there.
         """
+        self._end -= question.spent_s
         names = [name for name in cluster.names if not question.nodes or name in question.nodes]
         with ThreadPoolExecutor(_NODES_AT_ONCE) as pool:
             if supplied is None and not question.operations:
                 return joined(names, pool.map(self._drift_of, names), [])
             found = supplied.found if supplied is not None else self._planned_state(question, cluster)
+            if question.admits and found.made:
+                return {"nodes": {}, "messages": [], "made": dict(found.made)}
             given = supplied.given if supplied is not None else addresses(found.pods, cluster)
             prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
             if supplied is None and (homeless := _homeless(found, prospects)):
@@ -210,14 +213,12 @@ class Planner:
         return answer | ({"others": others} if others else {})
 
     def _planned_state(self, question: Question, cluster: Cluster) -> PlannedState:
-        known = (cluster.workloads, cluster.scene, cluster.storage, cluster.scaling.scaled)
-        now = self._clock.now()
-        found = planned_state(question, cluster.pods, cluster.nodes, now, *known, mesh=self._settings.mesh)
+        known = (self._clock.now(), cluster.workloads, cluster.scene, cluster.storage, cluster.scaling.scaled)
+        found = planned_state(question, cluster.pods, cluster.nodes, *known, mesh=self._settings.mesh)
         return allocated(found, cluster.services, self._settings.service_cidr)
 
     def _named(self, found: PlannedState, seen: PlannedServices, cluster: Cluster) -> Named | None:
-        secrets = any(kind == SECRET.kind for kind, _ in found.overlay)
-        if not (found.network or seen.services or secrets):
+        if not (found.network or seen.services or any(kind == SECRET.kind for kind, _ in found.overlay)):
             return None
         read = reading(self._reader, found.overlay)
         return cluster.imagined(found.network, seen.slices, lambda key: read(SECRET.kind, key))

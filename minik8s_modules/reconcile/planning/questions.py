@@ -25,6 +25,9 @@ class Question(NamedTuple):
 
     Attributes:
         others: nodes with a reconciler of their own, to which the answer says what to tell them.
+        admits: whether the API server wants to be told first which pods controllers would make, to admit them.
+        admission: what it made of them, see ``simulated_admission.py``; None where nobody has asked.
+        spent_s: how much of a plan's time has gone by before this question.
         supplied: what such a node is sent (``standalone_plans.read_supplied_plan``), in place of operations.
     """
 
@@ -32,6 +35,9 @@ class Question(NamedTuple):
     nodes: frozenset[str]
     others: frozenset[str] = frozenset()
     supplied: Any = None
+    admits: bool = False
+    admission: Any = None
+    spent_s: float = 0.0
 
 
 def parse_question(body: Any) -> Question:
@@ -45,13 +51,27 @@ def parse_question(body: Any) -> Question:
     every = [_operation(index, one) for index, one in enumerate(body.get("objects") or [])]
     asked = tuple(each for each in every if is_decided(each.object))
     nodes = body.get("nodes") or ([body["node"]] if body.get("node") else [])
-    return Question(asked, _names("nodes", nodes), _names("others", body.get("others") or []), body.get("foretold"))
+    others = _names("others", body.get("others") or [])
+    turn = (bool(body.get("admits")), _admission(body), float(body.get("spent_s") or 0))
+    return Question(asked, _names("nodes", nodes), others, body.get("foretold"), *turn)
 
 
 def _names(field: str, found: Any) -> frozenset[str]:
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
         raise ValueError(f"{field} must be a list of names")
     return frozenset(found)
+
+
+def _admission(body: Mapping[str, Any]) -> Any:
+    """Return what was made of pods: of none by an API server of a former release, which does not ask for them."""
+    if body.get("admits"):
+        return None
+    found = body.get("admission", {"pods": {}, "quotas": []})
+    if not (isinstance(found, Mapping) and isinstance(found.get("pods"), Mapping)):
+        raise ValueError("admission.pods must be a mapping")  # noqa: TRY004 - content
+    if not isinstance(found.get("quotas"), list):
+        raise ValueError("admission.quotas must be a list")  # noqa: TRY004 - content
+    return found
 
 
 def _operation(index: int, raw: Any) -> Operation:

@@ -30,6 +30,7 @@ from minik8s_modules.controllers.simulation.deciders import DECIDERS, GATEWAY_DE
 from minik8s_modules.controllers.simulation.extended import extended, known_kinds
 from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World, placeholder_uid, run_deciders
 from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of, of_pod, rows
+from minik8s_modules.reconcile.planning.simulated_admission import Admitting, controllers_of
 from minik8s_modules.reconcile.planning.simulated_storage import (
     STORAGE_KINDS,
     StorageKeeper,
@@ -114,6 +115,7 @@ def simulated_rollout(
     scene: Scene | None = None,
     storage: Iterable[JsonObject] = (),
     later: Sequence[Change] = (),
+    admitting: Admitting | None = None,
 ) -> SimulatedRollout:
     """Return what becomes of the pods when workloads change.
 
@@ -126,12 +128,15 @@ def simulated_rollout(
         scene: what the scheduler looks at besides.
         storage: claims, volumes and classes, as they would stand without ``changes``.
         later: what others change of workloads once these changes have been rolled out.
+        admitting: makes of new pods what the API server would.
     """
     scene = scene or Scene(Profiles())
     existing = list(pods)
     known = [*known]
     world = storage_world([*known, *storage], nodes, existing, now)
     touched: set[str] = set()
+    if admitting is not None:
+        world.admit = admitting
     keeper = StorageKeeper(world)
     keeper.settle()  # a volume that nobody has looked at yet is there for claims by then
     scheduler = _Scheduler(nodes, scene)
@@ -141,7 +146,7 @@ def simulated_rollout(
         for change in wave:
             touched |= _enter(world, change)
         ended = run_deciders(world, deciders, _live) and ended
-    messages = [*_unplaced(world, scheduler, touched), *_of_gateways(world, touched)]
+    messages = [*_unplaced(world, scheduler, touched), *_of_gateways(world, touched), *_of_admission(world, admitting)]
     if not ended:
         messages.append(Note("the rollout was not followed to its end: it has too many steps"))
     before = {objects.uid(pod): pod for pod in existing}
@@ -151,6 +156,11 @@ def simulated_rollout(
     told = last_messages_of(world)
     services = _services(world, known, [each.object for each in changes])
     return SimulatedRollout(_differences(world, before), coming, tuple(messages), standing(world), told, services)
+
+
+def _of_admission(world: World, admitting: Admitting | None) -> Iterable[Note]:
+    workloads = (each for kind in _deciders() for each in world.all(kind))
+    return admitting.notes(world, workloads) if admitting is not None else ()
 
 
 def _services(world: World, known: Iterable[JsonObject], changed: Iterable[JsonObject]) -> dict[str, JsonObject | None]:
@@ -342,9 +352,7 @@ def _overlap(order: Sequence[tuple[About, JsonObject]], nodes: int) -> Iterable[
 
 def _workload(pod: JsonObject, parents: Mapping[str, JsonObject]) -> About:
     """Return what makes a pod in the end: of a ReplicaSet its Deployment."""
-    owner = objects.controller_of(pod) or {}
-    while above := objects.controller_of(parents.get(str(owner.get("uid")), {"metadata": {}})):
-        owner = above
+    owner = [{}, *controllers_of(pod, parents)][-1]
     versions = str(owner.get("apiVersion") or "")
     return About(versions, str(owner.get("kind") or ""), objects.namespace(pod), str(owner.get("name") or ""))
 

@@ -8,9 +8,10 @@ the same question has the same answer.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -26,8 +27,14 @@ from minik8s_modules.controllers.simulation.simulated_cluster import World, plac
 from minik8s_modules.reconcile.feeds.plan_subjects import MESH_KINDS, About, Note, of, of_pod, rows
 from minik8s_modules.reconcile.feeds.references import references
 from minik8s_modules.reconcile.planning.questions import Operation, Question
+from minik8s_modules.reconcile.planning.simulated_admission import Admitting
 from minik8s_modules.reconcile.planning.simulated_autoscalers import is_autoscaler
-from minik8s_modules.reconcile.planning.simulated_rollouts import Change, simulated_rollout, workload_kind
+from minik8s_modules.reconcile.planning.simulated_rollouts import (
+    Change,
+    SimulatedRollout,
+    simulated_rollout,
+    workload_kind,
+)
 from minik8s_modules.reconcile.planning.simulated_storage import (
     StorageKeeper,
     awaited,
@@ -55,6 +62,7 @@ class PlannedState(NamedTuple):
         network: objects of ``NETWORK_KINDS`` that would differ, by kind and key (None: gone).
         policies: NetworkPolicies that would differ, by ``<namespace>/<name>`` (None: gone).
         namespaces: those that would differ, by name.
+        made: pods that controllers would make, one of each form, as ``Admitting`` has them.
     """
 
     pods: Mapping[str, JsonObject | None]
@@ -64,6 +72,7 @@ class PlannedState(NamedTuple):
     network: Mapping[tuple[str, str], JsonObject | None] = {}
     policies: Mapping[str, JsonObject | None] = {}
     namespaces: Mapping[str, JsonObject | None] = {}
+    made: Mapping[str, JsonObject] = {}
 
     @property
     def services(self) -> dict[str, JsonObject | None]:
@@ -101,18 +110,33 @@ def planned_state(
     changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
     here = tuple(bound.get(objects.uid(pod)) or pod for pod in known)
     after, messages = standing(keeper.world), last_messages_of(keeper.world)
-    later = [Change("update", each) for each in scaled]
+    later, made = [Change("update", each) for each in scaled], dict[str, JsonObject]()
     if changes or later:
-        found = simulated_rollout(changes, workloads, here, nodes, now, scene, after, later)
-        made = _injected(found.pods, scene.namespaces) if mesh else found.pods
-        changed, order = {**changed, **made}, [*order, *found.order]
+        around = (changes, tuple(workloads), here, nodes, now, scene, after, later)
+        found, made = _rolled_out(question, partial(simulated_rollout, *around))
+        pods_after = _injected(found.pods, scene.namespaces) if mesh else found.pods
+        changed, order = {**changed, **pods_after}, [*order, *found.order]
         after, messages = found.storage, {**messages, **found.last_messages}
         overlay |= storage_overlay(before, after)
         notes += found.messages
         asked.network |= {(SERVICE.kind, key): each for key, each in found.services.items()}
     everywhere = {objects.uid(pod): pod for pod in here} | changed
     notes = [*asked.messages, *storage_notes(before, after, filter(None, everywhere.values()), messages), *notes]
-    return PlannedState(changed, overlay, tuple(notes), tuple(order), asked.network, asked.policies, asked.namespaces)
+    rest = (asked.network, asked.policies, asked.namespaces, made)
+    return PlannedState(changed, overlay, tuple(notes), tuple(order), *rest)
+
+
+def _rolled_out(
+    question: Question, rollout: Callable[..., SimulatedRollout]
+) -> tuple[SimulatedRollout, dict[str, JsonObject]]:
+    """Return what ``rollout`` comes to, and the Pods that controllers would make, one of each form."""
+    endless: set[str] = set()
+    while True:
+        admitting = Admitting(question.admission, endless)
+        found = rollout(admitting=admitting)
+        if admitting.endless == endless:
+            return found, admitting.made
+        endless = admitting.endless  # again, without the Pods that were made until that showed
 
 
 def _injected(pods: Mapping[str, JsonObject | None], namespaces: Iterable[JsonObject]) -> dict[str, JsonObject | None]:

@@ -8,11 +8,21 @@ import pytest
 import yaml
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import DAEMON_SET, DEPLOYMENT, JOB, NAMESPACE, POD, STATEFUL_SET
+from minik8s_modules.api.kinds import (
+    DAEMON_SET,
+    DEPLOYMENT,
+    JOB,
+    LIMIT_RANGE,
+    NAMESPACE,
+    POD,
+    RESOURCE_QUOTA,
+    STATEFUL_SET,
+)
 from tests.integration.reconcile.conftest import IMAGE, Cluster
 from tests.support.clusters import journeys
 
 PATIENCE_S = 90.0
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
 @pytest.fixture
@@ -51,7 +61,7 @@ def test_a_plan_foretells_which_pods_come_and_go(cluster: Cluster, space: str):
     planned = cluster.plan(objects=[deployment(space, 2)])
     assert [(step["action"], step["node"]) for step in planned["order"]] == [("create", cluster.node.name)] * 2
     diff = planned["nodes"][cluster.node.name]["diff"]
-    assert sorted(diff) == ["containers", "sandboxes"]
+    assert sorted(diff) == ["containers", "sandboxes", "secrets", "volumes"]
     cluster.admin.create(DEPLOYMENT, deployment(space, 2))
     rollout = ("-n", space, "rollout", "status", "deployment/web", f"--timeout={PATIENCE_S:.0f}s")
     cluster.kubectl(*rollout)
@@ -67,6 +77,40 @@ def test_a_plan_foretells_which_pods_come_and_go(cluster: Cluster, space: str):
     assert not after & before
     cluster.admin.patch(DEPLOYMENT, "web", space, {"spec": {"replicas": 0}})
     cluster.until(lambda: not cluster.admin.list(POD, space).items, PATIENCE_S)
+
+
+def test_a_plan_foretells_which_pods_are_refused_and_what_the_others_get(cluster: Cluster, space: str):
+    for kind, name, spec in (
+        (RESOURCE_QUOTA, "few", {"hard": {"pods": "1"}}),
+        (LIMIT_RANGE, "small", {"limits": [{"type": "Container", "default": {"memory": "64Mi"}}]}),
+    ):
+        cluster.admin.create(kind, {"metadata": {"name": name, "namespace": space}, "spec": spec})
+    cluster.until(lambda: objects.status(cluster.admin.get(RESOURCE_QUOTA, "few", space)).get("used"))
+    planned = cluster.plan(objects=[deployment(space, 3)])
+    (place,) = planned["order"]
+    diff = planned["nodes"][cluster.node.name]["diff"]
+    (message,) = (text for text in planned["messages"] if "refused" in text)
+    assert message.startswith(f"Deployment {space}/web: 2 Pods would be refused: pods ")
+    assert str(64 << 20) in diff["containers"]["after"]
+    assert "kube-api-access" in diff["volumes"]["after"]
+    cluster.admin.create(DEPLOYMENT, deployment(space, 3))
+    why = message.partition("is forbidden: ")[2]
+
+    def refused() -> bool:
+        conditions = objects.status(cluster.admin.get(DEPLOYMENT, "web", space)).get("conditions") or []
+        return any(one["type"] == "ReplicaFailure" and why in one["message"] for one in conditions)
+
+    cluster.until(refused, PATIENCE_S)
+    (pod,) = cluster.admin.list(POD, space).items
+    assert objects.name(pod).startswith(place["pod"].partition("/")[2].rpartition("-")[0])
+    assert pod["spec"]["containers"][0]["resources"]["limits"] == {"memory": "64Mi"}
+    assert any("kube-api-access" in each["name"] for each in pod["spec"]["volumes"])
+    cluster.admin.delete(NAMESPACE, space)
+    cluster.admin.create(NAMESPACE, {"metadata": {"name": f"{space[:40]}-2", "labels": RESTRICTED}})
+    planned = cluster.plan(objects=[deployment(f"{space[:40]}-2", 3)])
+    assert "order" not in planned
+    assert any('3 Pods would be refused: pods "web-' in text and "PodSecurity" in text for text in planned["messages"])
+    cluster.admin.delete(NAMESPACE, f"{space[:40]}-2")
 
 
 def test_controllers_killed_in_the_middle_of_a_rollout_lose_no_pod(cluster: Cluster, space: str):

@@ -82,6 +82,32 @@ def test_a_plan_stores_and_changes_nothing(cluster: Cluster):
     assert cluster.addresses() == []
 
 
+def test_an_api_server_that_admits_is_told_the_pods_of_workloads_first(cluster: Cluster):
+    assert cluster.service is not None
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod()["spec"]}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    made = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": pod()["metadata"], "spec": spec}
+    body: JsonObject = {"objects": [{"operation": "create", "object": made}]}
+    first = cluster.service.plan(parse_question({**body, "admits": True}))
+    assert first.keys() == {"nodes", "messages", "made"}
+    ((key, form),) = first["made"].items()  # both are of one form
+    limited = {**form["spec"], "containers": [{**form["spec"]["containers"][0], "command": ["admitted"]}]}
+    admission = {"pods": {key: {"pod": {**form, "spec": limited}}}, "quotas": []}
+    answer = cluster.service.plan(parse_question({**body, "admission": admission}))
+    after = answer["nodes"][NAME]["diff"]["containers"]["after"]
+    assert [json.dumps(one).count("admitted") for one in after.values()] == [1, 1]
+    refusing = {"pods": {key: {"refused": "no"}}, "quotas": []}
+    answer = told(cluster.service.plan(parse_question({**body, "admission": refusing})))
+    assert answer["messages"] == ["ReplicaSet default/web: 2 Pods would be refused: no"]
+    assert "order" not in answer
+
+
+@pytest.mark.parametrize("admission", [[], {"pods": []}, {"pods": {}}, {"pods": {}, "quotas": {}}])
+def test_an_admission_of_another_form_is_no_question(admission: Any):
+    with pytest.raises(ValueError, match="admission"):
+        parse_question({"objects": [], "admission": admission})
+
+
 def test_the_same_question_has_the_same_answer(cluster: Cluster):
     assert ask(cluster, ("create", pod())) == ask(cluster, ("create", pod()))
 

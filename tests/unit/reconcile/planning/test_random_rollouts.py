@@ -49,6 +49,7 @@ from minik8s_modules.controllers.workloads.daemonsets import DaemonSetController
 from minik8s_modules.controllers.workloads.deployments import DeploymentController
 from minik8s_modules.controllers.workloads.replicasets import ReplicaSetController
 from minik8s_modules.controllers.workloads.statefulsets import StatefulSetController
+from minik8s_modules.reconcile.planning.simulated_admission import Admitting
 from minik8s_modules.reconcile.planning.simulated_autoscalers import simulated_scaling
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, SimulatedRollout, simulated_rollout
 from minik8s_modules.runtime.controller import Context
@@ -319,7 +320,7 @@ class Rolled:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.api = StormyApi(1, stormy=False)
+        self.api = self.made_api()
         for kind, one in [*((NODE, one) for one in scenario.nodes), *scenario.storage]:
             self.api.create(kind, one)
         self.api.seen = self._seen
@@ -332,6 +333,14 @@ class Rolled:
         self._machines = Machines(self.api, scenario.nodes)
         if scenario.storage:
             self._have_volumes()
+
+    def made_api(self) -> StormyApi:
+        """Return the API."""
+        return StormyApi(1, stormy=False)
+
+    def admitting(self) -> Admitting | None:
+        """Return what new pods are admitted by, None where all are as declared."""
+        return None
 
     def _have_volumes(self) -> None:
         """Wait until the volumes are available, and controllers know: claims that come before get new ones."""
@@ -388,8 +397,8 @@ class Rolled:
         later = [Change("update", one) for one in scaled]
         assert not later or self.scenario.bounds
         result, storage = ([change], known, self.active(), self.scenario.nodes, SystemClock().now()), self.storage()
-        self._unscaled = simulated_rollout(*result, storage=storage)
-        return simulated_rollout(*result, storage=storage, later=later)
+        self._unscaled = simulated_rollout(*result, storage=storage, admitting=self.admitting())
+        return simulated_rollout(*result, storage=storage, later=later, admitting=self.admitting())
 
     def storage(self) -> list[JsonObject]:
         """Return claims, volumes and classes, as a plan reads them."""
@@ -443,7 +452,12 @@ class Rolled:
 def test_what_a_plan_says_of_pods_is_what_happens(seed: int):
     scenario = Scenario(seed)
     scenario.make_room()
-    rolled, kind = Rolled(scenario), scenario.kind
+    follow(Rolled(scenario))
+
+
+def follow(rolled: Rolled) -> None:
+    """Plan and do: a workload is made, changed and deleted."""
+    scenario, kind = rolled.scenario, rolled.scenario.kind
     try:
         first = workload(kind, scenario.first)
         rolled.follow(rolled.plan(Change("create", first)), lambda: rolled.api.create(kind, first))

@@ -1,0 +1,113 @@
+"""What admission makes of Pods that controllers would create if a plan were applied; nothing is stored.
+
+Reconcilers find out which Pods these are (reconcile/planning/simulated_admission.py). Each form is admitted once, in
+the name of the controllers, as if everything planned stood: a Pod of a template is admitted with the namespace, the
+ServiceAccount and the LimitRange of the same plan. Quotas are not charged here: they are told, as planned, and the
+simulation counts. What a webhook would say is not always known: one with side effects may not be asked, and one may
+not answer. Such a Pod is as it were without webhooks and policies, and why is told.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+
+from minik8s_modules.api import objects
+from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.kinds import POD, RESOURCE_QUOTA
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.pods.pod_templates import nameless
+from minik8s_modules.apiserver.authorization.identity import ALL_AUTHENTICATED, User
+from minik8s_modules.apiserver.http import incoming
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.verbs import writing
+from minik8s_modules.apiserver.verbs.collecting_access import CONTROLLERS
+from minik8s_modules.apiserver.webhooks.calls import NoDryRunError, UnansweredError
+from minik8s_modules.store import readable
+
+_WITHIN_S = 10.0
+"""For all Pods of a plan: webhooks may take 30 s each, and what is left of a plan's time is for nodes."""
+_TOLD = ("labels", "annotations", "finalizers")
+
+
+class PlannedPods:
+    """Admits Pods of one plan, each form once, whichever reconcilers say that they would be made; thread-safe."""
+
+    def __init__(self, backend: Backend, options: Options) -> None:
+        # who plans has been asked whether he may; the Pods are not his, and neither are notes and warnings about them
+        requester = options.requester
+        if requester is not None:
+            requester = requester._replace(user=User(CONTROLLERS, (ALL_AUTHENTICATED,)), notes={})
+        self._options = options._replace(dry_run=True, requester=requester, warnings=[])
+        self._backend = backend
+        self._lock = threading.Lock()
+        self._known: dict[str, JsonObject] = {}
+        self._left_s = _WITHIN_S
+
+    def __call__(self, made: JsonObject, within_s: float) -> JsonObject:
+        """Return ``{"pods": {key: what becomes of that Pod of made}, "quotas": [those of their namespaces]}``.
+
+        What becomes of a Pod is ``{"pod"}`` as admitted or ``{"refused": why}``. ``{"unknown": why}`` may be alone, or
+        beside it.
+        """
+        with self._lock:
+            begun_s = time.monotonic()
+            self._known |= self._in_time({key: pod for key, pod in made.items() if key not in self._known}, within_s)
+            self._left_s -= time.monotonic() - begun_s
+        spaces = sorted({objects.namespace(pod) for pod in made.values()})
+        found = (item for space in spaces for item in self._backend.cache.list(RESOURCE_QUOTA.key(space, "")).items)
+        return {"pods": {key: self._known[key] for key in made}, "quotas": readable.objects_of(RESOURCE_QUOTA, found)}
+
+    def _in_time(self, made: JsonObject, within_s: float) -> dict[str, JsonObject]:
+        """Return what becomes of each Pod; a webhook that is still waited for in the end is told to nobody."""
+        found, failures, over = dict[str, JsonObject](), list[BaseException](), threading.Event()
+
+        def admit() -> None:
+            try:
+                for key, pod in made.items():
+                    if over.is_set():
+                        return
+                    found[key] = _admitted(self._backend, self._options, pod)
+            except BaseException as error:  # noqa: BLE001 - told to the thread that waits
+                failures.append(error)
+
+        thread = threading.Thread(target=admit, name="planned-pods", daemon=True)
+        thread.start()
+        thread.join(max(0.0, min(within_s, self._left_s)))
+        over.set()
+        known = dict(found)
+        if failures:
+            raise failures[0]
+        late = f"admission of a plan's Pods took longer than {_WITHIN_S:.0f} s"
+        rest = {key: pod for key, pod in made.items() if key not in known}
+        return known | {key: _unreviewed(self._backend, self._options, pod, late) for key, pod in rest.items()}
+
+
+def _admitted(backend: Backend, options: Options, pod: JsonObject) -> JsonObject:
+    try:
+        found = _dry_run(backend, options, pod)
+    except (NoDryRunError, UnansweredError) as error:
+        return _unreviewed(backend, options, pod, error.message)
+    except StatusError as error:
+        return {"refused": nameless(error.message, pod)}
+    return {"pod": found}
+
+
+def _unreviewed(backend: Backend, options: Options, pod: JsonObject, why: str) -> JsonObject:
+    """Return a Pod as it were if no webhook looked at it; one may make a Pod valid that is refused here."""
+    try:
+        return {"unknown": why, "pod": _dry_run(backend, options._replace(reviewed=True), pod)}
+    except StatusError:
+        return {"unknown": why}
+
+
+def _dry_run(backend: Backend, options: Options, pod: JsonObject) -> JsonObject:
+    target = Target(POD, objects.namespace(pod))
+    given = copy.deepcopy(pod)  # admission uses up what it is given, and forms may share parts
+    obj = incoming.readable(POD, given, options, incoming.dialect_around(backend, target))
+    found = writing.admitted(backend, target, obj, options)
+    meta = objects.metadata(found)
+    return {"metadata": {field: meta[field] for field in _TOLD if field in meta}, "spec": objects.spec(found)}

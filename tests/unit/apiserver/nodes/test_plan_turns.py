@@ -1,0 +1,106 @@
+"""A plan takes two turns with a reconciler whose controllers would make Pods; none of them waits for another."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from minik8s_modules.api.kinds import LEASE
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.apiserver.http.backend import Backend
+from minik8s_modules.apiserver.http.incoming import Options
+from minik8s_modules.apiserver.http.settings import TlsFiles
+from minik8s_modules.apiserver.http.target import Target
+from minik8s_modules.apiserver.nodes import planned_pods, plans
+from minik8s_modules.apiserver.nodes.reconcilers import ENDPOINT, Endpoint, HttpsReconcilers
+from minik8s_modules.apiserver.verbs import writing
+from minik8s_modules.reconcile.planning.planserver import CALLER, PlanFiles, PlanServer
+from tests.support.pki import Authority
+from tests.unit.apiserver.nodes.test_planned_pods import deployment, prepare
+
+MADE: JsonObject = {"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "c", "image": "web:1"}]}}
+COMES: JsonObject = {"action": "create", "pod": "shop/web-1", "node": "a", "owner": "ReplicaSet/web", "about": []}
+
+
+class Shards:
+    """Reconcilers that say first which pods would be made; those of ``silent`` answer only once all others have.
+
+    Attributes:
+        turns: of each, whether it was told what admission makes of them.
+    """
+
+    def __init__(self, made: JsonObject, silent: str = "", *, outdated: bool = False) -> None:
+        self.made, self.silent, self.outdated = made, silent, outdated
+        self.turns: dict[str, list[bool]] = {}
+        self._answered = threading.Event()
+
+    def ask(self, endpoint: Endpoint, question: JsonObject, within_s: float) -> JsonObject:
+        """Return an answer."""
+        assert within_s > 0
+        lease, told = endpoint.lease, "admission" in question
+        self.turns.setdefault(lease, []).append(told)
+        if lease == self.silent:
+            assert self._answered.wait(60), "a reconciler that is silent holds up another"
+        elif told:
+            self._answered.set()
+        if self.outdated or told:
+            return {"nodes": {}, "messages": [], "order": [COMES]}
+        return {"nodes": {}, "messages": [], "made": self.made}
+
+    def metrics(self, endpoint: Endpoint, node: str) -> str | None:
+        """Return nothing."""
+        raise NotImplementedError(endpoint, node)
+
+
+def plan(backend: Backend, options: Options, shards: Shards) -> JsonObject:
+    """Return the status of a plan that two reconcilers are asked for."""
+    prepare(backend, options)
+    meta = {"name": "s1", "annotations": {ENDPOINT: "https://s1:1"}}
+    writing.create(backend, Target(LEASE, "kube-system"), {"metadata": meta, "spec": {}}, options)
+    found: JsonObject = plans.answer(backend, shards, {"spec": {"objects": [deployment(1)]}}, options)["status"]
+    return found
+
+
+def test_each_reconciler_has_its_turns_whatever_others_do(backend: Backend, options: Options):
+    shards = Shards({"k": MADE}, silent="s0")
+    assert plan(backend, options, shards)["messages"] == []
+    assert shards.turns == {"s0": [False, True], "s1": [False, True]}
+
+
+def test_a_pod_that_several_reconcilers_tell_is_admitted_once(
+    backend: Backend, options: Options, monkeypatch: pytest.MonkeyPatch
+):
+    seen = list[str]()
+
+    def admitted(*asked: object) -> JsonObject:
+        seen.append(str(asked[2]))
+        return {"pod": MADE}
+
+    monkeypatch.setattr(planned_pods, "_admitted", admitted)
+    plan(backend, options, Shards({"k": MADE, "l": {**MADE, "spec": {}}}))
+    assert len(seen) == 2
+
+
+def test_a_reconciler_of_a_former_release_is_named(backend: Backend, options: Options):
+    status = plan(backend, options, Shards({}, outdated=True))
+    assert len(status["order"]) == 1
+    why = "is older than this API server: it shows new Pods of workloads without admission"
+    assert status["messages"] == [f"reconciler s0 {why}", f"reconciler s1 {why}"]
+
+
+@pytest.mark.parametrize("made", [[], {"k": "pod"}, {"k": {"spec": {}}}, {"k": {"metadata": "web"}}])
+def test_pods_of_another_form_are_no_answer(tmp_path: Path, made: object):
+    authority = Authority(tmp_path, "cluster")
+    own = authority.issue("own", "own")
+    files = PlanFiles(own.cert, own.key, authority.ca)
+    server = PlanServer("127.0.0.1", 0, files, lambda _: {"nodes": {}, "messages": [], "made": made})
+    server.start()
+    caller = authority.issue("caller", CALLER)
+    try:
+        asker = HttpsReconcilers(TlsFiles(caller.cert, caller.key, authority.ca))
+        with pytest.raises(ValueError, match="pods that are none"):
+            asker.ask(Endpoint("s0", f"https://127.0.0.1:{server.port}"), {"objects": [], "nodes": []}, 60.0)
+    finally:
+        server.stop()
