@@ -13,12 +13,13 @@ from minik8s_modules.apiserver.http.board import Place
 from minik8s_modules.apiserver.serving.server import ApiServer, Closeable
 from minik8s_modules.base.config import Configuration
 from minik8s_modules.base.process import raise_file_limit, run_daemon
-from minik8s_modules.base.seldom import have_no_templates
+from minik8s_modules.base.seldom import have_no_commands, have_no_templates
 
 
 def make_application(configured: settings.Settings, place: Place | None) -> Closeable:
     """Return the running application; called in the worker, after the fork."""
     have_no_templates()
+    have_no_commands()
     from minik8s_modules.apiserver.serving.application import Application  # noqa: PLC0415 - see the top of this file
 
     application = Application(configured.of_worker(), place)

@@ -13,12 +13,12 @@ from types import FrameType
 
 from minik8s_modules.base import config
 from minik8s_modules.base.errors import ConfigurationError
-from minik8s_modules.base.heap import keep_large_apart
+from minik8s_modules.base.heap import give_back, keep_large_apart
 from minik8s_modules.base.logging import configure
 
 log = logging.getLogger(__name__)
 _BEGUN_S = 15.0
-"""By then a daemon has read all of its settings."""
+"""By then a daemon has read all of its settings, and has what it keeps of its start."""
 
 
 def stop_on_signals() -> threading.Event:
@@ -40,14 +40,15 @@ def raise_file_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _tell_unread_later(configuration: config.Configuration, file: Path) -> None:
-    """Warn of keys that the daemon did not look up while it began: each is a mistake that would pass unseen."""
+def _settle(configuration: config.Configuration, file: Path) -> None:
+    """Give back what only the start needed; warn of keys that were not looked up: mistakes that would pass unseen."""
+    for key in configuration.unread():
+        log.warning("%s: %s is not a setting of this daemon and is ignored", file, key)
+    give_back()
 
-    def tell() -> None:
-        for key in configuration.unread():
-            log.warning("%s: %s is not a setting of this daemon and is ignored", file, key)
 
-    timer = threading.Timer(_BEGUN_S, tell)
+def _settle_later(configuration: config.Configuration, file: Path) -> None:
+    timer = threading.Timer(_BEGUN_S, _settle, (configuration, file))
     timer.daemon = True
     timer.start()
 
@@ -90,7 +91,7 @@ def run_daemon(
     keep_large_apart()
     try:
         configuration = config.load(file)
-        _tell_unread_later(configuration, file)
+        _settle_later(configuration, file)
         serve(configuration, stop_on_signals())
     except ConfigurationError as error:
         sys.stderr.write(f"{name}: {error}\n")

@@ -2,9 +2,9 @@
 
 `dataclasses` imports `inspect` for classes without a docstring, `http.server` imports `html` for error pages, urllib3
 and gunicorn import `importlib.metadata` for versions of what nobody installed here, `email` imports `calendar` for a
-function, and `prometheus_client` imports servers and clients of HTTP beside what counts. With what these import in
-turn, that is 2 to 4 MB of each daemon. Another module stands for each of them until then, and goes on by asking the
-real one. It has to be there before any of these libraries is.
+function, `subprocess` imports `locale` for text, and `prometheus_client` imports servers and clients of HTTP beside
+what counts. With what these import in turn, that is 2 to 4 MB of each daemon. Another module stands for each of them
+until then, and goes on by asking the real one. It has to be there before any of these libraries is.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import importlib
 import sys
 from _thread import allocate_lock
 from collections.abc import Sequence
+from functools import cached_property, partial
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,13 @@ _OF_TEMPLATES = (
     "_default_template_ctx_processor",
 )
 """What Flask imports of its own templates: to be called, where anybody renders one."""
+
+_OF_NO_REQUEST: dict[str, Sequence[str]] = {
+    "click": (),
+    "google.protobuf.internal.python_message": (),
+    "jwt.jwks_client": ("PyJWKClient",),
+    "werkzeug.serving": ("is_running_from_reloader", "run_simple"),
+}
 
 
 class Seldom(ModuleType):
@@ -85,8 +93,9 @@ class _Called:
 
 def come_later() -> None:
     """Have modules that are seldom used, and are not there yet, come when they are used."""
-    for name in ("calendar", "html", "inspect", "tokenize"):
+    for name in ("html", "inspect", "locale", "tokenize"):
         stand_for(name)
+    stand_for("calendar", ["timegm"])
     stand_for("importlib.metadata", ["version"])
     stand_for("prometheus_client")
     stand_for("prometheus_client.decorator", ["decorate"])
@@ -104,6 +113,34 @@ def have_no_templates() -> None:
     """Have Flask do without Jinja until there is a template: 2 MB. Nobody else in the process may subclass it."""
     stand_for("jinja2", ["BaseLoader", "FileSystemLoader"])
     stand_for("flask.templating", _OF_TEMPLATES, needs="jinja2")
+
+
+def have_no_commands() -> None:
+    """Have libraries of API servers do without what answers no request: 3 MB.
+
+    That is Flask's command line, Werkzeug's development server, PyJWT's client for keys, and protobuf's text.
+    """
+    for name, functions in _OF_NO_REQUEST.items():
+        stand_for(name, functions)
+    stand_for("flask.cli", needs="click")
+    if isinstance(found := sys.modules.get("flask.cli"), Seldom):
+        vars(found)["AppGroup"] = partial(_Commands, found)
+
+
+class _Commands:
+    """Those of a Flask application, which each has and names: the group itself where somebody asks for one."""
+
+    name: str | None = None
+
+    def __init__(self, module: Seldom) -> None:
+        self._module = module
+
+    @cached_property
+    def _group(self) -> Any:
+        return self._module.real().AppGroup(self.name)
+
+    def __getattr__(self, asked: str) -> Any:
+        return getattr(self._group, asked)
 
 
 def stand_for(name: str, functions: Sequence[str] = (), needs: str = "") -> None:

@@ -88,14 +88,38 @@ print(*sorted(name for name, found in sys.modules.items() if not isinstance(foun
     assert bad - SMALL == set()
 
 
-def test_an_api_server_has_no_templates() -> None:
+def test_an_api_server_has_nothing_that_answers_no_request() -> None:
     told = """
 import sys
 sys.argv = ["minik8s-apiserver"]
-from minik8s_modules.base.seldom import have_no_templates
+from minik8s_modules.base.seldom import Seldom, have_no_commands, have_no_templates
 have_no_templates()
+have_no_commands()
 import minik8s_modules.apiserver.serving.application
-print(*(name for name in ("jinja2.environment", "prometheus_client.exposition") if name in sys.modules))
+OF_WEB = ("click.core", "http.server", "jinja2.environment", "prometheus_client.exposition", "urllib.request")
+print(*(name for name in (*OF_WEB, "google.protobuf.text_format") if name in sys.modules))
+print(*(name for name in ("calendar", "locale") if not isinstance(sys.modules[name], Seldom)))
 """
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_a_play_imports_nothing_of_agents_collections_and_reports() -> None:
+    told = """
+import sys
+from minik8s_modules.base.seldom import Seldom
+from minik8s_modules.plugins.live import program
+sys.argv = ["ansible-playbook", "--version"]
+try:
+    program.main()
+finally:
+    from ansible.plugins.callback import junit
+    print("modules:", *(name for name, found in sys.modules.items() if not isinstance(found, Seldom)))
+"""
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    found = done.stdout.partition("modules: ")[2].split()
+    assert {"ansible.plugins.callback.junit", "minik8s_modules.plugins.live.serving"} <= set(found)
+    assert (
+        set(found) & {"ansible._internal._ssh._ssh_agent", "packaging.specifiers", "tarfile", "xml.etree.ElementTree"}
+        == set()
+    )

@@ -1,85 +1,41 @@
-"""The live run as a program: what ansible-playbook is, but for plays, tasks and strategies; it serves items instead.
+"""The live run as a program, which ends with its parent.
 
     python -m minik8s_modules.plugins.live.program -i INVENTORY PLAYBOOK
 
-It takes ansible-playbook's arguments and is configured as that is. Inventory, variables, playbook and callbacks come by
-the classes of Ansible's Python API (its Developer Guide), so nothing depends on strategy plugins, which ansible-core
-gives up in 2.23. `serving.py` is the rest.
+It takes ansible-playbook's arguments and is configured as that is. `playbook.py` is what it does, which is imported
+once it is known what Ansible need not import for it.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-from ansible import context
-from ansible.cli import CLI
-from ansible.cli.playbook import PlaybookCLI
-from ansible.errors import AnsibleError
-from ansible.executor.task_queue_manager import TaskQueueManager
-from ansible.playbook import Playbook
-from ansible.playbook.play_context import PlayContext
-from ansible.plugins.loader import add_all_plugin_dirs
-from ansible.template import Templar
-
-from minik8s_modules.plugins.live import routing
+from minik8s_modules.base import heap, seldom
 from minik8s_modules.plugins.live.process import die_with_parent
-from minik8s_modules.plugins.live.serving import Ansible, Server
 
-PASSWORDS = {"conn_pass": None, "become_pass": None}
-
-
-class LivePlaybook(PlaybookCLI):  # type: ignore[misc]  # ansible is not typed
-    """Serves items for the first play of a playbook.
-
-    Raises:
-        AnsibleError: the playbook, its play or the inventory cannot be used.
-    """
-
-    def run(self) -> int:
-        """Serve until the socket says stop."""
-        CLI.run(self)  # arguments and plugin paths; PlaybookCLI's own would go on to run the play
-        path = str(context.CLIARGS["args"][0])
-        if not Path(path).is_file():
-            raise AnsibleError(f"the playbook: {path} could not be found")
-        add_all_plugin_dirs(str(Path(path).resolve().parent))
-        loader, inventory, variables = self._play_prereqs()
-        manager = TaskQueueManager(
-            inventory=inventory, variable_manager=variables, loader=loader, passwords=PASSWORDS, forks=1
-        )
-        try:
-            playbook = Playbook.load(path, variable_manager=variables, loader=loader)
-            manager.load_callbacks()
-            manager.send_callback("v2_playbook_on_start", playbook)
-            serve(playbook.get_plays()[0], manager, inventory, variables, loader)
-        finally:
-            manager.cleanup()
-            loader.cleanup_all_tmp_files()
-        return 0
-
-
-def serve(play: Any, manager: Any, inventory: Any, variables: Any, loader: Any) -> None:
-    """Serve items for a play, unless it has no host."""
-    play.post_validate(Templar(loader=loader, variables=variables.get_vars(play=play)))
-    manager.send_callback("v2_playbook_on_play_start", play)
-    if not inventory.get_hosts(play.hosts):
-        manager.send_callback("v2_playbook_on_no_hosts_matched")
-        return
-    with tempfile.TemporaryFile() as lock:  # of connection plugins that ask a person about a host key: one at a time
-        play_context = PlayContext(play, PASSWORDS, lock.fileno())
-        forks = context.CLIARGS["forks"]
-        Server(Ansible(play, play_context, inventory, variables, loader, forks, manager.send_callback)).run()
+_SELDOM: dict[str, Sequence[str]] = {
+    "ansible._internal._ssh._ssh_agent": ("SshAgentClient",),
+    "packaging.specifiers": ("SpecifierSet",),
+    "tarfile": (),
+    "xml.dom.minidom": (),
+    "xml.etree.ElementTree": (),
+}
+"""What Ansible imports for keys in an agent, for collections, for roles that are fetched, and for reports to JUnit."""
 
 
 def main() -> None:
-    """Run as a program that ends with its parent."""
+    """Run until the socket says stop."""
     if not die_with_parent(int(os.environ.get("MINIK8S_PARENT") or os.getppid())):
         sys.exit(1)
+    heap.keep_large_apart()
+    for name, functions in _SELDOM.items():
+        seldom.stand_for(name, functions)
+    from minik8s_modules.plugins.live import playbook, routing  # noqa: PLC0415 - see the top of this file
+
     routing.leave_out_modules()
-    LivePlaybook.cli_executor(sys.argv)
+    playbook.LivePlaybook.cli_executor(sys.argv)
 
 
 if __name__ == "__main__":

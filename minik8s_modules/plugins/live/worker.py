@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ansible.executor.process.worker import WorkerProcess
 
+from minik8s_modules.base import heap
 from minik8s_modules.plugins.live import archives, play, results
 from minik8s_modules.plugins.live.process import die_with_parent
 
 LENGTH = struct.Struct(">I")
 READ_BYTES = 1 << 20
+PAUSE_MS = 300.0  # a worker that waits for longer keeps nothing that its items freed
 
 
 class PipeQueue:
@@ -86,10 +89,13 @@ class RequestReader:
     """The worker's end of the pipe that brings its next item."""
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
+        self._fd, self._is_asked = fd, select.poll()
+        self._is_asked.register(fd, select.POLLIN)
 
     def next(self) -> Any | None:
         """Wait for the next item; None is the end."""
+        if not self._is_asked.poll(PAUSE_MS):
+            heap.give_back()
         size = LENGTH.unpack(self._read(LENGTH.size))[0]
         return pickle.loads(self._read(size)) if size else None  # noqa: S301  the play wrote it
 
@@ -127,6 +133,7 @@ class ItemWorker(WorkerProcess):  # type: ignore[misc]  # ansible is not typed
     def _run(self) -> None:
         if not die_with_parent(self._parent):
             os._exit(1)
+        heap.keep_for_calls()
         archives.keep()
         item = self._item
         while item is not None:

@@ -31,6 +31,67 @@ _APART = """
     held = bytes(8 << 20)
     print(mallinfo2().hblkhd - before >= 8 << 20)
 """
+_CALLS = """
+    import ctypes
+    from minik8s_modules.base.heap import keep_for_calls, keep_large_apart
+
+    class Told(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_size_t) for name in
+                    "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = Told
+
+    def apart(size):
+        before = mallinfo2().hblkhd
+        held = bytes(size)
+        return mallinfo2().hblkhd - before >= size
+
+    keep_large_apart()
+    first = apart(600_000)
+    keep_for_calls()
+    second, grown = apart(600_000), mallinfo2().arena
+    print(first, second, apart(16 << 20), apart(600_000), mallinfo2().arena >= grown)
+"""
+_PLAY = """
+    import ctypes, sys
+    from minik8s_modules.plugins.live import program
+
+    class Told(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_size_t) for name in
+                    "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = Told
+    sys.argv = ["ansible-playbook", "--version"]
+    try:
+        program.main()
+    except SystemExit:
+        for _ in range(3):
+            held = bytes(8 << 20)
+            del held
+        before = mallinfo2().hblkhd
+        held = bytes(8 << 20)
+        print("apart:", mallinfo2().hblkhd - before >= 8 << 20)
+"""
+_SETTLED = """
+    import logging
+    import sys
+    from pathlib import Path
+    from minik8s_modules.base import process
+    from minik8s_modules.base.config import Configuration
+
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1])
+
+    logging.basicConfig(format="%(message)s", stream=sys.stdout)
+    held = [bytes(4000) for _ in range(20_000)]
+    after_all = bytes(4000)
+    held.clear()
+    before = resident()
+    process._settle(Configuration({"prot": 1}, "f.yml"), Path("f.yml"))
+    print(before - resident() > 10_000)
+"""
 _GIVEN_BACK = """
     from pathlib import Path
     from minik8s_modules.base.heap import give_back
@@ -101,6 +162,18 @@ def _run(program: str, *arguments: str, **environment: str) -> str:
 def test_large_blocks_stay_apart_from_the_heap():
     assert _run(_APART, "apart") == "True"
     assert _run(_APART, "as it is") == "False"  # why this is done: glibc has learned to take them from the heap
+
+
+def test_calls_have_large_blocks_from_a_heap_that_keeps_their_place():
+    assert _run(_CALLS) == "True False True False True"
+
+
+def test_a_play_keeps_large_blocks_apart():
+    assert _run(_PLAY).endswith("apart: True")
+
+
+def test_a_daemon_that_has_begun_gives_back_what_it_freed_and_tells_what_it_did_not_read():
+    assert _run(_SETTLED) == "f.yml: prot is not a setting of this daemon and is ignored\nTrue"
 
 
 def test_freed_memory_before_what_stays_is_given_back():

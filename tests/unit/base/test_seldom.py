@@ -11,6 +11,8 @@ from minik8s_modules.base.seldom import is_daemon
 
 USES = {
     "a function of a module": "import inspect; print(inspect.signature(lambda a: a))",
+    "a function that is imported from a module": "from calendar import timegm; print(timegm((1970, 1, 2, 0, 0, 0)))",
+    "a module that another one imports": "import subprocess as s; print(s.check_output(['echo', '1'], text=True))",
     "a name that is imported from it": "from inspect import signature; print(signature(lambda a: a))",
     "its class": "import calendar; print(calendar.Calendar(0).firstweekday)",
     "a package's function": "from importlib.metadata import version; print(version('orjson') > '')",
@@ -88,3 +90,23 @@ with app.test_request_context("/a"):
 """
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n2 /a\n"
+
+
+def test_flask_has_commands_and_a_client_once_somebody_asks_for_them() -> None:
+    text = """
+import sys
+from minik8s_modules.base.seldom import have_no_commands
+have_no_commands()
+import flask, jwt, werkzeug
+app = flask.Flask("x")
+print("click.core" in sys.modules, "http.server" in sys.modules, "urllib.request" in sys.modules)
+@app.cli.command("say")
+def say():
+    print("said")
+print(app.cli.name, [*app.cli.commands], "click.core" in sys.modules)
+app.test_cli_runner().invoke(say)
+print(werkzeug.Client(app).get("/").status_code, app.test_client().get("/").status_code)
+print(jwt.PyJWKClient("https://x").uri)
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False False\nx ['say'] True\n404 404\nhttps://x\n"
