@@ -213,10 +213,13 @@ def _explaining(commands: Subparsers) -> None:
         minik8s trace shop.example.test/web          where a host and path lead to
         minik8s trace front --from-namespace shop    the same, as pods of a namespace find it
         minik8s trace web.default                    the same from the name of a service
+        minik8s trace svc/web -n shop                what a Service leads to
         minik8s trace http://web:80/ --from client   what the sidecar of a Pod does with it
         minik8s trace apiservice/v1.example.com      how the API server reaches an extension""",
     )  # fmt: skip
-    text = "as in a URL, without scheme, port and query; or an APIService or webhook configuration, as TYPE/NAME"
+    text = (
+        "as in a URL, without scheme, port and query; or a Service, APIService or webhook configuration, as TYPE/NAME"
+    )
     parser.add_argument("place", metavar="HOST[/PATH]", help=text)
     parser.add_argument(
         "--from", dest="pod", default="", metavar="POD", help="through the sidecar of this Pod (-n: its namespace)"
@@ -224,7 +227,7 @@ def _explaining(commands: Subparsers) -> None:
     add_namespace(parser)
     parser.add_argument(
         "--from-namespace",
-        default="default",
+        default="",
         metavar="NAME",
-        help="find names as pods of this namespace do (default: `default`)",
+        help="find names as pods of this namespace do (default: that of -n)",
     )

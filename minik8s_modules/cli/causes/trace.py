@@ -2,7 +2,7 @@
 
 A host that no Ingress declares may be a Gateway's: gateway → route → Pods.
 
-``trace TYPE/NAME`` shows that of what the API server calls itself (calls.py).
+``trace TYPE/NAME`` shows that of a Service, or of what the API server calls itself (calls.py).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from minik8s_modules.cli.mesh.tracing import by_sidecar
 from minik8s_modules.client.api import ApiClient
 
 _WIDTH = 11
+_SERVICES = {SERVICE.singular_name, SERVICE.plural, *SERVICE.short_names}
 
 
 def trace(client: ApiClient, options: argparse.Namespace) -> int:
@@ -47,10 +48,12 @@ def trace(client: ApiClient, options: argparse.Namespace) -> int:
         return _shown(_from_pod(client, options, authority, path.partition("?")[0]))
     kind = CALLED.get(authority.lower())
     name = rest.rstrip("/")
+    if name and place == options.place and authority.lower() in _SERVICES:
+        host, path = name, "/"
     lines = list(
         called(client, kind, name)
         if kind is not None and name and place == options.place
-        else way(client, host, path.partition("?")[0], options.from_namespace)
+        else way(client, host, path.partition("?")[0], options.from_namespace or options.namespace)
     )
     return _shown(lines)
 

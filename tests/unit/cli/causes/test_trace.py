@@ -113,13 +113,33 @@ def test_names_differ_from_one_namespace_to_another(api: FakeApi, capsys: pytest
     with_endpoint(api)
     paths = [{"path": "/web", "backend": {"service": {"name": "web", "port": 80}}}]
     api.create(DNS, {"metadata": {"name": "shop", **META}, "spec": {"rules": [{"host": "shop.test", "paths": paths}]}})
-    code, printed = run(api, capsys, "trace", "shop.test/web")
+    code, printed = run(api, capsys, "trace", "shop.test/web", "-n", "default")
     assert (code, "shop.test.default.hosts.cluster.local" in printed) == (0, True)
     code, printed = run(api, capsys, "trace", "shop.test/web", "--from-namespace", "other")
     assert (code, "in the pods of namespace default alone, as no HostGrant gives it more" in printed) == (1, True)
-    assert run(api, capsys, "trace", "web")[0] == 0
+    assert run(api, capsys, "trace", "web", "-n", "default")[0] == 0
     code, printed = run(api, capsys, "trace", "web", "--from-namespace", "other")
     assert (code, "namespace other has no such Service" in printed) == (1, True)
+
+
+def test_names_are_found_as_pods_of_the_commands_namespace_do(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    with_endpoint(api)
+    code, printed = run(api, capsys, "trace", "web", "-n", "other")
+    assert (code, "namespace other has no such Service" in printed) == (1, True), printed
+    assert run(api, capsys, "trace", "web", "-n", "other", "--from-namespace", "default")[0] == 0
+
+
+@pytest.mark.parametrize("place", ["svc/web", "service/web", "services/web/"])
+def test_a_service_may_be_named_by_its_type(api: FakeApi, capsys: pytest.CaptureFixture[str], place: str) -> None:
+    with_endpoint(api)
+    code, printed = run(api, capsys, "trace", place, "-n", "default")
+    assert code == 0, printed
+    assert "web → 100.0.0.7 (Service default/web)" in printed
+    assert "10.244.0.7:8080 (pod a, ready)" in printed
+    code, printed = run(api, capsys, "trace", "svc/none", "-n", "default")
+    assert (code, "none: namespace default has no such Service" in printed) == (1, True), printed
+    code, printed = run(api, capsys, "trace", "http://svc/web", "-n", "default")
+    assert (code, "svc: namespace default has no such Service" in printed) == (1, True), printed
 
 
 def test_why_names_a_missing_grant_and_how_to_make_one(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
