@@ -65,7 +65,8 @@ def test_host_other_pod_and_the_pod_itself_reach_a_service(machine: Machine) -> 
 
 def test_connections_are_spread_evenly(machine: Machine) -> None:
     machine.declare(**{"web:80": entry("100.0.0.2", *PODS)})
-    seen = machine.ask("100.0.0.2", 80, count=ASKED)
+    # the kernel gives a port again after some 3,000 connections, and leads it where it led the one before, for minutes
+    seen = machine.ask("100.0.0.2", 80, count=ASKED, first_port=10_000)
     assert set(seen) == set(PODS)
     assert max(seen.values()) - min(seen.values()) <= 1, seen
 

@@ -329,11 +329,13 @@ def ask_both(protocol, address, port, local_port=0):
 
 
 def ask(options):
-    """Return {who: how often, …} and the clients that were seen."""
+    """Return {who: how often, …} and the clients that were seen; from ``first_port`` on each request has its own."""
     counts: dict[str, int] = {}
     clients: set[str] = set()
-    for _ in range(options.get("count", 1)):
-        answer = ask_both(options["protocol"], options["address"], options["port"], options.get("local_port", 0))
+    first = options.get("first_port", 0)
+    for number in range(options.get("count", 1)):
+        port = first + number if first else options.get("local_port", 0)
+        answer = ask_both(options["protocol"], options["address"], options["port"], port)
         name, _, client = answer.partition(" ")
         counts[name] = counts.get(name, 0) + 1
         clients.add(client)
