@@ -11,7 +11,7 @@ from minik8s_modules.store.cache import CachedObject, WatchCache
 from minik8s_modules.store.encoding import with_revision
 from minik8s_modules.store.memory import MemoryStore
 from minik8s_modules.store.resting import ALONE_S, CLAIM_S, MOST_UNCLAIMED, Rest
-from tests.support.watching import stored
+from tests.support.watching import Events, stored
 
 KEY = "/registry/core/pods/default/web"
 WAIT_S = 60.0
@@ -147,3 +147,30 @@ def test_a_reader_that_rests_can_be_stopped(resting_cache):
     stopping.start()
     stopping.join(WAIT_S / 2)
     assert not stopping.is_alive()
+
+
+def test_what_its_own_writers_show_is_told_while_the_reader_rests(resting_cache):
+    store, cache, rests = resting_cache
+    assert rests.wait(WAIT_S)
+    events = Events()
+    cache.subscribe("/registry/core/pods/", cache.revision, events)
+    with store.unwatched():
+        own = store.create("/registry/core/pods/default/next", stored("next"))
+        data, _ = with_revision(stored("next"), own)
+        assert cache.wrote("/registry/core/pods/default/next", CachedObject("next", data, own, {}), own, WAIT_S)
+        assert [event.revision for event in events.seen] == [own]
+
+
+def test_once_somebody_else_has_written_what_others_write_comes_at_once(resting_cache, monkeypatch):
+    store, cache, rests = resting_cache
+    assert rests.wait(WAIT_S)
+    monkeypatch.setattr(resting, "ALONE_S", WAIT_S)
+    monkeypatch.setattr(resting, "CLAIM_S", -1.0)  # now or never
+    rests.clear()
+    events = Events()
+    cache.subscribe("/registry/core/pods/", cache.revision, events)
+    first = store.create("/registry/core/pods/default/other", stored("other"))
+    assert cache.wait_for(first, WAIT_S / 2)
+    second = store.create("/registry/core/pods/default/another", stored("another"))
+    events.until(lambda: second in {event.revision for event in events.seen}, WAIT_S / 2)
+    assert not rests.is_set()
