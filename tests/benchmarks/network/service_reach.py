@@ -116,8 +116,6 @@ def delays(cluster: Cluster, watched: Watched) -> Iterator[Delay]:
     for number in range(PODS):
         name = f"reached-{number}"
         address = cluster.service(name, {"app": name})
-        # before the node's first pass has made its rules, a connection waits for ARP: three seconds, none the pod's
-        answered(address, "refused")
         cluster.web(name, {"app": name}, container={"readinessProbe": READY})
         reached, ready = answered(address, name), watched.ready.of(name)
         yield Delay(max(0.0, watched.listed.of(name) - ready) * 1000, max(0.0, reached - ready) * 1000)

@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
+from minik8s_modules.api.objects import JsonObject
 from tests.integration.services.machines import PODS, Machine, entry, namespace, on_lab
 from tests.lab.errors import LabNodeFailed
 
@@ -157,6 +158,34 @@ def test_nothing_sent_to_the_range_of_services_reaches_anything_but_endpoints(ma
         assert machine.pass_(entries=wanted)["errors"] == {}
         look(*ends)
     look(protocols=("UDP",))
+
+
+def killed_passes(machine: Machine, before: JsonObject, wanted: JsonObject) -> Iterator[int]:
+    """Yield each time a pass from ``before`` to ``wanted`` was killed before one effect more, until one is complete."""
+    for effect in range(20):
+        for entries in (wanted, before):  # what a killed pass has made it does not know to be its own
+            assert machine.pass_(entries=entries)["errors"] == {}
+        try:
+            machine.pass_(entries=wanted, die_at=effect)
+        except (AssertionError, LabNodeFailed):
+            yield effect
+        else:
+            return
+    pytest.fail("there is no end of effects")
+
+
+def test_who_is_led_to_an_address_of_services_is_answered_at_once_wherever_a_pass_has_come_to(machine: Machine) -> None:
+    wanted = {"dataplane": machine.plane, "default/web:80": entry("100.0.0.9", "pod2")}
+    routes = ["ip", "-4", "route", "show", "table", "all"]
+    for before, after in (({}, wanted), (wanted, {})):
+        led = 0
+        for effect in killed_passes(machine, before, after):
+            if any("100.0." in line for line in machine.lines(*routes)):
+                led += 1
+                for client in ("", "pod4"):
+                    seen = machine.ask("100.0.0.9", 80, pod=client)
+                    assert seen in ({"refused": 1}, {"pod2": 1}), (effect, client)
+        assert led, "no pass ended between the way there and its end"
 
 
 def test_node_ports_and_their_traffic_policy(machine: Machine) -> None:

@@ -199,8 +199,9 @@ class Pass:
         self._context.checkpoint("remove services")
         with contextlib.ExitStack() as stack:
             backend, host = _part(self._context.node, was, {}, stack, bridged=False)
+            host.remove()  # before the rules, as it comes after them
+            self._context.checkpoint("remove rules of services")
             backend.remove()
-            host.remove()
 
     # what is to be
 
@@ -213,11 +214,12 @@ class Pass:
         if not declared.whole and fixed.wrong():
             entries = {**self._ledger.entries()}
             declared = self._declared = declared._replace(entries=entries, previous={}, whole=True)
+        fresh = not any(fixed.seen.values())
+        self._mend(backend, fixed)
+        # the route after the rules: what it leads to the bridge before them waits there three seconds for ARP
         if declared.whole and config["mode"] == "nftables":
             for host in hosts:
                 self._mend(host, host.found(bridged=bridged))
-        fresh = not any(fixed.seen.values())
-        self._mend(backend, fixed)
         usable = self._usable(declared.entries)
         wanted = {key: backend.rules_of(entry) for key, entry in usable.items()}
         self._refuse_doubles(wanted)
