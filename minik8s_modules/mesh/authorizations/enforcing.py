@@ -23,7 +23,7 @@ from minik8s_modules.mesh.authorizations.guards import Guard, http_ports_of, spe
 from minik8s_modules.runtime.controller import Context, Loop, Looping
 from minik8s_modules.runtime.informers import BY_NAMESPACE
 
-ENFORCED, PROTOCOL_KNOWN = "Enforced", "ProtocolKnown"
+ENFORCED, PROTOCOL_KNOWN, UNREADABLE = "Enforced", "ProtocolKnown", "Unreadable"
 _TOGETHER_S, _AGAIN_S = 0.1, 0.1
 _SHOWN = 5
 
@@ -57,14 +57,18 @@ class Around(NamedTuple):
     heard: Mapping[str, Heard] = {}
 
 
-def decide_status(policy: JsonObject, around: Around, now: datetime) -> JsonObject:
-    """Return the status of a policy."""
+def decide_status(policy: JsonObject, around: Around, now: datetime, fault: str = "") -> JsonObject:
+    """Return the status of a policy; ``fault`` is why it denies everything in place of what it says."""
     status, generation = objects.status(policy), objects.metadata(policy).get("generation")
     chosen = sorted(name for name, labels in around.pods.able.items() if selects(policy, labels))
     blind = sorted(name for name, labels in around.pods.unable.items() if selects(policy, labels))
     old = status if status.get("observedGeneration") == generation else {}
     enforced, refused = _acknowledged(policy, chosen, old, around.heard)
-    found = [(ENFORCED, *_enforced(around.pods, chosen, blind, enforced, refused))]
+    holds, why, text = _enforced(around.pods, chosen, blind, enforced, refused)
+    if fault:
+        holds, why = ("False", why if holds == "False" else UNREADABLE)
+        text = f"it cannot be read and denies everything ({text}): {fault}"
+    found = [(ENFORCED, holds, why, text)]
     if needs_http([policy]):
         unknown = [name for name in chosen if name not in around.with_http]
         found.append((PROTOCOL_KNOWN, *_protocol(unknown)))
@@ -189,7 +193,7 @@ class Enforcements(Looping):
         http = http_ports_of(self._slices.by_index(BY_NAMESPACE, key.namespace))
         around = Around(pods, {name for name, ports in http.items() if ports}, heard)
         for policy in self._policies.get().get(key.namespace, ()):
-            status = decide_status(policy, around, self._context.clock.now())
+            status = decide_status(policy, around, self._context.clock.now(), self._policies.fault_of(policy))
             if status == objects.status(policy) or objects.is_deleting(policy):
                 continue
             try:

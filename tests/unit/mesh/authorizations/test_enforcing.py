@@ -11,6 +11,7 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import EVENT
 from minik8s_modules.api.network.authorization import AUTHORIZATION_POLICY
+from minik8s_modules.api.network.readable_policies import readable_policy
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.fake import FakeApi
@@ -33,9 +34,9 @@ def guard(*policies: JsonObject) -> Guard | None:
     return Policies(policies).guard("shop", "a", {"app": "web"})
 
 
-def decided(declared: JsonObject = OWN, **around: Any) -> JsonObject:
+def decided(declared: JsonObject = OWN, fault: str = "", **around: Any) -> JsonObject:
     around = {"pods": Pods(secured=True, able=ABLE), **around}
-    return decide_status(declared, Around(**around), FakeClock().now())
+    return decide_status(declared, Around(**around), FakeClock().now(), fault)
 
 
 def said(status: JsonObject, kind: str = "Enforced") -> tuple[str, str]:
@@ -90,6 +91,20 @@ def test_who_lets_everything_in_is_named():
     assert said(decided(pods=Pods(secured=True))) == ("Unknown", "NoPods")
 
 
+def test_a_policy_that_cannot_be_read_is_not_enforced_as_it_is_and_says_which_field_it_is():
+    denying, fault = readable_policy(policy("own", {"when": [{"key": "request.headers[x]"}]}, app="web"))
+    by_both = {name: Heard(guard(denying)) for name in ABLE}
+    status = decided(denying, fault, heard=by_both)
+    assert said(status) == ("False", "Unreadable")
+    assert status["enforcedBy"] == ["a", "b"]
+    text = "it cannot be read and denies everything (by 2 sidecars): spec.rules[0].when is not supported"
+    assert status["conditions"][0]["message"] == text
+    assert said(decided(denying, fault, pods=Pods(secured=True))) == ("False", "Unreadable")
+    waiting = decided(denying, fault)
+    assert said(waiting) == ("False", "WaitsForSidecars")
+    assert waiting["conditions"][0]["message"].endswith(": spec.rules[0].when is not supported")
+
+
 def test_rules_of_requests_need_a_port_of_http():
     heard = {name: Heard(guard(OF_PATHS)) for name in ABLE}
     assert said(decided(OF_PATHS, heard=heard, with_http={"a"}), "ProtocolKnown") == ("False", "NoHTTPPort")
@@ -138,6 +153,28 @@ def test_it_is_written_by_what_sidecars_say_and_a_refusal_is_an_event(api: FakeA
         (event,) = api.list(EVENT, "shop").items
         assert event["involvedObject"]["kind"] == "AuthorizationPolicy"
         assert event["message"] == "the sidecar of Pod a refused it: no such matcher"
+    finally:
+        made.stop()
+        policies.stop()
+
+
+def test_what_cannot_be_read_of_a_policy_is_written_beside_the_others(api: FakeApi, context: Context):
+    clock, policies = FakeClock(), PolicyCopies(context, try_to_enforce)
+    api.create(AUTHORIZATION_POLICY, policy("odd", {"when": [{"key": "x"}]}))
+    made = Enforcements(replace(context, clock=clock), policies, lambda _space: Pods(secured=True))
+    policies.start()
+    made.start()
+
+    def told(name: str) -> JsonObject:
+        clock.advance(1)
+        return objects.condition(api.get(AUTHORIZATION_POLICY, name, "shop"), "Enforced") or {}
+
+    try:
+        until(lambda: told("odd").get("reason") == "Unreadable")
+        assert told("odd")["message"].endswith(": spec.rules[0].when is not supported")
+        until(lambda: told("own").get("reason") == "NoPods")
+        api.update(AUTHORIZATION_POLICY, {**api.get(AUTHORIZATION_POLICY, "odd", "shop"), "spec": OWN["spec"]})
+        until(lambda: told("odd").get("reason") == "NoPods")
     finally:
         made.stop()
         policies.stop()

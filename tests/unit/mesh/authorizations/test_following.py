@@ -84,9 +84,20 @@ def test_a_policy_of_which_nothing_can_be_made_denies_everything_and_is_told_of_
         assert own["spec"] == policy("own")["spec"]
         assert bad["spec"] == {"selector": {"matchLabels": {"app": "web"}}, "action": "DENY", "rules": [{}]}
         assert copies.get()["shop"][0] is bad, "what has not changed is not read again"
+        assert copies.fault_of(bad) == "no Envoy can be told of it: RuntimeError('no such message')"
+        assert not copies.fault_of(own)
     assert sorted(asked) == ["bad", "own"]
     (told,) = [each.getMessage() for each in caplog.records if "cannot be read" in each.getMessage()]
     assert "shop/bad cannot be read and denies everything: RuntimeError('no such message')" in told
+
+
+def test_what_is_told_of_a_policy_that_cannot_be_read_is_short_and_any_server_takes_it(api: FakeApi):
+    api.create(AUTHORIZATION_POLICY, {**policy("odd"), "spec": {"\ud800" + 1000 * "x": {}}})
+    with running(api, try_to_enforce) as copies:
+        until(lambda: copies.ready and len(copies.get().get("shop", ())) == 2)
+        fault = copies.fault_of(copies.get()["shop"][0])
+    assert fault.startswith("spec.\\ud800xxx")
+    assert len(fault.encode()) == 300
 
 
 def test_while_a_definition_becomes_another_nobody_takes_its_objects_for_gone(
