@@ -253,10 +253,18 @@ class ApiClient:
         return Watch(response)
 
     def raw(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait_s: float = 0.0,
     ) -> BaseHTTPResponse:
-        """Return the answer (``.status``, ``.headers``, ``.data``) to any request, whatever its status."""
-        return self._transport.request(method, path, body, headers)
+        """Return the answer (``.status``, ``.headers``, ``.data``) to any request, whatever its status.
+
+        ``wait_s`` 0 is the usual patience.
+        """
+        return self._transport.request(method, path, body, headers, wait_s)
 
     def close(self) -> None:
         """Close the idle connections."""

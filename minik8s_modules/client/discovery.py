@@ -11,8 +11,10 @@ from minik8s_modules.api.kinds import KINDS, Kind
 from minik8s_modules.client.interface import Raw
 
 
-def kind_at(client: Raw, api_version: str, name: str) -> Kind | None:
+def kind_at(client: Raw, api_version: str, name: str, wait_s: float = 0.0) -> Kind | None:
     """Return the kind called ``name`` of ``api_version``, built in or custom; None where the server has none.
+
+    An extension answers for its own; ``wait_s`` 0 is the usual patience.
 
     Raises:
         ApiUnreachable: the server does not answer.
@@ -22,7 +24,7 @@ def kind_at(client: Raw, api_version: str, name: str) -> Kind | None:
         return known
     group, _, version = api_version.rpartition("/")
     path = f"/apis/{quote(group, safe='')}/{quote(version, safe='')}" if group else f"/api/{quote(version, safe='')}"
-    answer = client.raw("GET", path)
+    answer = client.raw("GET", path, None, None, wait_s)
     if answer.status != HTTPStatus.OK:
         return None
     for served in orjson.loads(answer.data).get("resources") or []:

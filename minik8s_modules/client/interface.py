@@ -81,9 +81,14 @@ class Raw(Protocol):
     """Sends any request."""
 
     def raw(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait_s: float = 0.0,
     ) -> BaseHTTPResponse:
-        """Return the answer, whatever its status."""
+        """Return the answer, whatever its status; ``wait_s`` 0 is the usual patience."""
 
 
 class Api(Reader, Source, Protocol):

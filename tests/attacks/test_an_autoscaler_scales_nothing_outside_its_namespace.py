@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from minik8s_modules.api.kinds import Kind
+from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.discovery import kind_at
+from minik8s_modules.client.silences import Silences
 from minik8s_modules.controllers.autoscaling.targets import Targets
 from tests.integration.apiserver.conftest import Namespace
 from tests.integration.apiserver.extensions.test_custom_kinds import DEFINITIONS
@@ -52,7 +54,7 @@ def test_the_clusters_scales_are_out_of_reach(namespace: Namespace, fleets: str)
     try:
         kind = kind_at(client, fleets.removeprefix("/apis/").removesuffix("/fleets"), "Fleet")
         assert isinstance(kind, Kind)
-        targets = Targets(client, {})
+        targets = Targets(client, {}, Silences(SystemClock()))
         refused = "the server could not find the requested resource"
         assert targets.scale(kind, namespace.name, "a") == refused
         assert targets.change(kind, namespace.name, "a", 2, 9) == refused

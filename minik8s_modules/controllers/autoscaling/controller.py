@@ -20,6 +20,7 @@ from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.client.discovery import kind_at
 from minik8s_modules.client.interface import Raw
+from minik8s_modules.client.silences import Silences
 from minik8s_modules.controllers.autoscaling.autoscalers import (
     Decision,
     Scale,
@@ -31,7 +32,7 @@ from minik8s_modules.controllers.autoscaling.autoscalers import (
 from minik8s_modules.controllers.autoscaling.damping import History
 from minik8s_modules.controllers.autoscaling.figures import AutoscalerFigures
 from minik8s_modules.controllers.autoscaling.measuring import measure
-from minik8s_modules.controllers.autoscaling.readings import Readings
+from minik8s_modules.controllers.autoscaling.readings import ASK_S, Readings
 from minik8s_modules.controllers.autoscaling.selecting import Selecting
 from minik8s_modules.controllers.autoscaling.targets import WORKLOADS, Targets, kind_of
 from minik8s_modules.runtime.controller import Context, Loop, Looping
@@ -68,7 +69,8 @@ class AutoscalerController(Looping):
         self._own = self._loop.watch(HORIZONTAL_POD_AUTOSCALER, _if_declared_anew)
         self._pods = self._loop.reads(POD, BY_LABEL, BY_NAMESPACE)
         self._readings = readings
-        self._targets = Targets(client, {kind: self._loop.reads(kind) for kind in WORKLOADS})
+        self._silences = Silences(context.clock)
+        self._targets = Targets(client, {kind: self._loop.reads(kind) for kind in WORKLOADS}, self._silences)
 
     def start(self) -> None:
         """Begin when the copies are complete; returns at once."""
@@ -142,7 +144,9 @@ class AutoscalerController(Looping):
         if isinstance(found, Kind):
             return found
         # neither built in nor custom: an APIService may serve it
-        return kind_at(self._client, str(reference.get("apiVersion") or ""), str(reference.get("kind"))) or found
+        api_version = str(reference.get("apiVersion") or "")
+        with self._silences.asking(api_version):
+            return kind_at(self._client, api_version, str(reference.get("kind")), ASK_S) or found
 
     def _selected(self, namespace: str, selector: str) -> list[JsonObject]:
         """Return the pods that match; none where the text is no selector, which the decision then tells."""

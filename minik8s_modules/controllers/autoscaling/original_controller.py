@@ -15,6 +15,7 @@ from minik8s_modules.api.kinds import LEGACY_AUTOSCALER, POD, REPLICA_SET
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.selectors import parse_label_selector
 from minik8s_modules.client.interface import Raw
+from minik8s_modules.client.silences import Silences
 from minik8s_modules.controllers.autoscaling.autoscalers import Scale
 from minik8s_modules.controllers.autoscaling.controller import TICK_S
 from minik8s_modules.controllers.autoscaling.originals import Outcome, Used, decide_original
@@ -45,7 +46,7 @@ class OriginalAutoscalerController(Looping):
         self._loop = Loop(context, LEGACY_AUTOSCALER.singular_name, self.sync, workers=1)
         self._own = self._loop.watch(LEGACY_AUTOSCALER, own_keys)
         self._pods = self._loop.reads(POD, BY_LABEL, BY_NAMESPACE)
-        self._targets = Targets(client, {REPLICA_SET: self._loop.reads(REPLICA_SET)})
+        self._targets = Targets(client, {REPLICA_SET: self._loop.reads(REPLICA_SET)}, Silences(context.clock))
 
     def start(self) -> None:
         """Begin when the copies are complete; returns at once."""

@@ -26,6 +26,7 @@ from minik8s_modules.base.clock import Clock, parse_rfc3339
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import error_of, resource_path, with_query
 from minik8s_modules.client.interface import Raw
+from minik8s_modules.client.silences import Silences
 from minik8s_modules.controllers.autoscaling.proposals import Measured, Unread
 from minik8s_modules.controllers.autoscaling.replica_counts import Sample
 
@@ -35,6 +36,9 @@ _WINDOW_S = 60.0
 _UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _DURATION = re.compile(r"([0-9.]+)(ms|us|µs|ns|h|m|s)")
 _CUSTOM_VERSIONS = ("v1beta2", "v1beta1")
+ASK_S = 5.0
+"""How long an API of others is waited for: few threads decide on all autoscalers."""
+_ALL_PODS_S = 10.0
 
 
 class Use(NamedTuple):
@@ -52,6 +56,7 @@ class Readings:
         self._client = client
         self._clock = clock
         self._lock = threading.Lock()
+        self._silences = Silences(clock)
         self._uses: dict[Key, Use] = {}
         self._failure = ""
         self._read_s: float | None = None
@@ -59,18 +64,22 @@ class Readings:
     def refresh(self, oldest_s: float) -> None:
         """Read what all pods use, if that was longer than ``oldest_s`` ago; never raises.
 
-        Why it failed is what the metrics then say.
+        Why it failed is what the metrics then say. While it fails nobody waits for somebody else who asks again.
         """
-        with self._lock:
+        if not self._lock.acquire(blocking=not self._failure):
+            return
+        try:
             now_s = self._clock.monotonic()
             if self._read_s is not None and now_s - self._read_s < oldest_s:
                 return
-            try:
-                items = self._get(resource_path(POD_METRICS)).get("items") or []
-                self._uses, self._failure = {objects.key(each): _use(each) for each in items}, ""
-            except (StatusError, TemporaryError, ValueError, KeyError) as error:
-                self._failure = f"unable to fetch metrics from resource metrics API: {error}"
             self._read_s = now_s
+            items = self._get(resource_path(POD_METRICS), _ALL_PODS_S).get("items") or []
+            self._uses, self._failure = {objects.key(each): _use(each) for each in items}, ""
+        except (StatusError, TemporaryError, ValueError, KeyError) as error:
+            self._failure = f"unable to fetch metrics from resource metrics API: {error}"
+            self._read_s = self._clock.monotonic()  # it may have taken long to fail
+        finally:
+            self._lock.release()
 
     def use_of(self, key: Key) -> Use | None:
         """Return what a pod uses; None where that is not known."""
@@ -122,7 +131,8 @@ class Readings:
         """Return the sum of an external metric's values."""
         path = f"/apis/{EXTERNAL}/v1beta1{_space(namespace)}/{quote(metric['name'], safe='')}"
         try:
-            items = self._get(with_query(path, {"labelSelector": _labels(metric)})).get("items") or []
+            with self._silences.asking(EXTERNAL):
+                items = self._get(with_query(path, {"labelSelector": _labels(metric)})).get("items") or []
             return sum(quantities.to_milli(each["value"]) for each in items) if items else _NO_EXTERNAL
         except (StatusError, TemporaryError, ValueError, KeyError, TypeError) as error:
             return Unread(f"unable to fetch metrics from external metrics API: {error}")
@@ -130,13 +140,16 @@ class Readings:
     def _custom(self, path: str, query: Mapping[str, str]) -> list[Any] | Unread:
         """Return the items of an answer in the newest version that is served."""
         try:
-            for version in _CUSTOM_VERSIONS[:-1]:
-                answer = self._client.raw("GET", f"/apis/{CUSTOM}/{version}")
-                if answer.status == HTTPStatus.OK:
-                    return self._items(f"/apis/{CUSTOM}/{version}{path}", query)
-            return self._items(f"/apis/{CUSTOM}/{_CUSTOM_VERSIONS[-1]}{path}", query)
+            with self._silences.asking(CUSTOM):
+                return self._items(f"/apis/{CUSTOM}/{self._version()}{path}", query)
         except (StatusError, TemporaryError, ValueError, KeyError, TypeError) as error:
             return Unread(f"unable to fetch metrics from custom metrics API: {error}")
+
+    def _version(self) -> str:
+        for version in _CUSTOM_VERSIONS[:-1]:
+            if self._client.raw("GET", f"/apis/{CUSTOM}/{version}", wait_s=ASK_S).status == HTTPStatus.OK:
+                return version
+        return _CUSTOM_VERSIONS[-1]
 
     def _items(self, path: str, query: Mapping[str, str]) -> list[Any]:
         items = self._get(with_query(path, query)).get("items") or []
@@ -145,8 +158,8 @@ class Readings:
             quantities.to_milli(each["value"]), parse_rfc3339(each["timestamp"]), each["describedObject"]["name"]
         return [*items]
 
-    def _get(self, path: str) -> JsonObject:
-        answer = self._client.raw("GET", path)
+    def _get(self, path: str, wait_s: float = ASK_S) -> JsonObject:
+        answer = self._client.raw("GET", path, wait_s=wait_s)
         if answer.status != HTTPStatus.OK:
             raise error_of(answer)
         found = orjson.loads(answer.data)

@@ -7,6 +7,7 @@ Before a change the server is asked in any case.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from http import HTTPStatus
 
 import orjson
@@ -21,7 +22,9 @@ from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.api import error_of, resource_path
 from minik8s_modules.client.informer import Informer
 from minik8s_modules.client.interface import Raw
+from minik8s_modules.client.silences import Silences
 from minik8s_modules.controllers.autoscaling.autoscalers import Scale
+from minik8s_modules.controllers.autoscaling.readings import ASK_S
 
 WORKLOADS = (DEPLOYMENT, REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET)
 
@@ -48,11 +51,12 @@ def scale_in(workload: JsonObject) -> Scale:
 
 
 class Targets:
-    """Reads and writes scales."""
+    """Reads and writes scales; of kinds without copies, by whoever serves them, if he does not keep silent."""
 
-    def __init__(self, client: Raw, copies: Mapping[Kind, Informer]) -> None:
+    def __init__(self, client: Raw, copies: Mapping[Kind, Informer], silences: Silences) -> None:
         self._client = client
         self._copies = copies
+        self._silences = silences
 
     def scale(self, kind: Kind | str, namespace: str, name: str) -> Scale | str:
         """Return the scale of a target, or why it cannot be read.
@@ -66,7 +70,8 @@ class Targets:
             workload = self._copies[kind].get(namespace, name)
             return str(NotFound(kind, name)) if workload is None else scale_in(workload)
         try:
-            return _scale(self._get(kind, namespace, name))
+            with self._asking(kind):
+                return _scale(self._get(kind, namespace, name))
         except StatusError as error:
             return str(error)
 
@@ -77,20 +82,25 @@ class Targets:
             TemporaryError: the API did not answer, or the target has other replicas by now: decide again.
         """
         try:
-            scale = self._get(kind, namespace, name)
-            if _scale(scale).replicas != before:
-                raise TemporaryError(f"{kind.singular_name} {name} has been scaled by somebody else")
-            body = {**scale, "spec": {**objects.spec(scale), "replicas": replicas}}
-            path = resource_path(kind, namespace, name, "scale")
-            answer = self._client.raw("PUT", path, orjson.dumps(body), {"Content-Type": "application/json"})
+            with self._asking(kind):
+                scale = self._get(kind, namespace, name)
+                if _scale(scale).replicas != before:
+                    raise TemporaryError(f"{kind.singular_name} {name} has been scaled by somebody else")
+                body = {**scale, "spec": {**objects.spec(scale), "replicas": replicas}}
+                path = resource_path(kind, namespace, name, "scale")
+                answer = self._client.raw("PUT", path, orjson.dumps(body), {"Content-Type": "application/json"})
         except StatusError as error:
             return str(error)
         return "" if answer.status == HTTPStatus.OK else str(error_of(answer))
 
+    def _asking(self, kind: Kind) -> AbstractContextManager[None]:
+        return nullcontext() if kind in self._copies else self._silences.asking(kind.api_version)
+
     def _get(self, kind: Kind, namespace: str, name: str) -> JsonObject:
         if not kind.namespaced:  # nobody may scale by an autoscaler what lies outside its namespace
             raise NotFound.path()
-        answer = self._client.raw("GET", resource_path(kind, namespace, name, "scale"))
+        wait_s = 0.0 if kind in self._copies else ASK_S
+        answer = self._client.raw("GET", resource_path(kind, namespace, name, "scale"), wait_s=wait_s)
         if answer.status != HTTPStatus.OK:
             raise error_of(answer)
         found: JsonObject = orjson.loads(answer.data)

@@ -16,12 +16,14 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Conflict, NotFound, StatusError
 from minik8s_modules.api.kinds import API_SERVICE, KINDS, Kind
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.client.silences import Silences
 from minik8s_modules.controllers.cleanup.extensions import Extended, is_sound
 from minik8s_modules.controllers.cleanup.garbage import Item, OwnerState, decide_garbage, is_waiting
 from minik8s_modules.controllers.cleanup.garbage_graph import Graph
@@ -72,6 +74,7 @@ class GarbageCollector:
         self._may_change = True
         self._context = context
         self._client = context.client
+        self._silences = Silences(context.clock)
         self._graph = Graph()
         self._queue: WorkQueue[str] = WorkQueue(
             context.clock, random=context.random, counts=context.metrics.queue(_NAME)
@@ -208,7 +211,8 @@ class GarbageCollector:
             if place in self._absent:
                 return True
         try:
-            found = self._client.get(kind, key.name, key.namespace)
+            with self._asking(kind):
+                found = self._client.get(kind, key.name, key.namespace)
         except NotFound as error:
             if kind.prefix in self._followed and error.details.get("name") != key.name:
                 raise  # nobody answers for this kind any more, which says nothing of its objects
@@ -227,6 +231,9 @@ class GarbageCollector:
                 self._absent.popitem(last=False)
         return True
 
+    def _asking(self, kind: Kind) -> AbstractContextManager[None]:
+        return self._silences.asking(kind.api_version) if kind.prefix in self._followed else nullcontext()
+
     def _tell(self, item: Item, reference: JsonObject) -> None:
         """Say that a reference names an owner where it cannot be (``ownerRefInvalidNamespace``)."""
         about = {**item.obj, "apiVersion": item.kind.api_version, "kind": item.kind.kind}
@@ -242,9 +249,11 @@ class GarbageCollector:
     def _take(self, step: Step, *, alone: bool) -> None:
         match step:
             case Delete(kind, obj, _, _, propagation):
-                self._delete(kind, obj, propagation, revision=objects.resource_version(obj) if alone else None)
+                with self._asking(kind):
+                    self._delete(kind, obj, propagation, revision=objects.resource_version(obj) if alone else None)
             case Patch(kind, obj, body):
-                self._patch(kind, obj, body)
+                with self._asking(kind):
+                    self._patch(kind, obj, body)
 
     def _delete(self, kind: Kind, obj: JsonObject, propagation: str | None, revision: str | None) -> None:
         key = objects.key(obj)

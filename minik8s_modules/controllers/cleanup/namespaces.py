@@ -23,6 +23,7 @@ from minik8s_modules.base.clock import Clock, rfc3339
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.informer import PAGE, Informer
 from minik8s_modules.client.interface import Api
+from minik8s_modules.client.silences import Silences
 from minik8s_modules.controllers.cleanup.extensions import ODD, Extended, checked
 from minik8s_modules.runtime.informers import Informers, only_identity
 from minik8s_modules.runtime.shell import Shell
@@ -198,6 +199,7 @@ class NamespaceController(Shell[Key]):
         self._extended = False  # nothing here tells when an object of an extension goes
         self._shared = informers
         super().__init__(client, "namespaces", clock, workers=2)
+        self._silences = Silences(self._clock)
         self._failures: dict[Key, dict[str, str]] = {}
         self._counting = threading.Lock()
         self._gone: Counter[Key] = Counter()  # objects of each namespace since it was last looked at
@@ -252,9 +254,10 @@ class NamespaceController(Shell[Key]):
         content, unknown = {}, {**extended.unknown}
         for kind in (each for each in extended.kinds if each.namespaced):
             try:
-                content[kind] = checked(self._custom_content(kind, namespace))
+                with self._silences.asking(kind.api_version):
+                    content[kind] = checked(self._custom_content(kind, namespace))
             except (StatusError, TemporaryError, *ODD) as error:
-                unknown[kind.api_version] = f"{kind.plural} cannot be listed: {error}"
+                unknown.setdefault(kind.api_version, f"{kind.plural} cannot be listed: {error}")
         return content, unknown
 
     def _list(self, kind: Kind, namespace: str) -> list[JsonObject]:

@@ -18,6 +18,7 @@ from minik8s_modules.api.kinds import RESOURCE_QUOTA, Kind
 from minik8s_modules.api.objects import Key
 from minik8s_modules.api.pods import quotas
 from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.client.silences import Silences
 from minik8s_modules.controllers.cleanup.collector import collected_kinds
 from minik8s_modules.controllers.cleanup.extensions import ODD, Extended, checked
 from minik8s_modules.controllers.policy.quotas import to_count
@@ -48,6 +49,7 @@ class ExtensionQuotaController(Looping):
 
     def __init__(self, context: Context, extensions: Callable[[], Extended]) -> None:
         self._context, self._client, self._extensions = context, context.client, extensions
+        self._silences = Silences(context.clock)
         self._loop = Loop(context, f"{RESOURCE_QUOTA.singular_name}-extensions", self.sync)
         self._quotas = self._loop.watch(RESOURCE_QUOTA, to_count)
         context.informers.custom.follow(self._on_custom)
@@ -79,7 +81,8 @@ class ExtensionQuotaController(Looping):
         listed = {}
         for kind in {each.resource: each for each in reversed(wanted)}.values():  # of versions, the first
             try:
-                listed[kind] = len(checked(self._client.list(kind, namespace).items))
+                with self._silences.asking(kind.api_version):
+                    listed[kind] = len(checked(self._client.list(kind, namespace).items))
             except (StatusError, TemporaryError, *ODD) as error:
                 log.warning("%s of namespace %s cannot be counted: %s", kind.resource, namespace, error)
         return decide_counts(names, extended, listed)

@@ -46,7 +46,12 @@ class Prepared:
         self._body = self._server.raw("GET", "/apis/metrics.k8s.io/v1beta1/pods").data
 
     def raw(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait_s: float = 0.0,  # noqa: ARG002 - nothing is waited for
     ) -> HTTPResponse:
         """Answer."""
         if path.startswith("/apis/metrics.k8s.io"):

@@ -18,7 +18,9 @@ from minik8s_modules.api.kinds import EVENT, HORIZONTAL_POD_AUTOSCALER, POD, Kin
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.base.clock import FakeClock, rfc3339
 from minik8s_modules.base.errors import TemporaryError
+from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.client.transport import READ_TIMEOUT_S
 from minik8s_modules.controllers.autoscaling.controller import TICK_S
 from minik8s_modules.controllers.autoscaling.targets import scale_in
 from minik8s_modules.runtime.controller import Context
@@ -39,11 +41,19 @@ class Server:
         self.answers: dict[str, Any] = {}
         self.asked: list[str] = []
         self.refused = 0
+        self.hanging: tuple[str, ...] = ()
+        self.waited: list[str] = []
 
     def raw(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait_s: float = 0.0,
     ) -> HTTPResponse:
-        """Answer."""
+        """Answer, but for what hangs: that takes until nobody waits any more."""
+        self.waits(path, wait_s)
         assert headers is None or headers["Content-Type"] == "application/json"
         self.asked.append(f"{method} {path}")
         where = urlsplit(path)
@@ -55,6 +65,17 @@ class Server:
         if key.rstrip("?") in self.answers:
             return answer(200, self.answers[key.rstrip("?")])
         return answer(404, status(404, "the server could not find the requested resource"))
+
+    def waits(self, path: str, wait_s: float) -> None:
+        """Let the time pass that a hanging path is waited for.
+
+        Raises:
+            ApiUnreachable: the path hangs.
+        """
+        if any(path.startswith(each) for each in self.hanging):
+            self.waited.append(path)
+            self.clock.advance(wait_s or READ_TIMEOUT_S)
+            raise ApiUnreachable(f"GET {path}: Read timed out.")
 
     def _metrics(self, name: str, cpu: str) -> JsonObject:
         meta = {"name": name, "namespace": SPACE}

@@ -34,7 +34,7 @@ class Server:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def raw(self, _method: str, path: str) -> Answer:
+    def raw(self, _method: str, path: str, *_: Any) -> Answer:
         """Answer as a server that has one group."""
         self.asked.append(path)
         known = path == "/apis/example.com/v1"

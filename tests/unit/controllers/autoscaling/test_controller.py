@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER
+from minik8s_modules.api.objects import Key
 from minik8s_modules.base.clock import rfc3339
 from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.base.metrics import Registry
+from minik8s_modules.client.silences import AGAIN_S
+from minik8s_modules.client.transport import READ_TIMEOUT_S
 from minik8s_modules.controllers.autoscaling.controller import TICK_S, AutoscalerController
 from minik8s_modules.controllers.autoscaling.figures import AutoscalerFigures
 from minik8s_modules.controllers.autoscaling.readings import Readings
@@ -175,6 +179,58 @@ def test_metrics_that_nobody_serves_are_told(shop: Shop):
         "the HPA was unable to compute the replica count: unable to get external metric shop/queue/nil: unable to "
         "fetch metrics from external metrics API: the server could not find the requested resource"
     )
+
+
+def test_metrics_apis_that_hang_hold_up_no_other_autoscaler(shop: Shop):
+    shop.server.hanging = ("/apis/custom.metrics.k8s.io", "/apis/external.metrics.k8s.io")
+    hits = {"metric": {"name": "hits"}, "target": {"type": "AverageValue", "averageValue": "10"}}
+    queue = {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "1"}}
+    for number in range(10):
+        shop.workload(1, "50m", name=f"d{number}")
+        metrics = ({"type": "Pods", "pods": hits}, {"type": "External", "external": queue})
+        shop.autoscaler(*metrics, name=f"h{number}", target=f"d{number}")
+    shop.workload(2, "90m", "60m")
+    shop.autoscaler()
+    began = shop.clock.monotonic()
+    shop.begin()
+    shop.until(lambda: shop.replicas() == 3)
+    assert shop.clock.monotonic() - began < READ_TIMEOUT_S
+    for _ in range(30):
+        shop.tick()
+    passed = shop.clock.monotonic() - began
+    assert all(shop.reason("ScalingActive", f"h{number}") == "FailedGetPodsMetric" for number in range(10))
+    for api in shop.server.hanging:
+        assert 2 <= sum(each.startswith(api) for each in shop.server.waited) <= 1 + passed / AGAIN_S
+
+
+def test_metrics_of_pods_that_hang_are_waited_for_once_a_tick_and_by_nobody_who_has_something_else_to_do(shop: Shop):
+    shop.server.hanging = ("/apis/metrics.k8s.io",)
+    for number in range(10):
+        shop.workload(1, "50m", name=f"d{number}")
+        shop.autoscaler(name=f"h{number}", target=f"d{number}")
+    shop.begin()
+    for _ in range(3):
+        shop.tick()
+    assert len(shop.server.waited) == 3
+    assert all(shop.reason("ScalingActive", f"h{number}") == "FailedGetResourceMetric" for number in range(10))
+    readings = Readings(shop.server, shop.clock)
+    readings.refresh(0)
+    asked, answer = threading.Event(), threading.Event()
+
+    def waits(path: str, wait_s: float) -> None:  # noqa: ARG001 - as the server has it
+        asked.set()
+        assert answer.wait(60)
+
+    shop.server.waits = waits  # type: ignore[method-assign]
+    one, other = (threading.Thread(target=readings.refresh, args=(0,), daemon=True) for _ in range(2))
+    one.start()
+    assert asked.wait(60)
+    other.start()
+    other.join(60)
+    assert not other.is_alive(), "it waits for what fails anyway"
+    answer.set()
+    one.join(60)
+    assert readings.use_of(Key(SPACE, "d0-0")) is not None
 
 
 def test_many_autoscalers_read_the_metrics_once_a_tick(shop: Shop):

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from urllib3.response import HTTPResponse
 
 from minik8s_modules.api.kinds import Kind
+from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.client.errors import ApiUnreachable
+from minik8s_modules.client.silences import Silences
 from minik8s_modules.controllers.autoscaling.autoscalers import Scale
+from minik8s_modules.controllers.autoscaling.readings import ASK_S
 from minik8s_modules.controllers.autoscaling.targets import Targets
 from tests.support.servers.autoscaled import answer
 
@@ -21,7 +26,12 @@ class Served:
         self.asked: list[str] = []
 
     def raw(
-        self, method: str, path: str, _body: bytes | None = None, _headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,  # noqa: ARG002 - as clients have it
+        headers: Mapping[str, str] | None = None,  # noqa: ARG002
+        wait_s: float = 0.0,  # noqa: ARG002
     ) -> HTTPResponse:
         """Answer."""
         self.asked.append(f"{method} {path}")
@@ -34,7 +44,7 @@ def kind(*, namespaced: bool) -> Kind:
 
 def test_a_scale_is_read_and_changed_in_the_namespace_of_its_autoscaler() -> None:
     served = Served()
-    targets = Targets(served, {})
+    targets = Targets(served, {}, Silences(FakeClock()))
     assert targets.scale(kind(namespaced=True), "team-a", "a") == Scale(2, 1, "app=a")
     assert targets.change(kind(namespaced=True), "team-a", "a", 2, 3) == ""
     path = "/apis/example.com/v1/namespaces/team-a/fleets/a/scale"
@@ -43,8 +53,29 @@ def test_a_scale_is_read_and_changed_in_the_namespace_of_its_autoscaler() -> Non
 
 def test_what_lies_in_no_namespace_is_not_found() -> None:
     served = Served()
-    targets = Targets(served, {})
+    targets = Targets(served, {}, Silences(FakeClock()))
     text = "the server could not find the requested resource"
     assert targets.scale(kind(namespaced=False), "team-a", "a") == text
     assert targets.change(kind(namespaced=False), "team-a", "a", 2, 3) == text
     assert served.asked == []
+
+
+def test_who_serves_scales_and_keeps_silent_is_waited_for_shortly_and_not_again_at_once() -> None:
+    clock, waited = FakeClock(), list[float]()
+
+    class Hanging(Served):
+        """Never answers."""
+
+        def raw(self, method: str, path: str, *_: object, wait_s: float = 0.0) -> HTTPResponse:
+            """Keep silent."""
+            waited.append(wait_s)
+            clock.advance(wait_s)
+            raise ApiUnreachable(f"{method} {path}: Read timed out.")
+
+    targets = Targets(Hanging(), {}, Silences(clock))
+    for text in ("Read timed out", "has kept silent", "has kept silent"):
+        with pytest.raises(ApiUnreachable, match=text):
+            targets.scale(kind(namespaced=True), "team-a", "a")
+    with pytest.raises(ApiUnreachable, match="has kept silent"):
+        targets.change(kind(namespaced=True), "team-a", "a", 2, 3)
+    assert waited == [ASK_S]

@@ -11,13 +11,16 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import API_SERVICE, CONFIG_MAP, Kind
-from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.base.clock import SystemClock
+from minik8s_modules.api.objects import JsonObject, Key
+from minik8s_modules.base.clock import FakeClock, SystemClock
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.client.silences import Silences
+from minik8s_modules.client.transport import READ_TIMEOUT_S
 from minik8s_modules.controllers.cleanup import collector as collectors
 from minik8s_modules.controllers.cleanup.collector import GarbageCollector
 from minik8s_modules.controllers.cleanup.extensions import Extended, is_sound
+from minik8s_modules.controllers.core.steps import Delete, Patch
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
@@ -126,6 +129,33 @@ def test_extensions_are_asked_again_and_again(idle: GarbageCollector):
     for _ in range(3):
         idle.look_for(something)
     assert len(asked) == 3
+
+
+def test_an_extension_that_keeps_silent_holds_up_one_worker_at_a_time(
+    idle: GarbageCollector, monkeypatch: pytest.MonkeyPatch
+):
+    clock, waited = FakeClock(), list[Kind]()
+    idle._silences, idle._followed = Silences(clock), {FLUNDER.prefix: FLUNDER}
+
+    def hangs(kind: Kind, *_: object, **__: object) -> JsonObject:
+        waited.append(kind)
+        clock.advance(READ_TIMEOUT_S)
+        raise ApiUnreachable("Read timed out.")
+
+    for verb in ("get", "delete", "patch"):
+        monkeypatch.setattr(idle._client, verb, hangs)
+    about = {"metadata": {"name": "a", "namespace": SPACE, "uid": "u"}}
+    with pytest.raises(ApiUnreachable, match="Read timed out"):
+        idle._is_absent("u", FLUNDER, Key(SPACE, "a"))
+    with pytest.raises(ApiUnreachable, match="has kept silent"):
+        idle._is_absent("v", FLUNDER, Key(SPACE, "b"))
+    for step in (Delete(FLUNDER, about), Patch(FLUNDER, about, {"metadata": {}})):
+        with pytest.raises(ApiUnreachable, match="has kept silent"):
+            idle._take(step, alone=True)
+    assert waited == [FLUNDER]
+    for name in ("a", "b"):  # the API server itself is asked as ever
+        with pytest.raises(ApiUnreachable, match="Read timed out"):
+            idle._is_absent(name, CONFIG_MAP, Key(SPACE, name))
 
 
 def test_what_an_extensions_object_owns_goes_with_it(api: Api):

@@ -15,9 +15,13 @@ import yaml
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import CONFIG_MAP, KINDS, NAMESPACE, POD, SECRET, Kind
 from minik8s_modules.api.objects import Key
+from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi, passing_error
 from minik8s_modules.client.informer import PAGE, Informer
 from minik8s_modules.client.interface import ObjectList
+from minik8s_modules.client.silences import AGAIN_S
+from minik8s_modules.client.transport import READ_TIMEOUT_S
 from minik8s_modules.controllers.cleanup.extensions import Extended, extended, kinds_in
 from minik8s_modules.controllers.cleanup.namespaces import (
     DeleteContent,
@@ -307,6 +311,32 @@ def test_a_namespace_waits_for_an_extension_that_is_away(api: FakeApi):
     unknown.clear()
     controller.sync(Key("", "shop"))
     assert not exists(api, NAMESPACE, "shop")
+
+
+def test_an_extension_that_keeps_silent_holds_up_one_look_at_a_time(api: FakeApi):
+    for name in ("shop", "bank"):
+        spec = {"finalizers": ["kubernetes"]}
+        api.create(NAMESPACE, {"metadata": {"name": name, "finalizers": ["x"]}, "spec": spec})
+        api.delete(NAMESPACE, name)
+    clock, real, waited = FakeClock(), api.list, list[str]()
+
+    def listed(kind: Kind, namespace: str = "", *arguments: Any, **options: Any) -> ObjectList:
+        if kind != FLUNDER:
+            return real(kind, namespace, *arguments, **options)
+        waited.append(namespace)
+        clock.advance(READ_TIMEOUT_S)
+        raise ApiUnreachable("Read timed out.")
+
+    api.list = listed  # type: ignore[method-assign]
+    controller = NamespaceController(api, clock, extensions=lambda: Extended((FLUNDER,), {}))
+    for name, text in (("shop", "Read timed out"), ("bank", "has kept silent"), ("shop", "has kept silent")):
+        controller.sync(Key("", name))
+        conditions = {each["type"]: each for each in api.get(NAMESPACE, name)["status"]["conditions"]}
+        assert text in conditions["NamespaceDeletionDiscoveryFailure"]["message"]
+    assert waited == ["shop"]
+    clock.advance(AGAIN_S)
+    controller.sync(Key("", "bank"))
+    assert waited == ["shop", "bank"]
 
 
 def test_only_what_may_be_deleted_is_looked_for():

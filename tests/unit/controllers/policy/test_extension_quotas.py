@@ -12,8 +12,10 @@ from minik8s_modules.api.errors import ServiceUnavailable
 from minik8s_modules.api.kinds import CONFIG_MAP, RESOURCE_QUOTA, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.quotas import of_others
-from minik8s_modules.base.clock import SystemClock
+from minik8s_modules.base.clock import FakeClock, SystemClock
+from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.client.transport import READ_TIMEOUT_S
 from minik8s_modules.controllers.cleanup.extensions import Extended
 from minik8s_modules.controllers.core.steps import WriteStatus
 from minik8s_modules.controllers.policy import extension_quotas
@@ -97,6 +99,23 @@ def test_the_last_count_of_an_extension_that_is_away_stays_and_others_go_on(api:
     api.delete(FLUNDER, "a", SPACE)
     api.silent = False
     until(lambda: used(api)[NAME] == "0")
+
+
+def test_an_extension_that_keeps_silent_is_not_asked_again_for_the_next_quota(monkeypatch: pytest.MonkeyPatch):
+    api, clock, waited = FakeApi(SystemClock()), FakeClock(), list[str]()
+    context = Context(api, EventRecorder(api, "test"), Informers(api), clock)
+    controller = ExtensionQuotaController(context, lambda: Extended((FLUNDER,), {}))
+
+    def hangs(_kind: Kind, namespace: str) -> Any:
+        waited.append(namespace)
+        clock.advance(READ_TIMEOUT_S)
+        raise ApiUnreachable("Read timed out.")
+
+    monkeypatch.setattr(api, "list", hangs)
+    for space in ("shop", "bank"):
+        assert controller._counts({NAME}, space) == {}
+    assert waited == ["shop"]
+    context.pool.shutdown()
 
 
 def test_nothing_is_told_of_an_extension_that_never_answered(api: Api):
