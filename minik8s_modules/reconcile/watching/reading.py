@@ -13,6 +13,7 @@ at. A tunnel's neighbours never answer, so one with a hardware address that is n
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 _LINKS = frozenset({"network", "sandboxes"})
@@ -32,6 +33,8 @@ _TABLES = {
 """What the names of tables begin with that are one section's."""
 _SOURCES = b" minik8s_sources"
 """What the names of tables begin with whose elements come with pods, by our own hand: only these are no news."""
+_ADDRESS = re.compile(rb"add element bridge minik8s_sources\S* own(_ipv6)? ")
+"""An address for a pod's device. Our own hand adds the device after it, in one transaction (network/sources.py)."""
 
 
 _FOLDERS = {b"nginx": frozenset({"ingress"}), b"dns": frozenset({"dns"}), b"pods": frozenset({"volumes"})}
@@ -79,8 +82,8 @@ def sections_of(line: bytes, places: Places, before: bytes = b"") -> frozenset[s
         return _of_neighbour(line, places, before)
     if line.startswith(b"["):
         return _of_link(line, bridge)
-    if line.startswith(b"#"):
-        return _NOTHING  # the generation, and who made it
+    if line.startswith(b"#"):  # the generation, and who made it: a transaction ends
+        return frozenset({"sandboxes"}) if _ADDRESS.match(before) else _NOTHING
     return _of_rule(line, bridge)
 
 

@@ -10,6 +10,7 @@ import pytest
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import EVENT, NETWORK_POLICY, POD
 from minik8s_modules.module_utils.minik8s.network.attachment import link_name
+from minik8s_modules.module_utils.minik8s.network.sources import table_of
 from tests.integration.reconcile.conftest import Cluster, running
 from tests.integration.reconcile.harming import Harm, command, watching
 
@@ -40,6 +41,28 @@ def test_a_deleted_link_and_a_deleted_table_come_back_by_themselves(cluster: Clu
     assert cluster.container("linked")["restartCount"] == 0
     cluster.admin.delete(NETWORK_POLICY, "wall", "default")
     cluster.delete("linked", grace_s=0)
+    cluster.until(lambda: cluster.node.ids() == [])
+
+
+def test_a_second_address_of_a_pods_device_goes_by_itself(cluster: Cluster):
+    cluster.create("forging")
+    cluster.until(lambda: cluster.ready("forging"))
+    cluster.until(lambda: watching(cluster), 120)
+    device, table = link_name(cluster.pod("forging")["metadata"]["uid"]), table_of(cluster.node.bridge)
+
+    def is_whole() -> bool:
+        return "192.0.2.99" not in command("nft", "list", "set", "bridge", table, "own")
+
+    harm = Harm(is_whole, "nft", f'add element bridge {table} own {{ "{device}" . 192.0.2.99 }}')
+
+    def is_put_right() -> bool:
+        harm.done_until(cluster, "sandboxes")
+        found = cluster.admin.list(EVENT, "default", field_selector="involvedObject.kind=Node,reason=DriftHealed").items
+        return any(f"{device} sends as" in one["message"] for one in found)
+
+    cluster.until(is_put_right)
+    cluster.until(is_whole)
+    cluster.delete("forging", grace_s=0)
     cluster.until(lambda: cluster.node.ids() == [])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from minik8s_modules.reconcile.watching.reading import NO_INOTIFYWAIT, Places, gone_link, sections_of
@@ -91,6 +93,34 @@ def test_a_neighbour_counts_when_somebody_deletes_it_and_not_when_an_address_doe
     assert sections_of(line, PLACES, f"[NEIGH]{gone} dev {device} FAILED \n".encode()) == {section}
     assert sections_of(line, PLACES, f"[NEIGH]fd00:10::8 dev {device} FAILED \n".encode()) == NOTHING
     assert sections_of(line, PLACES, line) == NOTHING
+
+
+GENERATION = b"# new generation 8592 by process 4851 (nft)\n"
+OWN, OWN_IPV6, DEVICE = (
+    f"add element bridge minik8s_sources_mk8s0 {each} }}\n".encode()
+    for each in (
+        'own { "mk8s-1a2b3c4d" . 10.244.0.9',
+        'own_ipv6 { "mk8s-1a2b3c4d" . fd00:10::9',
+        'links { "mk8s-1a2b3c4d"',
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("transaction", "sections"),
+    [
+        ([OWN], {"sandboxes"}),
+        ([OWN_IPV6], {"sandboxes"}),
+        ([OWN, OWN_IPV6], {"sandboxes"}),
+        ([OWN, DEVICE], NOTHING),
+        ([OWN, OWN_IPV6, DEVICE], NOTHING),
+        ([DEVICE], NOTHING),
+    ],
+)
+def test_an_address_that_comes_without_its_device_is_not_ours(transaction, sections):
+    lines = [b"", *transaction, GENERATION]
+    found = [sections_of(line, PLACES, before) for before, line in itertools.pairwise(lines)]
+    assert set().union(*found) == sections
 
 
 @pytest.mark.parametrize(
