@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kinds import POD, SUBSET
 from minik8s_modules.api.network.authorization import Caller
 from minik8s_modules.api.network.subsets import pods_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.mutual_tls import STRICT, namespace_identity
+from minik8s_modules.cli import output
 from minik8s_modules.cli.causes.calls import Line
 from minik8s_modules.cli.mesh.authorizing import authorized, caller_of
 from minik8s_modules.cli.mesh.expecting import peers_in
@@ -91,7 +93,11 @@ def _names(client: ApiClient, own: str, other: str) -> dict[str, str]:
     """Return the names of Pods by their addresses, those of the Service's namespace with it."""
     if other == own:
         return names_by_address(client, own)
-    found = {ip: f"{other}/{name}" for ip, name in names_by_address(client, other).items()}
+    try:
+        found = {ip: f"{other}/{name}" for ip, name in names_by_address(client, other).items()}
+    except Forbidden:
+        output.warn(f"you may not list Pods of namespace {other}: which of them are called is not known by name")
+        found = {}
     return {**found, **names_by_address(client, own)}
 
 

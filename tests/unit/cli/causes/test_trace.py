@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from minik8s_modules.api.errors import Forbidden
+from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import (
     DNS,
     ENDPOINT_SLICE,
@@ -29,6 +31,7 @@ from minik8s_modules.cli.causes.why import causes_of, why
 from minik8s_modules.cli.main import parse
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.client.interface import ObjectList
 from tests.unit.cli.causes.logged_api import LoggedApi
 
 META = {"namespace": "default"}
@@ -140,6 +143,83 @@ def test_a_service_may_be_named_by_its_type(api: FakeApi, capsys: pytest.Capture
     assert (code, "none: namespace default has no such Service" in printed) == (1, True), printed
     code, printed = run(api, capsys, "trace", "http://svc/web", "-n", "default")
     assert (code, "svc: namespace default has no such Service" in printed) == (1, True), printed
+
+
+class Confined(LoggedApi):
+    """Shows somebody the namespace ``default`` alone, and of it not what is ``hidden``."""
+
+    hidden: frozenset[Kind] = frozenset()
+
+    def list(self, kind: Kind, namespace: str = "", *arguments: Any, **options: Any) -> ObjectList:
+        """Return objects that may be seen."""
+        self._admit(kind, namespace)
+        return super().list(kind, namespace, *arguments, **options)
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
+        """Return an object that may be seen."""
+        self._admit(kind, namespace)
+        return super().get(kind, name, namespace)
+
+    def _admit(self, kind: Kind, namespace: str) -> None:
+        if namespace != "default" or kind in self.hidden:
+            raise Forbidden(kind, "", "you may not")
+
+
+@pytest.fixture
+def confined() -> Confined:
+    made = Confined()
+    spec = {"selector": {"app": "web"}, "clusterIP": "100.0.0.7", "ports": [{"port": 80, "targetPort": "http"}]}
+    made.create(SERVICE, {"metadata": {"name": "web", **META}, "spec": spec})
+    with_endpoint(made)
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    rules = [{"host": "shop.test", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}]
+    made.create(INGRESS, {"metadata": {"name": "shop", **META}, "spec": {"rules": rules}})
+    made.create(POD, pod("a", {"phase": "Running", "podIP": "10.244.0.7"}))
+    return made
+
+
+SEEN, ELSEWHERE = "10.244.0.7:8080 (pod a, ready)", "services of other namespaces than default"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "printed", "without"),
+    [
+        (["web"], 0, SEEN, ELSEWHERE),
+        (["web.default", "--from-namespace", "other"], 0, SEEN, ELSEWHERE),
+        (["100.0.0.7"], 0, SEEN, ELSEWHERE),
+        (["shop.test/"], 0, SEEN, "ingressclasses, ingresses of other namespaces than default"),
+        (
+            ["nobody.test"],
+            1,
+            "no Ingress or DNS object that you may read declares nobody.test",
+            "what Gateways depend on",
+        ),
+        (["web.other"], 1, "no Ingress or DNS object that you may read declares web.other", ELSEWHERE),
+        (["away"], 1, "namespace default has no such Service that you may read", ELSEWHERE),
+        (["http://web:80/", "--from", "a"], 0, SEEN, ""),
+    ],
+)
+def test_who_may_read_one_namespace_is_told_of_it_and_what_else_there_may_be(
+    confined: Confined, capsys: pytest.CaptureFixture[str], words: list[str], code: int, printed: str, without: str
+) -> None:
+    assert trace(cast("ApiClient", confined), parse(["trace", "-n", "default", *words])) == code
+    shown = capsys.readouterr()
+    assert printed in shown.out
+    (*_, told) = ["", *(line for line in shown.err.splitlines() if "without what you may not read: " in line)]
+    assert without in told
+    assert bool(told) == bool(without)
+
+
+@pytest.mark.parametrize("kind", [ENDPOINT_SLICE, POD])
+def test_nothing_is_said_of_endpoints_that_may_not_be_read(
+    confined: Confined, capsys: pytest.CaptureFixture[str], kind: Kind
+) -> None:
+    confined.hidden = frozenset({kind})
+    assert trace(cast("ApiClient", confined), parse(["trace", "web", "-n", "default"])) == 0
+    shown = capsys.readouterr()
+    assert "none: " not in shown.out
+    assert (SEEN in shown.out) == (kind == POD)
+    assert f"{kind.plural} of namespace default" in shown.err
 
 
 def test_why_names_a_missing_grant_and_how_to_make_one(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
