@@ -79,7 +79,7 @@ def test_a_policy_of_which_nothing_can_be_made_denies_everything_and_is_told_of_
             raise RuntimeError("no such message")
 
     with running(api, builds) as copies:
-        until(lambda: copies.ready and len(copies.get().get("shop", ())) == 2)
+        until(lambda: copies.ready and len(copies._last.get("shop", ())) == 2)
         bad, own = copies.get()["shop"]
         assert own["spec"] == policy("own")["spec"]
         assert bad["spec"] == {"selector": {"matchLabels": {"app": "web"}}, "action": "DENY", "rules": [{}]}
