@@ -217,7 +217,7 @@ def test_metrics_of_pods_that_hang_are_waited_for_once_a_tick_and_by_nobody_who_
     readings.refresh(0)
     asked, answer = threading.Event(), threading.Event()
 
-    def waits(path: str, wait_s: float) -> None:  # noqa: ARG001 - as the server has it
+    def waits(path: str, wait_s: float) -> None:
         asked.set()
         assert answer.wait(60)
 
