@@ -8,8 +8,11 @@ object must keep, and the other modules one family of kinds each. What a single 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
+
+import orjson
 
 from minik8s_modules.api import cause
 from minik8s_modules.api.defaulting import dialect
@@ -21,7 +24,7 @@ from minik8s_modules.api.pods import huge_pages
 from minik8s_modules.api.schema import coverage
 from minik8s_modules.api.validation import meta
 from minik8s_modules.api.validation.pods import ephemeral, mirrors, resizes
-from minik8s_modules.api.validation.registry import CREATE, CREATE_ONLY, STATUS, UPDATE
+from minik8s_modules.api.validation.registry import CREATE, CREATE_ONLY, OF_SPEC, STATUS, UPDATE
 
 __all__ = ["validate_create", "validate_delete_options", "validate_update", "warnings"]
 
@@ -64,9 +67,16 @@ def validate_update(
     if check_update is not None:
         causes += check_update(new, old)
     check = CREATE.get(kind.id)
-    if check is not None and not causes:
+    if check is not None and not causes and not (kind.id in OF_SPEC and _same_spec(new, old)):
         causes += _newly(check, new, old)
     return causes + _newly(refused, new, old)
+
+
+def _same_spec(new: JsonObject, old: JsonObject) -> bool:
+    """Return whether both have the same spec, value by value: 1 equals ``True``. False where nobody can tell."""
+    with contextlib.suppress(TypeError):  # deeper than orjson goes
+        return orjson.dumps(new.get("spec")) == orjson.dumps(old.get("spec"))
+    return False
 
 
 def _newly(check: Callable[[JsonObject], list[Cause]], new: JsonObject, old: JsonObject) -> list[Cause]:

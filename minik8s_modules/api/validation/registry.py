@@ -96,6 +96,8 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "HorizontalPodAutoscaler"): originals.validate_autoscaler,
     ("", "Job"): originals.validate_job,
 }
+OF_SPEC = frozenset({("", "Pod")})
+"""Kinds whose check looks at nothing but ``spec``, and what no update changes: one that leaves it has nothing new."""
 CREATE_ONLY: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "Pod"): mirrors.validate_new,
     ("networking.k8s.io", "Ingress"): networking.validate_new_ingress,
