@@ -283,6 +283,7 @@ def test_a_port_that_is_edited_while_no_controller_runs_does_not_keep_a_changed_
 def test_whatever_is_edited_of_a_services_ports_it_comes_to_rest_with_those_of_the_gateway(seed: int):
     roll = random.Random(seed)
     found: Found = {}
+    mine = dict(MINE)
     for _ in range(4):
         one = gateway(*roll.sample([80, 81, 443], roll.randint(1, 3)))
         settled(one, found)
@@ -290,9 +291,9 @@ def test_whatever_is_edited_of_a_services_ports_it_comes_to_rest_with_those_of_t
         ports = service["spec"]["ports"]
         names = roll.sample(["port-80", "port-81", "port-443", "mine", "web"], 5)
         places = roll.sample([(port, protocol) for port in (80, 81, 443, 9) for protocol in ("TCP", "UDP")], 5)
-        for name, (port, protocol), each in zip(names, places, [*ports, MINE], strict=False):
+        for name, (port, protocol), each in zip(names, places, [*ports, mine], strict=False):
             each |= {"name": name, "port": port, "protocol": protocol}
-        service["spec"]["ports"] = roll.sample([*ports, dict(MINE)], roll.randint(1, len(ports) + 1))
+        service["spec"]["ports"] = roll.sample([*ports, dict(mine)], roll.randint(1, len(ports) + 1))
         if len({each["name"] for each in service["spec"]["ports"]}) < len(service["spec"]["ports"]):
             continue
         found[SERVICE] = written(SERVICE, found[SERVICE] or {}, service, "kubectl-edit")
