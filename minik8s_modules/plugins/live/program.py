@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from minik8s_modules.base import heap, seldom
 from minik8s_modules.plugins.live.process import die_with_parent
 
-_SELDOM: dict[str, Sequence[str]] = {
+SELDOM: dict[str, Sequence[str]] = {
     "ansible._internal._ssh._ssh_agent": ("SshAgentClient",),
     "packaging.specifiers": ("SpecifierSet",),
     "tarfile": (),
@@ -30,7 +30,7 @@ def main() -> None:
     if not die_with_parent(int(os.environ.get("MINIK8S_PARENT") or os.getppid())):
         sys.exit(1)
     heap.keep_large_apart()
-    for name, functions in _SELDOM.items():
+    for name, functions in SELDOM.items():
         seldom.stand_for(name, functions)
     from minik8s_modules.plugins.live import playbook, routing  # noqa: PLC0415 - see the top of this file
 

@@ -50,6 +50,69 @@ def test_who_asks_for_something_has_what_the_module_itself_gives(use: str) -> No
     assert told[0] == told[1] != ""
 
 
+BELOW = {
+    "flask.cli": "import flask.cli; print(issubclass(flask.cli.FlaskGroup, flask.cli.AppGroup))",
+    "flask.templating": "import flask.templating; print(issubclass(int, flask.templating.Environment))",
+    "google.protobuf.internal.python_message": """
+import google.protobuf.internal.python_message
+from google.protobuf.internal import python_message as found
+print(google.protobuf.internal.python_message.GeneratedProtocolMessageType is found.GeneratedProtocolMessageType)""",
+    "importlib.metadata": "import importlib.metadata; print(importlib.metadata.version('orjson') > '')",
+    "jinja2": """
+import jinja2.loaders, jinja2
+class Own(jinja2.BaseLoader): pass
+print(isinstance(Own(), jinja2.loaders.BaseLoader), issubclass(Own, jinja2.BaseLoader))
+print(jinja2.Template("a").render())""",
+    "jwt.jwks_client": """
+import jwt.jwks_client
+print(isinstance(jwt.jwks_client.PyJWKClient("https://x"), jwt.PyJWKClient))""",
+    "packaging.specifiers": """
+from packaging.specifiers import SpecifierSet as Set
+import packaging.specifiers, packaging.requirements
+found = packaging.specifiers.SpecifierSet(">1")
+print(isinstance(found, Set), isinstance(1, Set), isinstance(packaging.requirements.Requirement("a>1").specifier, Set))
+class Own(Set): pass
+print(issubclass(Own, Set), isinstance(Own(">1"), packaging.specifiers.SpecifierSet), Own.__mro__[1].__name__)""",
+    "prometheus_client": "import prometheus_client.core, prometheus_client; print(prometheus_client.Counter('a', 'b'))",
+    "prometheus_client.decorator": """
+import prometheus_client.decorator
+import prometheus_client; prometheus_client.CollectorRegistry
+print(prometheus_client.decorator.decorate(lambda: 1, lambda *_: 2)())""",
+    "werkzeug.serving": "import werkzeug, werkzeug.serving; print(werkzeug.serving.BaseWSGIServer.multithread)",
+    "xml.dom.minidom": "import xml.dom.minidom; print(xml.dom.minidom.parseString('<a/>').documentElement.tagName)",
+    "xml.etree.ElementTree": """
+import xml.etree.ElementTree
+import xml.etree.ElementTree as found
+print(found.fromstring("<a/>").tag, xml.etree.ElementTree.Element is found.Element)""",
+}
+"""By a module that another stands for: what finds it through the packages that it is in."""
+ALL = """
+from minik8s_modules.base import seldom
+from minik8s_modules.plugins.live.program import SELDOM
+seldom.come_later(); seldom.have_no_templates(); seldom.have_no_commands()
+for each in SELDOM: seldom.stand_for(each, SELDOM[each])
+"""
+
+
+@pytest.mark.parametrize("module", sorted(BELOW))
+def test_one_in_a_package_is_found_through_it_whoever_asked_before(module: str) -> None:
+    parent, _, last = module.rpartition(".")
+    another = f"{f'from {parent} ' if parent else ''}import {last} as found\n"
+    firsts = {
+        "as it is": "",
+        "nobody": ALL,
+        "somebody who uses nothing": f"{ALL}{another}assert type(found).__name__ == 'Seldom'\ndel found\n",
+        "somebody who uses it": f"{ALL}{another}found.real()\ndel found\n",
+    }
+    told = {
+        who: subprocess.run([sys.executable, "-c", first + BELOW[module]], capture_output=True, text=True, check=True)
+        for who, first in firsts.items()
+    }
+    found = {who: (done.stdout, done.stderr) for who, done in told.items()}
+    assert found == dict.fromkeys(firsts, found["as it is"])
+    assert found["as it is"][0]
+
+
 def test_what_is_there_already_stays() -> None:
     text = f"import inspect; {LATER} import sys; print(type(sys.modules['inspect']).__name__)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
