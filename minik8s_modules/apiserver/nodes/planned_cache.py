@@ -36,7 +36,7 @@ class PlannedCache(WatchCache):
         """Return the objects below ``prefix``, ordered by key."""
         found, revision = self._base.list(prefix)
         items = [item for item in found if item.key not in self._planned]
-        for key, item in self._planned.items():
+        for key, item in tuple(self._planned.items()):  # another thread may plan meanwhile (planned_pods.py)
             if item is not None and key.startswith(prefix):
                 insort(items, item, key=lambda one: one.key)
         return CacheList(items, revision)

@@ -9,8 +9,8 @@ come and go where workloads change, and a message's ``node`` is the one whose pa
 ``before`` and ``after`` are facets by key; what ``about`` is for: plan_view.py.
 
 Where controllers would make pods, a reconciler answers a question with ``admits`` with these alone, one of each form
-(``made``, by keys of its own), and is asked again with what admission makes of them (``admission``), and how much of
-the plan's time has gone by (``spent_s``).
+(``made``, by keys of its own), and the ServiceAccounts that controllers would make (``around``). It is asked again with
+what admission makes of the pods (``admission``), and how much of the plan's time has gone by (``spent_s``).
 
 A node with a reconciler of its own (``others``) may not see what others do: it is asked in a second turn with its part
 alone (``foretold``), is known by the name of its serving certificate whatever its Lease says, and answers for itself.
@@ -63,8 +63,9 @@ class Endpoint(NamedTuple):
     node: str = ""
 
 
-Admit = Callable[[JsonObject, float], JsonObject]
-"""Returns, within so many seconds, what admission makes of pods that controllers would create (planned_pods.py)."""
+Admit = Callable[[JsonObject, Sequence[JsonObject], float], JsonObject]
+"""Returns, until a time of ``time.monotonic()``, what admission makes of pods that controllers would create, beside the
+ServiceAccounts that they would create (planned_pods.py)."""
 
 
 class Reconcilers(Protocol):
@@ -161,10 +162,16 @@ def _usable(status: int, data: bytes) -> JsonObject:
     answer = orjson.loads(data)
     if not isinstance(answer, dict) or not isinstance(answer.get("nodes"), dict):
         raise ValueError("its answer has no mapping of nodes")  # noqa: TRY004 - bad content, not a bad call
-    made = answer.get("made", {})
-    if not isinstance(made, dict) or not all(isinstance(objects.dig(pod, "metadata"), dict) for pod in made.values()):
+    made, around = answer.get("made", {}), answer.get("around", [])
+    if not isinstance(made, dict) or not all(map(_is_object, made.values())):
         raise ValueError("its answer has pods that are none")
+    if not isinstance(around, list) or not all(map(_is_object, around)):
+        raise ValueError("its answer has ServiceAccounts that are none")
     return answer
+
+
+def _is_object(found: object) -> bool:
+    return isinstance(objects.dig(found, "metadata"), dict)
 
 
 def endpoints(cache: WatchCache) -> list[Endpoint]:
@@ -246,7 +253,7 @@ def _ask_in_turns(
     answer = _ask(reconcilers, shard, {**question, "admits": True}, ANSWER_S)
     if "made" not in answer:
         return _with_note(answer, shard)
-    admission = admit(answer["made"], _left_s(begun_s))
+    admission = admit(answer["made"], answer.get("around", []), begun_s + ANSWER_S - LEAST_S)
     again = {**question, "admission": admission, "spent_s": time.monotonic() - begun_s}
     return _ask(reconcilers, shard, again, _left_s(begun_s))
 

@@ -189,7 +189,7 @@ class Planner:
                 return joined(names, pool.map(self._drift_of, names), [])
             found = supplied.found if supplied is not None else self._planned_state(question, cluster)
             if question.admits and found.made:
-                return {"nodes": {}, "messages": [], "made": dict(found.made)}
+                return {"nodes": {}, "messages": [], "made": dict(found.made), "around": [*found.accounts]}
             given = supplied.given if supplied is not None else addresses(found.pods, cluster)
             prospects = list(pool.map(lambda name: self._prospect(name, found, given), cluster.names))
             if supplied is None and (homeless := _homeless(found, prospects)):

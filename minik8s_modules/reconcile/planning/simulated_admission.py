@@ -18,7 +18,7 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Forbidden, StatusError
-from minik8s_modules.api.kinds import DEPLOYMENT, KINDS, POD, REPLICA_SET
+from minik8s_modules.api.kinds import DEPLOYMENT, KINDS, POD, REPLICA_SET, Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods import quotas
 from minik8s_modules.api.pods.pod_templates import nameless
@@ -65,8 +65,7 @@ class Admitting:
         Raises:
             StatusError: it would be refused.
         """
-        meta = {field: value for field, value in pod["metadata"].items() if field in _TAKEN}
-        form = {"apiVersion": POD.api_version, "kind": POD.kind, "metadata": meta, "spec": objects.spec(pod)}
+        form = declared(POD, pod)
         key = _key(form)
         if len(self.made) < _MOST_FORMS:
             self.made.setdefault(key, form)
@@ -129,6 +128,13 @@ class Admitting:
                 yield Note(f"{one.kind} {one.namespace}/{one.name}: {said.format(count)}: {reasons[0]}", about)
 
 
+def declared(kind: Kind, obj: JsonObject) -> JsonObject:
+    """Return a new object as its controller declares it, without what the API server fills in."""
+    meta = {field: value for field, value in obj["metadata"].items() if field in _TAKEN}
+    rest = {field: value for field, value in obj.items() if field != "status"}
+    return {**rest, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
+
+
 def controllers_of(obj: JsonObject, known: Mapping[str, JsonObject]) -> Iterator[JsonObject]:
     """Yield the references to what controls ``obj``, and above, as far as it is ``known``; one may control itself."""
     seen, owner = set[str](), objects.controller_of(obj)
@@ -144,14 +150,22 @@ def _subjects(workload: JsonObject, known: Mapping[str, JsonObject]) -> tuple[Ab
     Whoever may read that alone must not be told: anybody may name any object as a workload's controller. A ReplicaSet
     is told in the status of its Deployment.
     """
-    space = objects.namespace(workload)
-    own = About(str(workload.get("apiVersion")), str(workload.get("kind")), space, objects.name(workload))
-    above = [
-        About(str(each.get("apiVersion")), str(each.get("kind")), space, str(each.get("name")))
-        for each in controllers_of(workload, known)
-    ]
-    is_part = bool(above) and (own.kind, above[0].kind) == (REPLICA_SET.kind, DEPLOYMENT.kind)
+    own, space = _about(workload), objects.namespace(workload)
+    references = [*controllers_of(workload, known)]
+    above = [_about({**each, "metadata": {"name": each.get("name"), "namespace": space}}) for each in references]
+    is_part = bool(above) and _is_part(own, above[0], known.get(str(references[0].get("uid"))))
     return (*([] if is_part else [own]), *above)
+
+
+def _is_part(own: About, named: About, above: JsonObject | None) -> bool:
+    """Return whether it is a ReplicaSet of a Deployment that is there, not of one that it merely names."""
+    kinds = tuple((one.api_version, one.kind) for one in (own, named))
+    ours = tuple((one.api_version, one.kind) for one in (REPLICA_SET, DEPLOYMENT))
+    return kinds == ours and above is not None and _about(above) == named
+
+
+def _about(obj: JsonObject) -> About:
+    return About(str(obj.get("apiVersion")), str(obj.get("kind")), objects.namespace(obj), objects.name(obj))
 
 
 def _wanted(owner: JsonObject, pod: JsonObject) -> int:

@@ -30,7 +30,7 @@ from minik8s_modules.controllers.simulation.deciders import DECIDERS, GATEWAY_DE
 from minik8s_modules.controllers.simulation.extended import extended, known_kinds
 from minik8s_modules.controllers.simulation.simulated_cluster import Decider, World, placeholder_uid, run_deciders
 from minik8s_modules.reconcile.feeds.plan_subjects import About, Note, of, of_pod, rows
-from minik8s_modules.reconcile.planning.simulated_admission import Admitting, controllers_of
+from minik8s_modules.reconcile.planning.simulated_admission import Admitting, controllers_of, declared
 from minik8s_modules.reconcile.planning.simulated_storage import (
     STORAGE_KINDS,
     StorageKeeper,
@@ -60,7 +60,8 @@ class SimulatedRollout(NamedTuple):
     """What follows: ``pods`` by uid (None: gone), the ``order`` of comings and goings, and what to tell besides.
 
     ``storage`` are claims, volumes and classes in the end, ``last_messages`` those of their last Events. ``services``
-    are those that controllers would make, change or delete, by ``<namespace>/<name>`` (None: gone).
+    are those that controllers would make, change or delete, by ``<namespace>/<name>`` (None: gone). ``accounts`` are
+    ServiceAccounts that controllers would make, as declared.
     """
 
     pods: Mapping[str, JsonObject | None]
@@ -69,6 +70,7 @@ class SimulatedRollout(NamedTuple):
     storage: tuple[JsonObject, ...] = ()
     last_messages: Mapping[tuple[str, Key], str] = {}
     services: Mapping[str, JsonObject | None] = {}
+    accounts: tuple[JsonObject, ...] = ()
 
 
 def workload_kind(obj: JsonObject) -> Kind | None:
@@ -155,7 +157,14 @@ def simulated_rollout(
     coming = tuple(place for _, place in order)
     told = last_messages_of(world)
     services = _services(world, known, [each.object for each in changes])
-    return SimulatedRollout(_differences(world, before), coming, tuple(messages), standing(world), told, services)
+    rest = (standing(world), told, services, tuple(_accounts(world)))
+    return SimulatedRollout(_differences(world, before), coming, tuple(messages), *rest)
+
+
+def _accounts(world: World) -> Iterable[JsonObject]:
+    kind = SERVICE_ACCOUNT
+    made = {objects.key(each.obj) for each in world.happened if (each.action, each.kind) == ("create", kind)}
+    return (declared(kind, each) for each in world.all(kind) if objects.key(each) in made)
 
 
 def _of_admission(world: World, admitting: Admitting | None) -> Iterable[Note]:

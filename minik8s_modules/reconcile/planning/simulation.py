@@ -63,6 +63,7 @@ class PlannedState(NamedTuple):
         policies: NetworkPolicies that would differ, by ``<namespace>/<name>`` (None: gone).
         namespaces: those that would differ, by name.
         made: pods that controllers would make, one of each form, as ``Admitting`` has them.
+        accounts: ServiceAccounts that controllers would make.
     """
 
     pods: Mapping[str, JsonObject | None]
@@ -73,6 +74,7 @@ class PlannedState(NamedTuple):
     policies: Mapping[str, JsonObject | None] = {}
     namespaces: Mapping[str, JsonObject | None] = {}
     made: Mapping[str, JsonObject] = {}
+    accounts: tuple[JsonObject, ...] = ()
 
     @property
     def services(self) -> dict[str, JsonObject | None]:
@@ -110,7 +112,8 @@ def planned_state(
     changes = [Change(*each) for each in question.operations if workload_kind(each.object) is not None]
     here = tuple(bound.get(objects.uid(pod)) or pod for pod in known)
     after, messages = standing(keeper.world), last_messages_of(keeper.world)
-    later, made = [Change("update", each) for each in scaled], dict[str, JsonObject]()
+    later = [Change("update", each) for each in scaled]
+    made, accounts = dict[str, JsonObject](), tuple[JsonObject, ...]()
     if changes or later:
         around = (changes, tuple(workloads), here, nodes, now, scene, after, later)
         found, made = _rolled_out(question, partial(simulated_rollout, *around))
@@ -118,11 +121,11 @@ def planned_state(
         changed, order = {**changed, **pods_after}, [*order, *found.order]
         after, messages = found.storage, {**messages, **found.last_messages}
         overlay |= storage_overlay(before, after)
-        notes += found.messages
+        notes, accounts = [*notes, *found.messages], found.accounts
         asked.network |= {(SERVICE.kind, key): each for key, each in found.services.items()}
     everywhere = {objects.uid(pod): pod for pod in here} | changed
     notes = [*asked.messages, *storage_notes(before, after, filter(None, everywhere.values()), messages), *notes]
-    rest = (asked.network, asked.policies, asked.namespaces, made)
+    rest = (asked.network, asked.policies, asked.namespaces, made, accounts)
     return PlannedState(changed, overlay, tuple(notes), tuple(order), *rest)
 
 

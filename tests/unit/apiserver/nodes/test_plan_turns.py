@@ -90,17 +90,28 @@ def test_a_reconciler_of_a_former_release_is_named(backend: Backend, options: Op
     assert status["messages"] == [f"reconciler s0 {why}", f"reconciler s1 {why}"]
 
 
-@pytest.mark.parametrize("made", [[], {"k": "pod"}, {"k": {"spec": {}}}, {"k": {"metadata": "web"}}])
-def test_pods_of_another_form_are_no_answer(tmp_path: Path, made: object):
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"made": []}, "pods that are none"),
+        ({"made": {"k": "pod"}}, "pods that are none"),
+        ({"made": {"k": {"spec": {}}}}, "pods that are none"),
+        ({"made": {"k": {"metadata": "web"}}}, "pods that are none"),
+        ({"made": {}, "around": {}}, "ServiceAccounts that are none"),
+        ({"made": {}, "around": ["account"]}, "ServiceAccounts that are none"),
+        ({"made": {}, "around": [{"metadata": "account"}]}, "ServiceAccounts that are none"),
+    ],
+)
+def test_objects_of_another_form_are_no_answer(tmp_path: Path, told: JsonObject, why: str):
     authority = Authority(tmp_path, "cluster")
     own = authority.issue("own", "own")
     files = PlanFiles(own.cert, own.key, authority.ca)
-    server = PlanServer("127.0.0.1", 0, files, lambda _: {"nodes": {}, "messages": [], "made": made})
+    server = PlanServer("127.0.0.1", 0, files, lambda _: {"nodes": {}, "messages": [], **told})
     server.start()
     caller = authority.issue("caller", CALLER)
     try:
         asker = HttpsReconcilers(TlsFiles(caller.cert, caller.key, authority.ca))
-        with pytest.raises(ValueError, match="pods that are none"):
+        with pytest.raises(ValueError, match=why):
             asker.ask(Endpoint("s0", f"https://127.0.0.1:{server.port}"), {"objects": [], "nodes": []}, 60.0)
     finally:
         server.stop()

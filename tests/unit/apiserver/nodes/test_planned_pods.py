@@ -6,7 +6,9 @@ Beside the plan, controllers act on a real admission and a real store: what they
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -14,6 +16,7 @@ import orjson
 import pytest
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.errors import AlreadyExists
 from minik8s_modules.api.kinds import (
     DAEMON_SET,
     DEPLOYMENT,
@@ -28,6 +31,7 @@ from minik8s_modules.api.kinds import (
     STATEFUL_SET,
     Kind,
 )
+from minik8s_modules.api.network.gateway_api import CONTROLLER, GROUP
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.pods.pod_templates import nameless
 from minik8s_modules.apiserver.authorization.authorization import Access, Requester
@@ -44,9 +48,10 @@ from minik8s_modules.controllers.policy.quotas import decide_quota
 from minik8s_modules.controllers.simulation import simulated_cluster
 from minik8s_modules.controllers.simulation.simulated_cluster import World
 from minik8s_modules.reconcile.planning.questions import parse_question
-from minik8s_modules.reconcile.planning.simulated_admission import Admitting
+from minik8s_modules.reconcile.planning.simulated_admission import Admitting, declared
 from minik8s_modules.reconcile.planning.simulated_rollouts import Change, simulated_rollout
 from minik8s_modules.reconcile.planning.simulation import PlannedState, planned_state
+from tests.support.gateway_api import definitions
 from tests.support.workloads import NOW, SPACE, workload
 from tests.unit.reconcile.planning.test_simulated_rollouts import deployment as changed
 from tests.unit.reconcile.planning.test_simulated_rollouts import node, running
@@ -54,6 +59,7 @@ from tests.unit.reconcile.planning.test_simulated_rollouts import node, running
 TOKEN = re.compile(r"kube-api-access-\w{5}")
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 QUOTA: JsonObject = {"kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}}
+NO_PODS: JsonObject = {**QUOTA, "spec": {"hard": {"pods": "0"}}}
 LIMITS = {"limits": [{"type": "Container", "default": {"memory": "64Mi"}, "defaultRequest": {"memory": "32Mi"}}]}
 RANGE: JsonObject = {"kind": "LimitRange", "metadata": {"name": "limits"}, "spec": LIMITS}
 MEMORY: JsonObject = {**QUOTA, "spec": {"hard": {"requests.memory": "64Mi"}}}
@@ -78,7 +84,7 @@ class Simulating:
         asked = parse_question(orjson.loads(orjson.dumps(question)))
         self.found = planned_state(asked, self.pods, SPREAD, NOW, self.workloads)
         if asked.admits and self.found.made:
-            return {"nodes": {}, "messages": [], "made": dict(self.found.made)}
+            return {"nodes": {}, "messages": [], "made": dict(self.found.made), "around": [*self.found.accounts]}
         return {"nodes": {}, "messages": [each.row() for each in self.found.messages], "order": [*self.found.order]}
 
     def metrics(self, endpoint: Endpoint, node: str) -> str | None:
@@ -120,12 +126,15 @@ def planned(backend: Backend, options: Options, obj: JsonObject, *before: JsonOb
     return status, reconciler
 
 
-def applied(backend: Backend, options: Options, obj: JsonObject) -> tuple[list[JsonObject], list[str]]:
-    """Let the controllers write the pods of a workload; return those that are stored, and what was refused."""
+def applied(backend: Backend, options: Options, changes: Iterable[JsonObject]) -> tuple[list[JsonObject], list[str]]:
+    """Let the controllers write the pods of workloads; return those that are stored, and what was refused."""
     options, refused = named(backend, options, CONTROLLERS), list[str]()
 
     class Writing(Admitting):
-        def __call__(self, _world: World, _owner: JsonObject, pod: JsonObject) -> JsonObject:
+        def __call__(self, world: World, _owner: JsonObject, pod: JsonObject) -> JsonObject:
+            for account in world.all(SERVICE_ACCOUNT):
+                with suppress(AlreadyExists):
+                    writing.create(backend, Target(SERVICE_ACCOUNT, SPACE), declared(SERVICE_ACCOUNT, account), options)
             kept = {k: v for k, v in pod["metadata"].items() if k not in {"uid", "generation", "creationTimestamp"}}
             body = {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": pod["spec"]}
             try:
@@ -135,7 +144,8 @@ def applied(backend: Backend, options: Options, obj: JsonObject) -> tuple[list[J
                 raise
             return {**pod, "metadata": {**pod["metadata"], "labels": objects.labels(found)}, "spec": found["spec"]}
 
-    simulated_rollout([Change("create", obj)], [], [], SPREAD, NOW, admitting=Writing(None))
+    asked = [Change(str(each["operation"]), each["object"]) for each in changes]
+    simulated_rollout(asked, [], [], SPREAD, NOW, admitting=Writing(None))
     items = backend.cache.list(POD.key(SPACE, "")).items
     return [item.object for item in items], refused
 
@@ -165,6 +175,19 @@ def of_kind(kind: Kind, **spec: Any) -> JsonObject:
     return made
 
 
+def of_gateways(kind: str, name: str, **spec: Any) -> JsonObject:
+    return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def gateway() -> JsonObject:
+    listener = {"name": "http", "port": 80, "protocol": "HTTP"}
+    made = of_gateways("Gateway", "edge", gatewayClassName="ours", listeners=[listener])
+    return {**made, "metadata": {"name": "edge", "namespace": SPACE}}
+
+
+OURS = (*definitions(), of_gateways("GatewayClass", "ours", controllerName=CONTROLLER))
+
+
 def with_account() -> JsonObject:
     made = deployment()
     made["spec"]["template"]["spec"]["serviceAccountName"] = "app"
@@ -183,6 +206,8 @@ CASES: list[Any] = [
     pytest.param(of_kind(REPLICA_SET, replicas=3), (QUOTA,), {}, 2, id="a ReplicaSet"),
     pytest.param(of_kind(STATEFUL_SET, replicas=3, serviceName="web"), (QUOTA,), {}, 2, id="a StatefulSet"),
     pytest.param(of_kind(DAEMON_SET), (QUOTA,), {}, 2, id="a DaemonSet"),
+    pytest.param(gateway(), OURS, {}, 1, id="a Gateway"),
+    pytest.param(gateway(), (*OURS, NO_PODS), {}, 0, id="a Gateway and a quota"),
     pytest.param(of_kind(JOB, parallelism=3, completions=3), (QUOTA,), {}, 2, id="a Job"),
 ]
 
@@ -196,14 +221,13 @@ def test_a_plan_of_a_workload_is_what_comes_of_it(
     labels: dict[str, str],
     come: int,
 ):
-    prepare(backend, options, *around, labels=labels)
-    status, reconciler = planned(backend, options, obj)
+    prepare(backend, options, *(each for each in around if each["kind"] in KINDS), labels=labels)
+    status, reconciler = planned(backend, options, obj, *(each for each in around if each["kind"] not in KINDS))
     order = [step["action"] for step in status.get("order") or []]
     assert order == ["create"] * come
     assert reconciler.found is not None
-    declared = reconciler.questions[-1]["objects"][-1]["object"]
 
-    stored, refused = applied(backend, options, declared)
+    stored, refused = applied(backend, options, reconciler.questions[-1]["objects"])
 
     assert len(stored) == come
     assert forms([pod for pod in reconciler.found.pods.values() if pod]) == forms(stored)
@@ -297,7 +321,48 @@ def test_pods_are_admitted_in_the_name_of_the_controllers(
     monkeypatch.setattr(writing, "admitted", watching)
     pod = {"metadata": {"name": "a", "namespace": SPACE}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
     asker = named(backend, options, "somebody")
-    planned_pods.PlannedPods(backend, asker)({"k": pod}, 60.0)
+    planned_pods.PlannedPods(backend, asker)({"k": pod}, [], time.monotonic() + 60)
     assert [(each.dry_run, each.requester and each.requester.user.name) for each in seen] == [(True, CONTROLLERS)]
     assert seen[0].requester is not None
     assert seen[0].requester.user.groups == ("system:authenticated",)
+
+
+def account(name: str, *secrets: str, **meta: Any) -> JsonObject:
+    told = {"name": name, "namespace": SPACE, **meta}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": told, "imagePullSecrets": named_each(secrets)}
+
+
+def named_each(names: Iterable[str]) -> list[JsonObject]:
+    return [{"name": each} for each in names]
+
+
+@pytest.mark.parametrize(
+    ("stands", "around", "secrets"),
+    [
+        ((), [account("app", "theirs")], ["theirs"]),
+        ((ACCOUNT,), [account("app", "theirs")], ["key"]),
+        ((), [account("other", "theirs")], None),
+        ((), [{**account("app", "theirs"), "kind": "Secret"}], None),
+        ((), [account("app", "theirs", namespace="elsewhere")], None),
+        ((), [account("app", "theirs", labels={"not a label": ""})], None),
+    ],
+)
+def test_accounts_that_controllers_make_stand_for_the_pods_that_name_them_where_nothing_does(
+    backend: Backend,
+    options: Options,
+    stands: tuple[JsonObject, ...],
+    around: list[JsonObject],
+    secrets: list[str] | None,
+):
+    prepare(backend, options, *stands)
+    spec = {"serviceAccountName": "app", "containers": [{"name": "c", "image": "x"}]}
+    pod = {"metadata": {"name": "a", "namespace": SPACE}, "spec": spec}
+    admit = planned_pods.PlannedPods(backend, named(backend, options, "somebody"))
+    found = admit({"k": pod}, around, time.monotonic() + 60)["pods"]["k"]
+    if secrets is None:
+        assert 'serviceaccount "app" not found' in found["refused"]
+    else:
+        assert found["pod"]["spec"]["imagePullSecrets"] == named_each(secrets)
+    assert {item.object["metadata"]["name"] for item in backend.cache.list(SERVICE_ACCOUNT.key(SPACE, "")).items} == {
+        objects.name(each) for each in stands
+    }
