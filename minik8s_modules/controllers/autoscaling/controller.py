@@ -145,7 +145,7 @@ class AutoscalerController(Looping):
             return found
         # neither built in nor custom: an APIService may serve it
         api_version = str(reference.get("apiVersion") or "")
-        with self._silences.asking(api_version):
+        with self._silences.asking(api_version, "resources"):
             return kind_at(self._client, api_version, str(reference.get("kind")), ASK_S) or found
 
     def _selected(self, namespace: str, selector: str) -> list[JsonObject]:

@@ -130,17 +130,19 @@ class Readings:
     def of_external(self, namespace: str, metric: JsonObject) -> Measured:
         """Return the sum of an external metric's values."""
         path = f"/apis/{EXTERNAL}/v1beta1{_space(namespace)}/{quote(metric['name'], safe='')}"
+        asked = with_query(path, {"labelSelector": _labels(metric)})
         try:
-            with self._silences.asking(EXTERNAL):
-                items = self._get(with_query(path, {"labelSelector": _labels(metric)})).get("items") or []
+            with self._silences.asking(EXTERNAL, asked):
+                items = self._get(asked).get("items") or []
             return sum(quantities.to_milli(each["value"]) for each in items) if items else _NO_EXTERNAL
         except (StatusError, TemporaryError, ValueError, KeyError, TypeError) as error:
             return Unread(f"unable to fetch metrics from external metrics API: {error}")
 
     def _custom(self, path: str, query: Mapping[str, str]) -> list[Any] | Unread:
         """Return the items of an answer in the newest version that is served."""
+        about = with_query(path, {"metricLabelSelector": query["metricLabelSelector"]})  # whichever pods it is of
         try:
-            with self._silences.asking(CUSTOM):
+            with self._silences.asking(CUSTOM, about):
                 return self._items(f"/apis/{CUSTOM}/{self._version()}{path}", query)
         except (StatusError, TemporaryError, ValueError, KeyError, TypeError) as error:
             return Unread(f"unable to fetch metrics from custom metrics API: {error}")

@@ -70,7 +70,7 @@ class Targets:
             workload = self._copies[kind].get(namespace, name)
             return str(NotFound(kind, name)) if workload is None else scale_in(workload)
         try:
-            with self._asking(kind):
+            with self._asking("GET", kind, namespace):
                 return _scale(self._get(kind, namespace, name))
         except StatusError as error:
             return str(error)
@@ -82,19 +82,22 @@ class Targets:
             TemporaryError: the API did not answer, or the target has other replicas by now: decide again.
         """
         try:
-            with self._asking(kind):
+            with self._asking("GET", kind, namespace):
                 scale = self._get(kind, namespace, name)
-                if _scale(scale).replicas != before:
-                    raise TemporaryError(f"{kind.singular_name} {name} has been scaled by somebody else")
-                body = {**scale, "spec": {**objects.spec(scale), "replicas": replicas}}
-                path = resource_path(kind, namespace, name, "scale")
+            if _scale(scale).replicas != before:
+                raise TemporaryError(f"{kind.singular_name} {name} has been scaled by somebody else")
+            body = {**scale, "spec": {**objects.spec(scale), "replicas": replicas}}
+            path = resource_path(kind, namespace, name, "scale")
+            with self._asking("PUT", kind, namespace):
                 answer = self._client.raw("PUT", path, orjson.dumps(body), {"Content-Type": "application/json"})
         except StatusError as error:
             return str(error)
         return "" if answer.status == HTTPStatus.OK else str(error_of(answer))
 
-    def _asking(self, kind: Kind) -> AbstractContextManager[None]:
-        return nullcontext() if kind in self._copies else self._silences.asking(kind.api_version)
+    def _asking(self, verb: str, kind: Kind, namespace: str) -> AbstractContextManager[None]:
+        if kind in self._copies:
+            return nullcontext()
+        return self._silences.asking(kind.api_version, f"{verb} {resource_path(kind, namespace)}")
 
     def _get(self, kind: Kind, namespace: str, name: str) -> JsonObject:
         if not kind.namespaced:  # nobody may scale by an autoscaler what lies outside its namespace

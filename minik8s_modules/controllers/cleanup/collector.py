@@ -232,7 +232,9 @@ class GarbageCollector:
         return True
 
     def _asking(self, kind: Kind) -> AbstractContextManager[None]:
-        return self._silences.asking(kind.api_version) if kind.prefix in self._followed else nullcontext()
+        if kind.prefix not in self._followed:
+            return nullcontext()
+        return self._silences.asking(kind.api_version, kind.resource)
 
     def _tell(self, item: Item, reference: JsonObject) -> None:
         """Say that a reference names an owner where it cannot be (``ownerRefInvalidNamespace``)."""

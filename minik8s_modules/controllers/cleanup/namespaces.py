@@ -254,7 +254,7 @@ class NamespaceController(Shell[Key]):
         content, unknown = {}, {**extended.unknown}
         for kind in (each for each in extended.kinds if each.namespaced):
             try:
-                with self._silences.asking(kind.api_version):
+                with self._silences.asking(kind.api_version, kind.resource):
                     content[kind] = checked(self._custom_content(kind, namespace))
             except (StatusError, TemporaryError, *ODD) as error:
                 unknown.setdefault(kind.api_version, f"{kind.plural} cannot be listed: {error}")

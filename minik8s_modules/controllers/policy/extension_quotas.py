@@ -81,7 +81,7 @@ class ExtensionQuotaController(Looping):
         listed = {}
         for kind in {each.resource: each for each in reversed(wanted)}.values():  # of versions, the first
             try:
-                with self._silences.asking(kind.api_version):
+                with self._silences.asking(kind.api_version, kind.resource):
                     listed[kind] = len(checked(self._client.list(kind, namespace).items))
             except (StatusError, TemporaryError, *ODD) as error:
                 log.warning("%s of namespace %s cannot be counted: %s", kind.resource, namespace, error)

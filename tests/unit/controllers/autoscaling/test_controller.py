@@ -15,7 +15,7 @@ from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.base.metrics import Registry
 from minik8s_modules.client.silences import AGAIN_S
 from minik8s_modules.client.transport import READ_TIMEOUT_S
-from minik8s_modules.controllers.autoscaling.controller import TICK_S, AutoscalerController
+from minik8s_modules.controllers.autoscaling.controller import PERIOD_S, TICK_S, AutoscalerController
 from minik8s_modules.controllers.autoscaling.figures import AutoscalerFigures
 from minik8s_modules.controllers.autoscaling.readings import Readings
 from minik8s_modules.runtime.controller import Context
@@ -201,6 +201,36 @@ def test_metrics_apis_that_hang_hold_up_no_other_autoscaler(shop: Shop):
     assert all(shop.reason("ScalingActive", f"h{number}") == "FailedGetPodsMetric" for number in range(10))
     for api in shop.server.hanging:
         assert 2 <= sum(each.startswith(api) for each in shop.server.waited) <= 1 + passed / AGAIN_S
+
+
+def test_a_metric_that_hangs_takes_nothing_from_others_of_its_api(shop: Shop):
+    custom, external = "/apis/custom.metrics.k8s.io/v1beta2", "/apis/external.metrics.k8s.io/v1beta1"
+    of_service, queues = f"{custom}/namespaces/shop/services/web", f"{external}/namespaces/shop/queue?labelSelector="
+    item = {"describedObject": {"name": "web"}, "timestamp": rfc3339(shop.clock.now()), "value": "10"}
+    shop.server.answers = {custom: {}, f"{of_service}/load": {"items": [item]}, f"{queues}q=b": {"items": [item]}}
+    shop.server.hanging = (f"{of_service}/slow", f"{queues}q%3Da")
+    whose = {"apiVersion": "v1", "kind": "Service", "name": "web"}
+    for name, metric, queue in (("hangs", "slow", "a"), ("hpa", "load", "b")):
+        target = {"type": "Value", "value": "10"}
+        load = {"describedObject": whose, "metric": {"name": metric}, "target": target}
+        labels = {"matchLabels": {"q": queue}}
+        waiting = {"metric": {"name": "queue", "selector": labels}, "target": target}
+        shop.workload(1, "50m", name=name)
+        shop.autoscaler(
+            {"type": "Object", "object": load}, {"type": "External", "external": waiting}, name=name, target=name
+        )
+    began = shop.clock.monotonic()
+    shop.begin()
+    shop.until(lambda: shop.reason("ScalingActive", "hangs") == "FailedGetObjectMetric")
+    for _ in range(40):
+        shop.tick()
+        assert shop.reason("ScalingActive") == "ValidMetricFound"
+        assert len(shop.status()["currentMetrics"]) == 2
+    passed = shop.clock.monotonic() - began
+    for path in shop.server.hanging:
+        assert 4 <= sum(each.startswith(path) for each in shop.server.waited) <= 1 + passed / AGAIN_S
+    for path in shop.server.answers.keys() - {custom}:
+        assert sum(path.partition("=")[0] in each for each in shop.server.asked) >= passed / PERIOD_S / 2
 
 
 def test_metrics_of_pods_that_hang_are_waited_for_once_a_tick_and_by_nobody_who_has_something_else_to_do(shop: Shop):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from urllib3.response import HTTPResponse
 
 from minik8s_modules.api.kinds import Kind
 from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.base.errors import TemporaryError
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.silences import Silences
 from minik8s_modules.controllers.autoscaling.autoscalers import Scale
@@ -79,3 +81,43 @@ def test_who_serves_scales_and_keeps_silent_is_waited_for_shortly_and_not_again_
     with pytest.raises(ApiUnreachable, match="has kept silent"):
         targets.change(kind(namespaced=True), "team-a", "a", 2, 3)
     assert waited == [ASK_S]
+
+
+def test_who_answers_slowly_that_somebody_else_has_scaled_keeps_no_silence() -> None:
+    clock = FakeClock()
+
+    class Slow(Served):
+        """Answers after two seconds."""
+
+        def raw(self, *arguments: Any, **options: Any) -> HTTPResponse:
+            """Answer."""
+            clock.advance(2)
+            return super().raw(*arguments, **options)
+
+    targets = Targets(Slow(), {}, Silences(clock))
+    with pytest.raises(TemporaryError, match="scaled by somebody else"):
+        targets.change(kind(namespaced=True), "team-a", "a", 1, 3)
+    assert targets.change(kind(namespaced=True), "team-a", "a", 2, 3) == ""
+
+
+def test_a_change_that_hangs_is_tried_again_later_while_scales_are_read() -> None:
+    clock = FakeClock()
+
+    class Stuck(Served):
+        """Takes no change."""
+
+        def raw(self, method: str, *arguments: Any, **options: Any) -> HTTPResponse:
+            """Answer what only reads."""
+            found = super().raw(method, *arguments, **options)
+            if method == "PUT":
+                clock.advance(30)
+                raise ApiUnreachable("Read timed out.")
+            return found
+
+    served = Stuck()
+    targets = Targets(served, {}, Silences(clock))
+    for text in ("Read timed out", "has kept silent", "has kept silent"):
+        assert targets.scale(kind(namespaced=True), "team-a", "a") == Scale(2, 1, "app=a")
+        with pytest.raises(ApiUnreachable, match=text):
+            targets.change(kind(namespaced=True), "team-a", "a", 2, 3)
+    assert sum(each.startswith("PUT") for each in served.asked) == 1

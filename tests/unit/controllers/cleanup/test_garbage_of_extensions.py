@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -153,6 +154,10 @@ def test_an_extension_that_keeps_silent_holds_up_one_worker_at_a_time(
         with pytest.raises(ApiUnreachable, match="has kept silent"):
             idle._take(step, alone=True)
     assert waited == [FLUNDER]
+    other = replace(FLUNDER, plural="fischers", kind="Fischer")
+    idle._followed[other.prefix] = other
+    with pytest.raises(ApiUnreachable, match="Read timed out"):
+        idle._is_absent("w", other, Key(SPACE, "c"))
     for name in ("a", "b"):  # the API server itself is asked as ever
         with pytest.raises(ApiUnreachable, match="Read timed out"):
             idle._is_absent(name, CONFIG_MAP, Key(SPACE, name))

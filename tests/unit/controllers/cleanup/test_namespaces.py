@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -337,6 +338,25 @@ def test_an_extension_that_keeps_silent_holds_up_one_look_at_a_time(api: FakeApi
     clock.advance(AGAIN_S)
     controller.sync(Key("", "bank"))
     assert waited == ["shop", "bank"]
+
+
+def test_one_kind_that_keeps_silent_leaves_an_extensions_other_objects_deleted(api: FakeApi):
+    api.create(NAMESPACE, {"metadata": {"name": "shop", "finalizers": ["x"]}, "spec": {"finalizers": ["kubernetes"]}})
+    fischer = replace(FLUNDER, kind="Fischer", plural="fischers")
+    api.create(fischer, {"metadata": {"name": "a", "namespace": "shop"}})
+    api.delete(NAMESPACE, "shop")
+    clock, real = FakeClock(), api.list
+
+    def listed(kind: Kind, namespace: str = "", *arguments: Any, **options: Any) -> ObjectList:
+        if kind != FLUNDER:
+            return real(kind, namespace, *arguments, **options)
+        clock.advance(READ_TIMEOUT_S)
+        raise ApiUnreachable("Read timed out.")
+
+    api.list = listed  # type: ignore[method-assign]
+    controller = NamespaceController(api, clock, extensions=lambda: Extended((FLUNDER, fischer), {}))
+    controller.sync(Key("", "shop"))
+    assert not real(fischer, "shop").items
 
 
 def test_only_what_may_be_deleted_is_looked_for():

@@ -19,7 +19,7 @@ from minik8s_modules.client.transport import READ_TIMEOUT_S
 from minik8s_modules.controllers.cleanup.extensions import Extended
 from minik8s_modules.controllers.core.steps import WriteStatus
 from minik8s_modules.controllers.policy import extension_quotas
-from minik8s_modules.controllers.policy.extension_quotas import ExtensionQuotaController, decide_counts
+from minik8s_modules.controllers.policy.extension_quotas import LOOK_S, ExtensionQuotaController, decide_counts
 from minik8s_modules.controllers.policy.quotas import QuotaController, decide_quota
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
@@ -28,6 +28,7 @@ from tests.support.waiting import until
 from tests.support.workloads import NOW, SPACE
 
 FLUNDER = Kind("wardle.example.com", "v1", "Flunder", "flunders", "")
+FISCHER = Kind("wardle.example.com", "v1", "Fischer", "fischers", "")
 NAME = "count/flunders.wardle.example.com"
 AWAY = Extended((), {"wardle.example.com/v1": "away"})
 
@@ -115,6 +116,28 @@ def test_an_extension_that_keeps_silent_is_not_asked_again_for_the_next_quota(mo
     for space in ("shop", "bank"):
         assert controller._counts({NAME}, space) == {}
     assert waited == ["shop"]
+    context.pool.shutdown()
+
+
+def test_one_kind_that_hangs_leaves_an_extensions_others_counted(monkeypatch: pytest.MonkeyPatch):
+    api, clock, waited = FakeApi(SystemClock()), FakeClock(), list[str]()
+    context = Context(api, EventRecorder(api, "test"), Informers(api), clock)
+    controller = ExtensionQuotaController(context, lambda: Extended((FLUNDER, FISCHER), {}))
+    real = api.list
+
+    def listed(kind: Kind, namespace: str) -> Any:
+        if kind != FLUNDER:
+            return real(kind, namespace)
+        waited.append(namespace)
+        clock.advance(READ_TIMEOUT_S)
+        raise ApiUnreachable("Read timed out.")
+
+    monkeypatch.setattr(api, "list", listed)
+    other = "count/fischers.wardle.example.com"
+    for _ in range(6):
+        assert controller._counts({NAME, other}, "shop") == {other: "0"}
+        clock.advance(LOOK_S)
+    assert len(waited) == 3
     context.pool.shutdown()
 
 
