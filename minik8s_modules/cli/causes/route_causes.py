@@ -87,8 +87,15 @@ def class_faults(one: JsonObject, around: Around) -> Iterator[Fault]:
     _ = around
 
 
+def class_of(ingress: JsonObject) -> str:
+    """Return the name of an Ingress' class, "" where it names none."""
+    return str(
+        objects.spec(ingress).get("ingressClassName") or objects.annotations(ingress).get(CLASS_ANNOTATION) or ""
+    )
+
+
 def _foreign(obj: JsonObject, classes: AbstractSet[str]) -> str:
-    called = objects.spec(obj).get("ingressClassName") or objects.annotations(obj).get(CLASS_ANNOTATION)
+    called = class_of(obj)
     if called and called not in classes:
         return f"there is no IngressClass {called}: minik8s does not act on it (its own class is {CLASS})"
     if called:

@@ -28,11 +28,16 @@ class Sight:
         """What may not be read, in words, by the plural of its kind."""
         self._namespaces = sorted({*filter(None, namespaces)})
         self._listed: dict[Kind, list[JsonObject]] = {}
+        self._seen: dict[Kind, list[str]] = {}
 
     @property
     def among(self) -> str:
         """What limits the statement that there is no such object; "" where nothing does."""
         return " that you may read" if self.unread else ""
+
+    def hides(self, kind: Kind, namespace: str = "") -> bool:
+        """Return whether there may be objects of a kind, or those of a namespace, that may not be read."""
+        return kind.plural in self.unread and not (namespace and namespace in self._seen.get(kind, ()))
 
     def all(self, kind: Kind) -> list[JsonObject]:
         """Return the objects of all namespaces, or of those that may be listed."""
@@ -44,7 +49,7 @@ class Sight:
         return self._listed[kind]
 
     def _within(self, kind: Kind) -> list[JsonObject]:
-        found, seen = list[JsonObject](), list[str]()
+        found, seen = list[JsonObject](), self._seen.setdefault(kind, [])
         for namespace in self._namespaces if kind.namespaced else ():
             try:
                 found += self.client.list(kind, namespace).items

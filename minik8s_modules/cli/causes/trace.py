@@ -11,7 +11,7 @@ import argparse
 import contextlib
 import ipaddress
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Forbidden
@@ -19,10 +19,14 @@ from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, HOST_GRANT, INGRESS, 
 from minik8s_modules.api.network.cluster_names import CLUSTER_DOMAIN, name_within
 from minik8s_modules.api.network.ingress_routes import (
     ANY_HOST,
+    CLASS,
+    CONTROLLER,
     Cluster,
+    Route,
     Routes,
     decide_routes,
     match,
+    owner_of,
     port_of,
 )
 from minik8s_modules.api.network.service_ranges import addresses_of
@@ -31,6 +35,7 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import output
 from minik8s_modules.cli.causes.calls import CALLED, Line, called
 from minik8s_modules.cli.causes.pods import pod_cause
+from minik8s_modules.cli.causes.route_causes import class_of
 from minik8s_modules.cli.causes.service_endpoints import announcing, behind, endpoints, leads_nowhere
 from minik8s_modules.cli.causes.sight import Sight
 from minik8s_modules.cli.causes.surroundings import Around
@@ -39,6 +44,9 @@ from minik8s_modules.cli.mesh.tracing import by_sidecar
 from minik8s_modules.client.api import ApiClient
 
 _WIDTH = 11
+_CLAIMING = (DNS, INGRESS, INGRESS_CLASS, HOST_GRANT)
+"""What decides who has which host and path."""
+_GATEWAYS = "gateways"
 _SERVICES = {SERVICE.singular_name, SERVICE.plural, *SERVICE.short_names}
 
 
@@ -46,19 +54,18 @@ def trace(client: ApiClient, options: argparse.Namespace) -> int:
     """Print the way; returns 1 where it leads nowhere."""
     place = str(options.place).split("://", 1)[-1]
     authority, slash, rest = place.partition("/")
-    host, path = _host_and_port(authority)[0], slash + rest or "/"
+    path, name = (slash + rest or "/").partition("?")[0], rest.rstrip("/")
+    is_typed = bool(name) and place == options.place
+    own = options.namespace if options.pod else options.from_namespace or options.namespace
+    if is_typed and authority.lower() in _SERVICES:
+        sight = _sight(client, _host_and_port(name)[0], own)
+        return _told(sight, _to_service(sight, options, name, own))
+    sight = _sight(client, _host_and_port(authority)[0], own)
     if options.pod:
-        sight = _sight(client, host, options.namespace)
-        return _told(sight, _from_pod(sight, options, authority, path.partition("?")[0]))
-    kind = CALLED.get(authority.lower())
-    name = rest.rstrip("/")
-    if name and place == options.place and authority.lower() in _SERVICES:
-        host, path = name, "/"
-    if kind is not None and name and place == options.place:
+        return _told(sight, _from_pod(sight, options, authority, path))
+    if is_typed and (kind := CALLED.get(authority.lower())) is not None:
         return _shown(called(client, kind, name))
-    own = options.from_namespace or options.namespace
-    sight = _sight(client, host, own)
-    return _told(sight, way(sight, host, path.partition("?")[0], own))
+    return _told(sight, way(sight, _host_and_port(authority)[0], path, own))
 
 
 def _sight(client: ApiClient, host: str, own: str) -> Sight:
@@ -81,6 +88,26 @@ def _host_and_port(authority: str) -> tuple[str, str]:
         return host, behind_it.removeprefix(":")
     host, _, port = authority.partition(":")
     return (authority, "") if ":" in port else (host, port)
+
+
+def _to_service(sight: Sight, options: argparse.Namespace, authority: str, own: str) -> Iterator[Line]:
+    """Yield the stations to what is named as a Service: no other object may have that name as its host."""
+    host = _host_and_port(authority)[0]
+    service = _named(sight, host, own)
+    if service is None:
+        key = _key(host, own) or objects.Key(own, host)
+        text = f"{host}: namespace {key.namespace} has no such Service{sight.among}"
+        yield Line("name", text, broken=not sight.hides(SERVICE, key.namespace))
+    elif options.pod:
+        yield from _from_pod(sight, options, authority, "/")
+    else:
+        yield from _straight(sight, host, service)
+
+
+def _straight(sight: Sight, host: str, service: JsonObject) -> Iterator[Line]:
+    address = objects.spec(service).get("clusterIP") or objects.spec(service).get("externalName") or "no address"
+    yield Line("name", f"{host} → {address} (Service {objects.key(service)})")
+    yield from _behind(sight, service)
 
 
 def _from_pod(sight: Sight, options: argparse.Namespace, authority: str, path: str) -> Iterator[Line]:
@@ -116,42 +143,67 @@ def _shown(lines: Iterable[Line]) -> int:
 def way(sight: Sight, host: str, path: str, namespace: str) -> Iterator[Line]:
     """Yield the stations of a request from a pod of a namespace. Raises as the API does."""
     services = {str(objects.key(each)): each for each in sight.all(SERVICE)}
-    dns, ingresses, classes, grants = (sight.all(kind) for kind in (DNS, INGRESS, INGRESS_CLASS, HOST_GRANT))
+    dns, ingresses, classes, grants = (sight.all(kind) for kind in _CLAIMING)
+    assumed = {class_of(each) for each in ingresses} - {"", CLASS} if sight.hides(INGRESS_CLASS) else ()
+    classes = [*classes, *({"metadata": {"name": each}, "spec": {"controller": CONTROLLER}} for each in assumed)]
     routes = decide_routes(Cluster(dns, ingresses, classes, services, grants))
     declared, route = match(routes, host, path)
     if declared == ANY_HOST or not declared:
         service = _named(sight, host, namespace)
         if service is not None:
-            address = (
-                objects.spec(service).get("clusterIP") or objects.spec(service).get("externalName") or "no address"
-            )
-            yield Line("name", f"{host} → {address} (Service {objects.key(service)})")
-            yield from _behind(sight, service)
+            yield from _straight(sight, host, service)
             return
         found = _entering(sight, host, path) if not declared else []
         if "." not in host and ":" not in host and not declared and not found:
             text = f"{host}: namespace {namespace} has no such Service{sight.among}, and its pods no such name"
-            found = [Line("name", text, broken=True)]
+            found = [Line("name", text, broken=not any(sight.hides(kind, namespace) for kind in (SERVICE, DNS)))]
         if found:
             yield from found
             return
     yield from _name(sight, routes, host, declared, namespace)
     if not declared:
-        yield Line("ingress", f"no Ingress or DNS object{sight.among} declares {host}: nginx answers 404", broken=True)
+        is_sure = not (sight.hides(DNS) or sight.hides(INGRESS) or _GATEWAYS in sight.unread)
+        text = f"no Ingress or DNS object{sight.among} declares {host}: {_answer(404, is_sure=is_sure)}"
+        yield Line("ingress", text, broken=is_sure)
         return
     shown = "any host" if declared == ANY_HOST else declared
+    is_sure = not any(map(sight.hides, _CLAIMING))
     if route is None:
         known = ", ".join(sorted(one.path for one in routes.hosts[declared])) or "none"
-        yield Line("ingress", f"{shown} has no path for {path}: nginx answers 404 (paths: {known})", broken=True)
+        text = f"{shown} has no path for {path}: {_answer(404, is_sure=is_sure)} (paths: {known})"
+        yield Line("ingress", text, broken=is_sure)
         return
     secret = routes.tls.get(declared)
-    yield Line("ingress", f"{shown} {route.kind} {route.path}: {route.owner}{f', TLS from {secret}' if secret else ''}")
+    tls = f", TLS from {secret}" if secret else ""
+    name = next((class_of(each) for each in ingresses if owner_of("Ingress", each) == route.owner), "")
+    supposed = f", if its class {name} is this installation's" if name in assumed else ""
+    yield Line("ingress", f"{shown} {route.kind} {route.path}: {route.owner}{tls}{supposed}")
+    yield from _through_nginx(sight, services, route, is_sure=is_sure)
+
+
+def _answer(status: int, *, is_sure: bool) -> str:
+    return f"nginx answers {status}{_as_far(is_sure=is_sure)}"
+
+
+def _as_far(*, is_sure: bool) -> str:
+    return "" if is_sure else " as far as you may read"
+
+
+def _through_nginx(sight: Sight, services: Mapping[str, JsonObject], route: Route, *, is_sure: bool) -> Iterator[Line]:
+    """Yield the stations behind a path; ``is_sure``: it has that place whatever may not be read."""
+    namespace, _, name = route.service.partition("/")
     service = services.get(route.service)
+    if service is None and sight.hides(SERVICE, namespace):
+        service = sight.get(SERVICE, objects.Key(namespace, name))
     if service is None:
-        yield Line("service", f"there is no Service {route.service}{sight.among}: nginx answers 503", broken=True)
+        hidden = sight.hides(SERVICE, namespace)
+        among, is_sure = " that you may read" if hidden else "", is_sure and not hidden
+        text = f"there is no Service {route.service}{among}: {_answer(503, is_sure=is_sure)}"
+        yield Line("service", text, broken=is_sure)
         return
     if port_of(service, route.port) is None:
-        yield Line("service", f"Service {route.service} has no port {route.port}: nginx answers 503", broken=True)
+        text = f"Service {route.service} has no port {route.port}: {_answer(503, is_sure=is_sure)}"
+        yield Line("service", text, broken=is_sure)
         return
     yield Line("service", f"{route.service}:{route.port} → {objects.spec(service).get('clusterIP')}")
     yield from _behind(sight, service)
@@ -163,7 +215,7 @@ def _entering(sight: Sight, host: str, path: str) -> list[Line]:
     try:
         return by_gateways(sight.client, host, path)
     except Forbidden:  # what they do with a request depends on objects of all namespaces
-        sight.unread["gateways"] = "what Gateways depend on in all namespaces"
+        sight.unread[_GATEWAYS] = "what Gateways depend on in all namespaces"
         return []
 
 
@@ -175,12 +227,14 @@ def _name(sight: Sight, routes: Routes, host: str, declared: str, namespace: str
         return
     if own is not None:
         text = f"it answers in the pods of namespace {own} alone, as no HostGrant{sight.among} gives it more"
-        yield Line("name", f"{host}: {text} (minik8s why dns -n {own})", broken=True)
+        is_sure = not (sight.hides(DNS) or sight.hides(HOST_GRANT))
+        yield Line("name", f"{host}: {text} (minik8s why dns -n {own})", broken=is_sure)
         return
     nodes = [one["address"] for node in sight.all(NODE) if not is_virtual(node)
              for one in objects.status(node).get("addresses") or [] if one.get("type") == "InternalIP"]  # fmt: skip
     known = ", ".join(nodes) or f"there is none{sight.among}"
-    text = f"not in the cluster's DNS; clients must resolve it to a node ({known})"
+    is_sure = not (sight.hides(DNS) or ((key := _key(host, namespace)) and sight.hides(SERVICE, key.namespace)))
+    text = f"not in the cluster's DNS{_as_far(is_sure=is_sure)}; clients must resolve it to a node ({known})"
     yield Line("name", f"{host}: {text}")
 
 
