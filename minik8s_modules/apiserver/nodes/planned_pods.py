@@ -16,6 +16,8 @@ import threading
 import time
 from collections.abc import Iterable
 
+import orjson
+
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
 from minik8s_modules.api.kinds import POD, RESOURCE_QUOTA, SERVICE_ACCOUNT
@@ -36,6 +38,9 @@ from minik8s_modules.store.cached import CachedObject
 _WITHIN_S = 10.0
 """For all Pods of a plan: webhooks may take 30 s each, and what is left of a plan's time is for nodes."""
 _MOMENT_S = 2.0
+_MOST_BYTES = 8 << 20
+"""Of admitted Pods: with the objects of the plan, reconcilers take 16 MiB (planserver.py)."""
+_TOO_LARGE = "what admission makes of a plan's Pods takes more than {} MiB"
 _TOLD = ("labels", "annotations", "finalizers")
 
 
@@ -52,10 +57,12 @@ class PlannedPods:
         self._backend = dataclasses.replace(backend, cache=self._cache)
         self._lock = threading.Lock()
         self._known: dict[str, JsonObject] = {}
+        self._spaces: set[str] = set()
+        self._room = _MOST_BYTES
         self._left_s = _WITHIN_S
 
     def __call__(self, made: JsonObject, around: Iterable[JsonObject], until_s: float) -> JsonObject:
-        """Return ``{"pods": {key: what becomes of that Pod of made}, "quotas": [those of their namespaces]}``.
+        """Return ``{"pods": {key: what becomes of that Pod}, "quotas": [those of their namespaces]}`` of all so far.
 
         What becomes of a Pod is ``{"pod"}`` as admitted or ``{"refused": why}``. ``{"unknown": why}`` may be alone, or
         beside it. ``around`` are ServiceAccounts that controllers would make, ``until_s`` is of ``time.monotonic()``.
@@ -63,11 +70,18 @@ class PlannedPods:
         with self._lock:
             begun_s = time.monotonic()
             new = {key: pod for key, pod in made.items() if key not in self._known}
-            self._known |= self._in_time(new, _named(new, around), until_s)
+            found = self._in_time(new, _named(new, around), until_s)
+            self._known |= {key: self._kept(each) for key, each in found.items()}
             self._left_s -= time.monotonic() - begun_s
-        spaces = sorted({objects.namespace(pod) for pod in made.values()})
-        found = (item for space in spaces for item in self._backend.cache.list(RESOURCE_QUOTA.key(space, "")).items)
-        return {"pods": {key: self._known[key] for key in made}, "quotas": readable.objects_of(RESOURCE_QUOTA, found)}
+            self._spaces |= {objects.namespace(pod) for pod in new.values()}
+            known, spaces = dict(self._known), sorted(self._spaces)
+        items = (item for space in spaces for item in self._cache.list(RESOURCE_QUOTA.key(space, "")).items)
+        return {"pods": known, "quotas": readable.objects_of(RESOURCE_QUOTA, items)}
+
+    def _kept(self, found: JsonObject) -> JsonObject:
+        """Return what is told of a Pod, as long as reconcilers take it."""
+        self._room -= len(orjson.dumps(found))
+        return found if self._room >= 0 else {"unknown": _TOO_LARGE.format(_MOST_BYTES >> 20)}
 
     def _in_time(self, made: JsonObject, accounts: JsonObject, until_s: float) -> dict[str, JsonObject]:
         """Return what becomes of each Pod; a webhook that is still waited for in the end is told to nobody."""

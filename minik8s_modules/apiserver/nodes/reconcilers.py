@@ -10,7 +10,8 @@ come and go where workloads change, and a message's ``node`` is the one whose pa
 
 Where controllers would make pods, a reconciler answers a question with ``admits`` with these alone, one of each form
 (``made``, by keys of its own), and the ServiceAccounts that controllers would make (``around``). It is asked again with
-what admission makes of the pods (``admission``), and how much of the plan's time has gone by (``spent_s``).
+what admission makes of the pods (``admission``), and how much of the plan's time has gone by (``spent_s``). Where that
+leads to pods of other forms, it tells these alone (``further``), until there are none, or for ``_TURNS`` turns.
 
 A node with a reconciler of its own (``others``) may not see what others do: it is asked in a second turn with its part
 alone (``foretold``), is known by the name of its serving certificate whatever its Lease says, and answers for itself.
@@ -52,6 +53,7 @@ _LARGEST_ANSWER = 16 << 20
 _LARGEST_METRICS = 1 << 20
 _MOST_MESSAGES = 1000
 _AT_ONCE = 16
+_TURNS = 5
 _PIECE = 64 << 10
 
 
@@ -243,18 +245,28 @@ def _together(ask: Callable[[T], JsonObject], those: Sequence[T]) -> list[JsonOb
 
 def _left_s(begun_s: float) -> float:
     """Return how long a further turn may take."""
-    return max(LEAST_S, ANSWER_S - (time.monotonic() - begun_s))
+    return max(LEAST_S, ANSWER_S - _spent_s(begun_s))
+
+
+def _spent_s(begun_s: float) -> float:
+    return time.monotonic() - begun_s
 
 
 def _ask_in_turns(
     reconcilers: Reconcilers, shard: Endpoint, question: JsonObject, admit: Admit, begun_s: float
 ) -> JsonObject:
     """Return a shard's answer; it says first which pods controllers would make, and no shard waits for another."""
-    answer = _ask(reconcilers, shard, {**question, "admits": True}, ANSWER_S)
-    if "made" not in answer:
-        return _with_note(answer, shard)
-    admission = admit(answer["made"], answer.get("around", []), begun_s + ANSWER_S - LEAST_S)
-    again = {**question, "admission": admission, "spent_s": time.monotonic() - begun_s}
+    admission: JsonObject = {"pods": {}, "quotas": []}
+    for turn in range(_TURNS):
+        # one of a former release does not know "further", and tells all pods again with "admits"
+        asked = {"admission": admission, "further": True, "spent_s": _spent_s(begun_s)} if turn else {"admits": True}
+        answer = _ask(reconcilers, shard, {**question, **asked}, _left_s(begun_s))
+        if "made" not in answer:
+            return answer if turn else _with_note(answer, shard)
+        if _spent_s(begun_s) > ANSWER_S - 2 * LEAST_S:
+            break  # what is left is for one more answer
+        admission = admit(answer["made"], answer.get("around", []), begun_s + ANSWER_S - LEAST_S)
+    again = {**question, "admission": admission, "spent_s": _spent_s(begun_s)}
     return _ask(reconcilers, shard, again, _left_s(begun_s))
 
 

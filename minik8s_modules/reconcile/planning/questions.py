@@ -25,7 +25,8 @@ class Question(NamedTuple):
 
     Attributes:
         others: nodes with a reconciler of their own, to which the answer says what to tell them.
-        admits: whether the API server wants to be told first which pods controllers would make, to admit them.
+        admits: whether the API server wants to be told first which pods controllers would make, to admit them; with an
+            ``admission``, those that it does not know.
         admission: what it made of them, see ``simulated_admission.py``; None where nobody has asked.
         spent_s: how much of a plan's time has gone by before this question.
         supplied: what such a node is sent (``standalone_plans.read_supplied_plan``), in place of operations.
@@ -52,7 +53,8 @@ def parse_question(body: Any) -> Question:
     asked = tuple(each for each in every if is_decided(each.object))
     nodes = body.get("nodes") or ([body["node"]] if body.get("node") else [])
     others = _names("others", body.get("others") or [])
-    turn = (bool(body.get("admits")), _admission(body), float(body.get("spent_s") or 0))
+    admits = bool(body.get("admits") or body.get("further"))
+    turn = (admits, _admission(body), float(body.get("spent_s") or 0))
     return Question(asked, _names("nodes", nodes), others, body.get("foretold"), *turn)
 
 

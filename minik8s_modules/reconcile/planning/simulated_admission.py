@@ -3,8 +3,8 @@
 A plan whose controllers would make Pods takes two turns. In the first, the rollout is simulated with Pods as their
 templates declare them, and one of each form is given to the API server (``Admitting.made``), which lets its admission
 see them as if what was planned stood (apiserver/nodes/planned_pods.py). In the second its answers decide: a Pod is
-stored as admitted, or refused. Quotas are charged here, since what is left of them depends on which Pods have come and
-gone by then; the sums are the API server's own (api/pods/quotas.py).
+stored as admitted, or refused; forms that only this leads to have further turns. Quotas are charged here, since what
+is left of them depends on which Pods have come and gone by then; the sums are the API server's (api/pods/quotas.py).
 """
 
 from __future__ import annotations
@@ -18,22 +18,26 @@ from typing import Any
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Forbidden, StatusError
-from minik8s_modules.api.kinds import DEPLOYMENT, KINDS, POD, REPLICA_SET, Kind
-from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.api.kinds import CONTROLLER_REVISION, DEPLOYMENT, KINDS, POD, REPLICA_SET, STATEFUL_SET, Kind
+from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.api.pods import quotas
 from minik8s_modules.api.pods.pod_templates import nameless
 from minik8s_modules.controllers.simulation.simulated_cluster import World
+from minik8s_modules.controllers.workloads.replicasets import wanted_replicas
+from minik8s_modules.controllers.workloads.stateful_pods import first_ordinal, new_pod, revision_of
 from minik8s_modules.reconcile.feeds.plan_subjects import About, Note
 
-_MOST_FORMS = 1000
+_MOST_FORMS, _MOST_BYTES = 1000, 4 << 20
 """Only Pods that have their names, or their nodes, from their controllers have a form each: admission takes 1 to 2 ms
-of an API server for each, and both turns carry them."""
+of an API server for each, and both turns carry them, in 16 MiB with the rest of a question or an answer."""
 _UNASKED = "the API server was not asked"
-_TOO_MANY = "a plan has the API server admit {} forms of Pods at most"
+_LATER = "the rollout came to it only after admission of others"
+_TOO_MANY = "a plan has the API server admit {:,} forms of Pods at most, of {} MiB in all"
 _ENDLESS = "with what it changes, their controller would make Pods without end"
 _AGAIN, _SPARE, _UNSAID = 2, 10, 1000
 """A rollout makes no Pod again, but where one is preempted; a controller that loses its Pods makes more than this."""
 _TAKEN = ("name", "generateName", "namespace", "labels", "annotations", "ownerReferences", "finalizers")
+_NOTHING: Mapping[str, Any] = {"pods": {}, "quotas": []}
 _ADMITTED = ("labels", "annotations", "finalizers")
 
 
@@ -41,7 +45,8 @@ class Admitting:
     """Makes of each new Pod of a world what the API server would; without ``admission`` it only notes their forms.
 
     Attributes:
-        made: a Pod of each form, by a key that follows from it. Names that are made with Pods are no part of a form.
+        made: a Pod of each form that ``admission`` does not know, by a key that follows from it. Names that are made
+            with Pods are no part of a form.
         endless: the uids of controllers that would make Pods without end of what it admits, as where it takes the
             labels away that they know them by. From when that shows, theirs are as declared.
 
@@ -53,6 +58,9 @@ class Admitting:
         self._admission = admission
         self._stored: Counter[str] = Counter()
         self.made: dict[str, JsonObject] = {}
+        self._noted: set[str] = set()
+        self._room = _MOST_BYTES
+        self._foreseen: set[tuple[str, str]] = set()
         self.endless = {*endless}
         # why it is not known what admission makes of Pods, one each, by the uid of what makes them
         self._unknown: defaultdict[str, list[str]] = defaultdict(list)
@@ -65,13 +73,11 @@ class Admitting:
         Raises:
             StatusError: it would be refused.
         """
-        form = declared(POD, pod)
-        key = _key(form)
-        if len(self.made) < _MOST_FORMS:
-            self.made.setdefault(key, form)
+        key = self._note(pod)
+        self._foresee(world, owner, pod)
         if self._admission is None:
             return pod
-        answer = self._admission["pods"].get(key) or {"unknown": self._untold()}
+        answer = self._admission["pods"].get(key) or {"unknown": self._untold(key)}
         if "refused" in answer:
             raise StatusError(HTTPStatus.FORBIDDEN, "Forbidden", str(answer["refused"]))
         if "pod" in answer and self._is_endless(owner, pod, key):
@@ -87,8 +93,35 @@ class Admitting:
         self._stored[key] += 1
         return admitted
 
-    def _untold(self) -> str:
-        return _TOO_MANY.format(_MOST_FORMS) if len(self.made) >= _MOST_FORMS else _UNASKED
+    def _note(self, pod: JsonObject) -> str:
+        """Return the key of a Pod's form, which is noted while there is room for more."""
+        form = declared(POD, pod)
+        key, size = _key(form)
+        if key not in self._noted and len(self._noted) < _MOST_FORMS and size <= self._room:
+            self._noted.add(key)
+            self._room -= size
+            if key not in (self._admission or _NOTHING)["pods"]:
+                self.made[key] = form
+        return key
+
+    def _foresee(self, world: World, owner: JsonObject, pod: JsonObject) -> None:
+        """Note all Pods of a StatefulSet's revision with its first one: in order, each may wait for those before it."""
+        if (owner.get("apiVersion"), owner.get("kind")) != (STATEFUL_SET.api_version, STATEFUL_SET.kind):
+            return
+        which = (objects.uid(owner), revision_of(pod))
+        revision = world.get(CONTROLLER_REVISION, Key(objects.namespace(pod), which[1]))
+        if revision is None or which in self._foreseen:
+            return
+        self._foreseen.add(which)
+        first = first_ordinal(owner)
+        for ordinal in range(first, first + min(wanted_replicas(owner), _MOST_FORMS)):
+            if self._note(new_pod(owner, revision, ordinal).obj) not in self._noted:
+                break
+
+    def _untold(self, key: str) -> str:
+        if key not in self._noted:
+            return _TOO_MANY.format(_MOST_FORMS, _MOST_BYTES >> 20)
+        return _LATER if (self._admission or _NOTHING)["pods"] else _UNASKED
 
     def _is_endless(self, owner: JsonObject, pod: JsonObject, key: str) -> bool:
         if self._stored[key] >= _AGAIN * _wanted(owner, pod) + _SPARE:
@@ -104,7 +137,7 @@ class Admitting:
 
     def _counted(self, world: World, namespace: str) -> Iterator[JsonObject]:
         """Yield the quotas of a namespace as their controller has counted them, what limits Pods."""
-        for quota in (self._admission or {})["quotas"]:
+        for quota in (self._admission or _NOTHING)["quotas"]:
             if objects.namespace(quota) != namespace:
                 continue
             gone, charged = self._charged.get(str(objects.key(quota)), (-1, quota))
@@ -115,9 +148,15 @@ class Admitting:
             yield charged
 
     def notes(self, world: World, workloads: Iterable[JsonObject]) -> Iterator[Note]:
-        """Say of each workload which of its Pods would be refused, and of which that is not known, and why."""
+        """Say of each workload how many of its Pods would be refused, and of how many that is not known, and why.
+
+        More may be refused: controllers begin with some, and StatefulSets try nothing behind one that is missing.
+        """
         known = {objects.uid(each): each for each in workloads}
-        what = (("{} would be refused", world.refused), ("what admission makes of {} is not known", self._unknown))
+        what = (
+            ("at least {} would be refused", world.refused),
+            ("what admission makes of {} is not known", self._unknown),
+        )
         for said, pods in what:
             found: dict[tuple[About, ...], list[str]] = {}
             for uid, reasons in pods.items():
@@ -186,7 +225,9 @@ def _admitted(pod: JsonObject, answer: JsonObject) -> JsonObject:
     return {**pod, "metadata": {**kept, **admitted}, "spec": answer["pod"]["spec"]}
 
 
-def _key(form: JsonObject) -> str:
+def _key(form: JsonObject) -> tuple[str, int]:
+    """Return the key of a form, and how many bytes it takes."""
     meta = form["metadata"]
     named = {**meta, "name": ""} if meta.get("generateName") else meta
-    return hashlib.sha256(json.dumps({**form, "metadata": named}, sort_keys=True).encode()).hexdigest()
+    encoded = json.dumps({**form, "metadata": named}, sort_keys=True).encode()
+    return hashlib.sha256(encoded).hexdigest(), len(encoded)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.settings import TlsFiles
 from minik8s_modules.apiserver.http.target import Target
-from minik8s_modules.apiserver.nodes import planned_pods, plans
+from minik8s_modules.apiserver.nodes import planned_pods, plans, reconcilers
 from minik8s_modules.apiserver.nodes.reconcilers import ENDPOINT, Endpoint, HttpsReconcilers
 from minik8s_modules.apiserver.verbs import writing
 from minik8s_modules.reconcile.planning.planserver import CALLER, PlanFiles, PlanServer
@@ -88,6 +89,46 @@ def test_a_reconciler_of_a_former_release_is_named(backend: Backend, options: Op
     assert len(status["order"]) == 1
     why = "is older than this API server: it shows new Pods of workloads without admission"
     assert status["messages"] == [f"reconciler s0 {why}", f"reconciler s1 {why}"]
+
+
+class Endless(Shards):
+    """Reconcilers that come to other Pods with each answer, while they are asked for them; ``after_s`` each time."""
+
+    def __init__(self, clock: list[float], after_s: float) -> None:
+        super().__init__({})
+        self.clock, self.after_s, self.questions = clock, after_s, list[JsonObject]()
+
+    def ask(self, endpoint: Endpoint, question: JsonObject, within_s: float) -> JsonObject:
+        """Return an answer."""
+        assert endpoint.lease
+        self.questions.append(question)
+        self.clock[0] += min(self.after_s, within_s)
+        if "admits" in question or "further" in question:
+            number = len(self.questions)
+            return {"nodes": {}, "messages": [], "made": {str(number): {**MADE, "spec": {"number": number}}}}
+        return {"nodes": {}, "messages": [], "order": [COMES]}
+
+
+@pytest.mark.parametrize(("after_s", "answers"), [(1.0, 6), (20.0, 3), (40.0, 2), (100.0, 2)])
+def test_turns_end_with_an_answer_before_the_deadline_of_a_request(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, after_s: float, answers: int
+):
+    clock = [1000.0]
+    monkeypatch.setattr(reconcilers, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    shards, known = Endless(clock, after_s), list[str]()
+
+    def admit(made: JsonObject, _around: object, until_s: float) -> JsonObject:
+        assert until_s < 1000 + 45
+        known.extend(made)
+        return {"pods": {key: {} for key in known}, "quotas": []}
+
+    shard = Endpoint("s0", "https://s0:1")
+    found = reconcilers._ask_in_turns(shards, shard, {"objects": [], "nodes": []}, admit, clock[0])
+    assert found["order"] == [COMES]
+    assert len(shards.questions) == answers
+    assert clock[0] <= 1000 + 50  # what nodes with reconcilers of their own need comes yet
+    assert [*shards.questions[-1]["admission"]["pods"]] == known
+    assert [len(each["admission"]["pods"]) for each in shards.questions[1:-1]] == [*range(1, answers - 1)]
 
 
 @pytest.mark.parametrize(

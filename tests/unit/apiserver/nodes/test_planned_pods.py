@@ -6,6 +6,7 @@ Beside the plan, controllers act on a real admission and a real store: what they
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -71,8 +72,8 @@ SPREAD = [node("a"), node("b"), node("c")]
 class Simulating:
     """A reconciler without nodes, which keeps what it found last."""
 
-    def __init__(self, pods: list[JsonObject], workloads: list[JsonObject]) -> None:
-        self.pods, self.workloads = pods, workloads
+    def __init__(self, nodes: list[JsonObject]) -> None:
+        self.nodes = nodes
         self.found: PlannedState | None = None
         self.questions: list[JsonObject] = []
 
@@ -82,7 +83,7 @@ class Simulating:
         assert within_s > 0
         self.questions.append(question)
         asked = parse_question(orjson.loads(orjson.dumps(question)))
-        self.found = planned_state(asked, self.pods, SPREAD, NOW, self.workloads)
+        self.found = planned_state(asked, [], self.nodes, NOW)
         if asked.admits and self.found.made:
             return {"nodes": {}, "messages": [], "made": dict(self.found.made), "around": [*self.found.accounts]}
         return {"nodes": {}, "messages": [each.row() for each in self.found.messages], "order": [*self.found.order]}
@@ -115,9 +116,11 @@ def prepare(backend: Backend, options: Options, *around: JsonObject, labels: dic
             writing.change(backend, target, partial(_with_status, status), options)
 
 
-def planned(backend: Backend, options: Options, obj: JsonObject, *before: JsonObject) -> tuple[JsonObject, Simulating]:
+def planned(
+    backend: Backend, options: Options, obj: JsonObject, *before: JsonObject, nodes: list[JsonObject] | None = None
+) -> tuple[JsonObject, Simulating]:
     """Return the status of a plan, and the reconciler that was asked."""
-    reconciler = Simulating([], [])
+    reconciler = Simulating(nodes or SPREAD)
     revision = backend.cache.revision
     options = named(backend, options, "somebody")
     plan: JsonObject = {"spec": {"objects": [*before, obj]}}
@@ -242,7 +245,8 @@ def test_the_pods_that_are_refused_are_counted(backend: Backend, options: Option
     why = "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2"
     (text,) = status["messages"]
     assert re.fullmatch(
-        rf'Deployment {SPACE}/web: 3 Pods would be refused: pods "web-\w+-" is forbidden: {re.escape(why)}', text
+        rf'Deployment {SPACE}/web: at least 3 Pods would be refused: pods "web-\w+-" is forbidden: {re.escape(why)}',
+        text,
     )
 
 
@@ -268,7 +272,7 @@ def test_a_quota_without_room_for_one_more_stops_a_rollout():
     asked = parse_question({**body, "admission": {"pods": answers, "quotas": [quota]}})
     found = planned_state(asked, pods, SPREAD, NOW, known)
     assert (found.pods, found.order) == ({}, ())
-    assert "1 Pod would be refused" in found.messages[0].text
+    assert "at least 1 Pod would be refused" in found.messages[0].text
     quota["spec"] = {"hard": {"pods": "3"}}
     asked = parse_question({**body, "admission": {"pods": answers, "quotas": [quota]}})
     found = planned_state(asked, pods, SPREAD, NOW, known)
@@ -325,6 +329,37 @@ def test_pods_are_admitted_in_the_name_of_the_controllers(
     assert [(each.dry_run, each.requester and each.requester.user.name) for each in seen] == [(True, CONTROLLERS)]
     assert seen[0].requester is not None
     assert seen[0].requester.user.groups == ("system:authenticated",)
+
+
+def test_what_is_larger_than_reconcilers_take_is_told_to_be(
+    backend: Backend, options: Options, monkeypatch: pytest.MonkeyPatch
+):
+    prepare(backend, options)
+    obj = of_kind(STATEFUL_SET, replicas=3, serviceName="web")
+    _, reconciler = planned(backend, options, obj)
+    known = reconciler.questions[-1]["admission"]["pods"].values()
+    monkeypatch.setattr(planned_pods, "_MOST_BYTES", sum(len(orjson.dumps(each)) for each in known) - 1)
+    status, _ = planned(backend, options, obj)
+    assert len(status["order"]) == 3
+    (text,) = status["messages"]
+    assert "what admission makes of 1 Pod is not known: what admission makes of a plan's Pods takes more than" in text
+
+
+def test_who_has_no_time_left_is_told_what_is_known_without_webhooks_and_that_for_a_moment(
+    backend: Backend, options: Options, monkeypatch: pytest.MonkeyPatch
+):
+    prepare(backend, options)
+    pod = {"metadata": {"name": "a", "namespace": SPACE}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    hanging = threading.Event()
+    monkeypatch.setattr(planned_pods, "_admitted", lambda *_: hanging.wait(60))
+    try:
+        for moment_s, known in ((60.0, True), (0.0, False)):
+            monkeypatch.setattr(planned_pods, "_MOMENT_S", moment_s)
+            found = planned_pods.PlannedPods(backend, options)({"k": pod}, [], time.monotonic() - 1)["pods"]["k"]
+            assert "took longer" in found["unknown"]
+            assert ("pod" in found) == known
+    finally:
+        hanging.set()
 
 
 def account(name: str, *secrets: str, **meta: Any) -> JsonObject:

@@ -12,14 +12,16 @@ import orjson
 import pytest
 
 from minik8s_modules.api import objects
-from minik8s_modules.api.kinds import MUTATING_WEBHOOK_CONFIGURATION
+from minik8s_modules.api.kinds import MUTATING_WEBHOOK_CONFIGURATION, STATEFUL_SET
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.nodes import planned_pods
+from minik8s_modules.reconcile.planning.simulated_admission import Admitting
 from tests.support.webhook import WebhookServer, patch
 from tests.support.workloads import SPACE
-from tests.unit.apiserver.nodes.test_planned_pods import RESTRICTED, Simulating, deployment, planned, prepare
+from tests.unit.apiserver.nodes.test_planned_pods import RESTRICTED, Simulating, deployment, of_kind, planned, prepare
+from tests.unit.reconcile.planning.test_simulated_rollouts import node
 
 RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "*"}
 LOGGED = {"name": "LOG", "value": "all"}
@@ -73,6 +75,34 @@ def test_a_webhook_is_shown_each_form_once_as_a_dry_run_of_the_controllers(
     assert request["object"]["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
 
 
+@pytest.mark.parametrize(("foresees", "turns"), [(True, 2), (False, 4)])
+def test_pods_that_admission_lets_find_a_node_lead_to_those_that_wait_for_them(
+    backend: Backend,
+    options: Options,
+    hook: WebhookServer,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    foresees: bool,
+    turns: int,
+):
+    """A StatefulSet's Pods are foreseen; without that, each turn comes to the next of them."""
+    if not foresees:
+        monkeypatch.setattr(Admitting, "_foresee", lambda *_: None)
+    prepare(backend, options)
+    ask(backend, hook)
+    tolerated = {"key": "gpu", "operator": "Exists"}
+    hook.answers["/look"] = lambda _: patch({"op": "add", "path": "/spec/tolerations/-", "value": tolerated})
+    tainted = node("a")
+    tainted["spec"] = {**tainted["spec"], "taints": [{"key": "gpu", "effect": "NoSchedule"}]}
+    obj = of_kind(STATEFUL_SET, replicas=3, serviceName="web")
+    status, reconciler = planned(backend, options, obj, nodes=[tainted])
+    assert [each["pod"] for each in status["order"]] == [f"{SPACE}/web-{number}" for number in range(3)]
+    assert status["messages"] == []
+    assert all(tolerated in pod["spec"]["tolerations"] for pod in pods(reconciler))
+    assert len(pods(reconciler)) == len(hook.reviews) == 3
+    assert len(reconciler.questions) == turns
+
+
 def test_a_webhook_that_denies_pods_is_quoted(backend: Backend, options: Options, hook: WebhookServer):
     prepare(backend, options)
     ask(backend, hook)
@@ -80,7 +110,7 @@ def test_a_webhook_that_denies_pods_is_quoted(backend: Backend, options: Options
     status, _ = planned(backend, options, deployment(3))
     assert "order" not in status
     why = 'admission webhook "look.example.com" denied the request: not on a Sunday'
-    assert status["messages"] == [f"Deployment {SPACE}/web: 3 Pods would be refused: {why}"]
+    assert status["messages"] == [f"Deployment {SPACE}/web: at least 3 Pods would be refused: {why}"]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from minik8s_modules.api import objects
@@ -51,16 +52,31 @@ def test_a_quota_is_counted_again_each_time_a_pod_goes():
         admitting(world, owner, pod(owner, name="web-1"))
 
 
-def test_more_forms_of_pods_than_are_admitted_are_told(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(simulated_admission, "_MOST_FORMS", 2)
+@pytest.mark.parametrize(("limit", "room"), [("_MOST_FORMS", 2), ("_MOST_BYTES", 1500)])
+def test_more_forms_of_pods_than_are_admitted_are_told(monkeypatch: pytest.MonkeyPatch, limit: str, room: int):
+    monkeypatch.setattr(simulated_admission, limit, room)
     body, made = made_of(workload(STATEFUL_SET, {"replicas": 3, "serviceName": "web"}))
     assert len(made) == 2
+    assert len(orjson.dumps([*made.values()])) < 1500
     admission = {"pods": {key: {"pod": each} for key, each in made.items()}, "quotas": []}
     found = planned_state(parse_question({**body, "admission": admission}), [], NODES, NOW)
     assert len(found.order) == 3
-    why = "a plan has the API server admit 2 forms of Pods at most"
     (message,) = found.messages
-    assert message.text == f"StatefulSet {SPACE}/web: what admission makes of 1 Pod is not known: {why}"
+    assert message.text.startswith(f"StatefulSet {SPACE}/web: what admission makes of 1 Pod is not known: a plan has ")
+
+
+def test_what_admission_knows_is_not_told_again():
+    body, made = made_of(workload(STATEFUL_SET, {"replicas": 3, "serviceName": "web"}))
+    first, *later = made
+    admission = {"pods": {first: {"pod": made[first]}}, "quotas": []}
+    further = parse_question({**body, "admission": admission, "further": True})
+    assert further.admits
+    found = planned_state(further, [], NODES, NOW)
+    assert [*found.made] == later
+    why = "the rollout came to it only after admission of others"
+    assert [each.text for each in found.messages] == [
+        f"StatefulSet {SPACE}/web: what admission makes of 2 Pods is not known: {why}"
+    ]
 
 
 def test_an_api_server_of_a_former_release_does_not_ask():
@@ -111,5 +127,5 @@ def test_pods_without_a_controller_are_those_of_what_makes_them():
     bare = {"metadata": {"name": "web-0", "namespace": SPACE}, "spec": pod(update)["spec"]}
     world.take(ROLLING_UPDATE, update, Create(POD, bare))
     (note,) = Admitting(None).notes(world, [update])
-    assert note.text.startswith(f"RollingUpdate {SPACE}/to-2: 1 Pod would be refused: ")
+    assert note.text.startswith(f"RollingUpdate {SPACE}/to-2: at least 1 Pod would be refused: ")
     assert [one.kind for one in note.about] == ["RollingUpdate"]
