@@ -97,7 +97,8 @@ def _types(names: Iterable[str], custom: Mapping[str, Kind]) -> JsonObject:
             found[name] = _custom(custom[name])
             todo.append(OBJECT_META)  # a description may look like a reference: nothing is looked for in them
         elif name not in found:
-            found[name] = _convert(_without_refused(name) if name not in roots else structural.definition(name))
+            held = _without_refused(name) if name not in roots else structural.definition(name)
+            found[name] = _convert(_without_values(held))
             todo += _TYPE.findall(orjson.dumps(found[name]).decode())
     return found
 
@@ -115,6 +116,17 @@ def _without_refused(name: str) -> JsonObject:
         field: held for field, held in found.get("properties", {}).items() if field not in refused or "$ref" not in held
     }
     return {**found, "properties": left} if len(left) < len(found.get("properties", {})) else found
+
+
+def _without_values(found: JsonObject) -> JsonObject:
+    """Return a type without the ``enum`` of apiVersion and kind, which Kubernetes' documents do not have."""
+    properties = found.get("properties", {})
+    plain = {
+        field: {key: value for key, value in properties[field].items() if key != "enum"}
+        for field in ("apiVersion", "kind")
+        if field in properties
+    }
+    return {**found, "properties": {**properties, **plain}} if plain else found
 
 
 def places(kind: Kind) -> tuple[str, str]:

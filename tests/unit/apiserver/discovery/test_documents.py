@@ -93,6 +93,16 @@ def test_every_kind_can_be_explained(kind):
     assert described[0]["properties"]
 
 
+@pytest.mark.parametrize(("group", "versions"), KINDS.groups().items())
+def test_what_names_a_kind_has_no_list_of_values_as_in_kubernetes(group, versions):
+    for version in versions:
+        types = orjson.loads(openapi.document(group, version)[0])["components"]["schemas"]
+        naming = [types[kind.definition]["properties"] for kind in KINDS.in_group(group, version)]
+        assert naming
+        found = [fields[name] for fields in naming for name in ("apiVersion", "kind")]
+        assert not [each for each in found if "enum" in each]
+
+
 def _references(value):
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
