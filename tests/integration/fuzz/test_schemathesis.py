@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from minik8s_modules.api.kinds import KINDS
 from tests.integration.fuzz.conftest import NAMESPACE, seed, stored
 from tests.support.apiserver import ApiServerProcess
 
@@ -24,6 +25,7 @@ ROOT = HERE.parents[2]
 EXAMPLES = int(os.environ.get("MINIK8S_FUZZ_EXAMPLES", "3"))
 # values at the edges of every schema are tried one by one in long runs only
 PHASES = "fuzzing" if EXAMPLES <= 10 else "coverage,fuzzing"
+_DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 # half of the requests meet what exists, the other half what does not
 _NAMES = {"namespace": [NAMESPACE, "none"], "name": ["web", "none"]}
 _VALUES = {
@@ -52,7 +54,7 @@ def program() -> Path:
 
 
 def document(server: ApiServerProcess) -> dict[str, Any]:
-    """Return all documents of the server as one, with parameters that lead somewhere."""
+    """Return all documents of the server as one, with parameters and kinds that lead somewhere."""
     whole: dict[str, Any] = {"openapi": "3.0.0", "info": {"title": "all", "version": "1"}, "paths": {}}
     components: dict[str, dict[str, Any]] = {"schemas": {}, "responses": {}, "requestBodies": {}, "parameters": {}}
     for address in server.request("GET", "/openapi/v3").json["paths"].values():
@@ -60,6 +62,9 @@ def document(server: ApiServerProcess) -> dict[str, Any]:
         whole["paths"].update(part["paths"])
         for name, found in components.items():
             found.update(part["components"][name])
+    named = {kind.definition: (kind.api_version, kind.kind) for kind in KINDS.all()}
+    for name, (version, kind) in {**named, _DELETE_OPTIONS: ("v1", "DeleteOptions")}.items():
+        _name(components["schemas"][name]["properties"], version, kind)
     for parameter in components["parameters"].values():
         _give_values(parameter)
     for path, operations in whole["paths"].items():
@@ -69,6 +74,11 @@ def document(server: ApiServerProcess) -> dict[str, Any]:
         if path.endswith("/namespaces/{name}") and "delete" in operations:
             del operations["delete"]  # it would take the ground from under the others
     return {**whole, "components": components}
+
+
+def _name(properties: dict[str, Any], version: str, kind: str) -> None:
+    """Have objects name their own kind: what names another is refused before anything else of it is looked at."""
+    properties["apiVersion"]["enum"], properties["kind"]["enum"] = [version], [kind]
 
 
 def _give_values(parameter: dict[str, Any]) -> None:
