@@ -9,11 +9,14 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.reconcile.housekeeping.job import Job, World
 from minik8s_modules.reconcile.housekeeping.static_pods import parse_manifests
 
+_LATER = 1.5
+"""By so much a time between observations, less a fifth, exceeds any other (``jittered`` in main.py)."""
+
 
 class StaticFiles(Job):
-    """Reads it every ``every_s``; where that is 0, after each observation of the node, and every ``2 * observe_s()``.
+    """Reads it every ``every_s``; where that is 0, after each observation of the node, or where these fail.
 
-    What runs modules on a node is there then: to start it for this alone takes four times the CPU.
+    What runs modules on a node is there after an observation: to start it for this alone takes four times the CPU.
     """
 
     section = "static_pods"
@@ -37,7 +40,7 @@ class StaticFiles(Job):
 
     def end(self, result: Mapping[str, Any], now_s: float) -> None:
         """Take over the pods; what cannot be read is an Event, once."""
-        self.due_s = now_s + (self._every_s or 2 * self._observe_s())
+        self.due_s = now_s + (self._every_s or _LATER * self._observe_s())
         files = [one for one in result.get("files") or [] if isinstance(one, dict)]
         parsed = parse_manifests(self._node, files)
         errors = {**{str(name): str(why) for name, why in (result.get("errors") or {}).items()}, **parsed.errors}

@@ -17,6 +17,7 @@ from minik8s_modules.reconcile.housekeeping.garbage import ContainerPolicy
 from minik8s_modules.reconcile.housekeeping.housekeeper import Housekeeper
 from minik8s_modules.reconcile.housekeeping.image_gc import Image, ImagePolicy
 from minik8s_modules.reconcile.housekeeping.policies import Policies
+from minik8s_modules.reconcile.main import _JITTER
 from minik8s_modules.reconcile.pods.observed import ObservedContainer, observation
 from minik8s_modules.reconcile.values.items import Outcome, WorkItem
 
@@ -205,7 +206,18 @@ def test_a_folder_that_cannot_be_read_is_read_again_and_its_pods_stay():
     kept.answer({"files": [{"name": "x", "data": "e30="}], "errors": {}})
     assert kept.world.told == ["FailedStaticPod"]
     assert kept.asked() == []
-    kept.clock.advance(601)
+
+
+def test_a_folder_is_read_where_observations_fail_and_never_before_the_next_that_does_not() -> None:
+    kept = _Kept(manifests="/m")
+    assert kept.asked() == ["static_pods"]
+    kept.answer({"files": [], "errors": {}})
+    shortest_s, longest_s = 300.0 * (1 - _JITTER), 300.0 * (1 + _JITTER)
+    kept.clock.advance(longest_s / shortest_s * 300.0 - 1)
+    assert kept.asked() == []
+    kept.observed("failed", SECTIONS[1:])
+    assert kept.asked() == []
+    kept.clock.advance(2)
     assert kept.asked() == ["static_pods"]
 
 
