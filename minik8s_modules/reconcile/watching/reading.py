@@ -35,7 +35,7 @@ _SOURCES = b" minik8s_sources"
 """What the names of tables begin with whose elements come with pods, by our own hand: only these are no news."""
 _ADDRESS = re.compile(rb"add element bridge minik8s_sources\S* own(_ipv6)? ")
 """An address for a pod's device. Our own hand adds the device after it, in one transaction (network/sources.py)."""
-
+_LINK = re.compile(rb"add element bridge minik8s_sources\S* links ")
 
 _FOLDERS = {b"nginx": frozenset({"ingress"}), b"dns": frozenset({"dns"}), b"pods": frozenset({"volumes"})}
 _SECRETS = frozenset({"secrets", "volumes"})
@@ -71,19 +71,37 @@ def gone_link(line: bytes) -> str:
     return name[0].partition(b"@")[0].decode("ascii", "replace") if name and name[0].startswith(_DEVICES) else ""
 
 
-def sections_of(line: bytes, places: Places, before: bytes = b"") -> frozenset[str]:
-    """Return the sections that ``line`` may be about, ``before`` being the line before it; none for most."""
+class Said(NamedTuple):
+    """What was said before a line: the line before it, and whether an address has come without its device so far.
+
+    Programs share a stream: between two lines of nft's may be some of ip, findmnt and inotifywait.
+    """
+
+    line: bytes = b""
+    alone: bool = False
+
+    def then(self, line: bytes) -> Said:
+        """Return what was said after ``line``."""
+        ends = line.startswith(b"#") or _LINK.match(line)
+        return Said(line, not ends and (self.alone or _ADDRESS.match(line) is not None))
+
+
+NOTHING_SAID = Said()
+
+
+def sections_of(line: bytes, places: Places, said: Said = NOTHING_SAID) -> frozenset[str]:
+    """Return the sections that ``line`` may be about after what was ``said``; none for most."""
     bridge = places.bridge
     if line.startswith(FILE.encode()):
         return _of_path(line[len(FILE) :].rstrip(b"\n"), places)
     if line.startswith(_MOUNTS):
         return _of_path(line.partition(b" ")[2].rstrip(b"\n"), places)
     if line.startswith(_NEIGHBOUR):
-        return _of_neighbour(line, places, before)
+        return _of_neighbour(line, places, said.line)
     if line.startswith(b"["):
         return _of_link(line, bridge)
     if line.startswith(b"#"):  # the generation, and who made it: a transaction ends
-        return frozenset({"sandboxes"}) if _ADDRESS.match(before) else _NOTHING
+        return frozenset({"sandboxes"}) if said.alone else _NOTHING
     return _of_rule(line, bridge)
 
 

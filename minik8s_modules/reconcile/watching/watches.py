@@ -22,7 +22,16 @@ from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.backoff import Backoff
 from minik8s_modules.base.clock import Clock
 from minik8s_modules.module_utils.minik8s.core.paths import WATCH_MARK
-from minik8s_modules.reconcile.watching.reading import FILE, NO_DEVICE, NO_INOTIFYWAIT, Places, gone_link, sections_of
+from minik8s_modules.reconcile.watching.reading import (
+    FILE,
+    NO_DEVICE,
+    NO_INOTIFYWAIT,
+    NOTHING_SAID,
+    Places,
+    Said,
+    gone_link,
+    sections_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +79,8 @@ _BURST_S = 0.05
 _READ_BYTES = 1 << 16
 """What a pipe holds."""
 
-OnLines = Callable[[str, Places, Iterable[tuple[bytes, bytes]]], None]
-"""A node, its places, and lines, each after the one before it."""
+OnLines = Callable[[str, Places, Iterable[tuple[Said, bytes]]], None]
+"""A node, its places, and lines, each after what was said before it."""
 OnChange = Callable[[str, frozenset[str], str], None]
 Alive = Callable[[str], bool | None]
 
@@ -127,15 +136,15 @@ class Watches:
         """End all."""
         self.use(())
 
-    def _on_lines(self, node: str, places: Places, lines: Iterable[tuple[bytes, bytes]]) -> None:
+    def _on_lines(self, node: str, places: Places, lines: Iterable[tuple[Said, bytes]]) -> None:
         told: dict[tuple[frozenset[str], str], None] = {}
-        for before, line in lines:
+        for said, line in lines:
             if line.startswith(NO_INOTIFYWAIT) and node not in self._without:
                 self._without.add(node)
                 log.warning(
                     "%s: no inotifywait (inotify-tools): changed files are found by full observations alone", node
                 )
-            if sections := sections_of(line, places, before):
+            if sections := sections_of(line, places, said):
                 told[sections, gone_link(line)] = None
         for sections, link in told:
             self._on_change(node, sections, link)
@@ -211,13 +220,13 @@ class Watch:
         with process.stdin as source, process.stdout as lines:
             source.write(script(self.places).encode())
             source.close()
-            before = rest = b""
+            said, rest = NOTHING_SAID, b""
             while data := os.read(lines.fileno(), _READ_BYTES):
                 if self._stop.is_set():
                     return
                 *complete, rest = (rest + data).split(b"\n")
-                self._on_lines(self._node, self.places, itertools.pairwise([before, *complete]))
-                before = complete[-1] if complete else before
+                *before, said = itertools.accumulate(complete, Said.then, initial=said)
+                self._on_lines(self._node, self.places, zip(before, complete, strict=True))
                 if len(data) < _READ_BYTES:
                     self._clock.wait(self._stop, _BURST_S)
 

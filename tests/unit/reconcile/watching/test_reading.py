@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from minik8s_modules.reconcile.watching.reading import NO_INOTIFYWAIT, Places, gone_link, sections_of
+from minik8s_modules.reconcile.watching.reading import NO_INOTIFYWAIT, Places, Said, gone_link, sections_of
 
 PLACES = Places(b"mk8s0", b"/var/lib/minik8s", b"/run/minik8s", b"mk8s-vx0")
 LINKS, RULES, NOTHING = {"network", "sandboxes"}, {"network", "sandboxes", "services"}, set[str]()
@@ -90,9 +90,9 @@ def test_only_what_bears_a_name_of_ours_counts(line, sections):
 )
 def test_a_neighbour_counts_when_somebody_deletes_it_and_not_when_an_address_does_not_answer(device, gone, section):
     line = f"[NEIGH]Deleted {gone} dev {device} FAILED \n".encode()
-    assert sections_of(line, PLACES, f"[NEIGH]{gone} dev {device} FAILED \n".encode()) == {section}
-    assert sections_of(line, PLACES, f"[NEIGH]fd00:10::8 dev {device} FAILED \n".encode()) == NOTHING
-    assert sections_of(line, PLACES, line) == NOTHING
+    assert sections_of(line, PLACES, Said(f"[NEIGH]{gone} dev {device} FAILED \n".encode())) == {section}
+    assert sections_of(line, PLACES, Said(f"[NEIGH]fd00:10::8 dev {device} FAILED \n".encode())) == NOTHING
+    assert sections_of(line, PLACES, Said(line)) == NOTHING
 
 
 GENERATION = b"# new generation 8592 by process 4851 (nft)\n"
@@ -112,15 +112,26 @@ OWN, OWN_IPV6, DEVICE = (
         ([OWN], {"sandboxes"}),
         ([OWN_IPV6], {"sandboxes"}),
         ([OWN, OWN_IPV6], {"sandboxes"}),
+        ([OWN, b"add rule ip filter FORWARD counter accept\n"], {"sandboxes"}),
+        ([DEVICE, OWN], {"sandboxes"}),
         ([OWN, DEVICE], NOTHING),
         ([OWN, OWN_IPV6, DEVICE], NOTHING),
         ([DEVICE], NOTHING),
     ],
 )
 def test_an_address_that_comes_without_its_device_is_not_ours(transaction, sections):
-    lines = [b"", *transaction, GENERATION]
-    found = [sections_of(line, PLACES, before) for before, line in itertools.pairwise(lines)]
-    assert set().union(*found) == sections
+    for others in ([], [b"[LINK]13: veth51f7@if12: <UP> mtu 1500\n"], [b"mount /var/lib/docker/overlay2/1/merged\n"]):
+        lines = [
+            DEVICE,
+            GENERATION,
+            *(each for line in transaction for each in (line, *others)),
+            GENERATION,
+            GENERATION,
+        ]
+        *before, _ = itertools.accumulate(lines, Said.then, initial=Said())
+        found = [sections_of(line, PLACES, said) for said, line in zip(before, lines, strict=True)]
+        assert set().union(*found) == sections
+        assert not found[-1], "it is told once"
 
 
 @pytest.mark.parametrize(

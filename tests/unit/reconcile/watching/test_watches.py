@@ -77,6 +77,16 @@ def test_a_line_that_comes_in_pieces_is_one_line(node: Node):
     assert node.lines.empty()
 
 
+def test_a_transaction_that_comes_in_pieces_is_one_transaction(node: Node):
+    added = 'add element bridge minik8s_sources own { "mk8s-1a2b3c4d" . 192.0.2.99 }'
+    pieces = [added, "[LINK]13: veth51f7@if12: <UP> mtu 1500", "# new generation 8592 by process 4851 (nft)"]
+    spoken = "\nsleep 0.2\n".join(f"echo '{piece}'" for piece in pieces)
+    Path(node.argv[0]).write_text(f"#!/bin/sh\ncat > {node.script}\n{spoken}\nexec sleep 600\n")
+    assert node.way()
+    assert node.lines.get(timeout=WAIT_S) == ("n1", frozenset({"sandboxes"}), "")
+    assert node.lines.empty()
+
+
 def test_a_way_told_again_starts_nothing_and_other_messages_are_not_taken(node: Node):
     node.way()
     node.lines.get(timeout=WAIT_S)
