@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..core.faults import KeyFault, NodeFault
@@ -215,15 +216,30 @@ class Pass:
             entries = {**self._ledger.entries()}
             declared = self._declared = declared._replace(entries=entries, previous={}, whole=True)
         fresh = not any(fixed.seen.values())
-        self._mend(backend, fixed)
         # the route after the rules: what it leads to the bridge before them waits there three seconds for ARP
+        parts: list[tuple[Any, Callable[[], FixedPart]]] = [(backend, lambda: fixed)]
         if declared.whole and config["mode"] == "nftables":
-            for host in hosts:
-                self._mend(host, host.found(bridged=bridged))
+            parts += [(host, functools.partial(host.found, bridged=bridged)) for host in hosts]
+        self._mend_each(parts)
         usable = self._usable(declared.entries)
         wanted = {key: backend.rules_of(entry) for key, entry in usable.items()}
         self._refuse_doubles(wanted)
         self._converge(backend, wanted, usable, fresh=fresh and self._check)
+
+    def _mend_each(self, parts: Iterable[tuple[Any, Callable[[], FixedPart]]]) -> None:
+        """Mend all parts, also when one fails: without the route, what is sent to Services leaves for the outside.
+
+        Raises:
+            KeyFault, OSError: the first failure.
+        """
+        failures = list[KeyFault | OSError]()
+        for part, found in parts:
+            try:
+                self._mend(part, found())
+            except (KeyFault, OSError) as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def _mend(self, part: Any, found: FixedPart) -> None:
         wrong = found.wrong()
