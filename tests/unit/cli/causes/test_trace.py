@@ -8,8 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from minik8s_modules.api.errors import Forbidden
-from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import (
     DNS,
     ENDPOINT_SLICE,
@@ -31,16 +29,8 @@ from minik8s_modules.cli.causes.why import causes_of, why
 from minik8s_modules.cli.main import parse
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.fake import FakeApi
-from minik8s_modules.client.interface import ObjectList
 from tests.unit.cli.causes.logged_api import LoggedApi
-
-META = {"namespace": "default"}
-
-
-def pod(name: str, status: JsonObject, **metadata: Any) -> JsonObject:
-    """Return a pod of app web."""
-    named = {"name": name, "labels": {"app": "web"}, "uid": name, **META, **metadata}
-    return {"metadata": named, "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}, "status": status}
+from tests.unit.cli.causes.samples import META, SEEN, an_ingress, pod, with_endpoint
 
 
 @pytest.fixture
@@ -71,14 +61,6 @@ def run(api: FakeApi, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[
     if words[0] == "describe":
         return 0, "\n".join(causes_of(Around(client), named(api, *words[1:3])))
     return {"trace": trace, "why": why}[words[0]](client, parse(list(words))), capsys.readouterr().out
-
-
-def with_endpoint(api: FakeApi) -> None:
-    """Put a ready endpoint behind the service."""
-    endpoint = {"addresses": ["10.244.0.7"], "conditions": {"ready": True}, "targetRef": {"kind": "Pod", "name": "a"}}
-    labels = {"kubernetes.io/service-name": "web"}
-    body = {"metadata": {"name": "s", "labels": labels, **META}, "endpoints": [endpoint], "ports": [{"port": 8080}]}
-    api.create(ENDPOINT_SLICE, body)
 
 
 def test_a_way_is_shown_from_the_name_to_the_endpoints(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,115 +127,6 @@ def test_a_service_may_be_named_by_its_type(api: FakeApi, capsys: pytest.Capture
     assert (code, "svc: namespace default has no such Service" in printed) == (1, True), printed
 
 
-class Confined(LoggedApi):
-    """Shows somebody the namespace ``default`` alone, and of it not what is ``hidden``, but some kinds everywhere."""
-
-    hidden: frozenset[Kind] = frozenset()
-    everywhere: frozenset[Kind] = frozenset()
-
-    def list(self, kind: Kind, namespace: str = "", *arguments: Any, **options: Any) -> ObjectList:
-        """Return objects that may be seen."""
-        self._admit(kind, namespace)
-        return super().list(kind, namespace, *arguments, **options)
-
-    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
-        """Return an object that may be seen."""
-        self._admit(kind, namespace)
-        return super().get(kind, name, namespace)
-
-    def _admit(self, kind: Kind, namespace: str) -> None:
-        if (namespace != "default" and kind not in self.everywhere) or kind in self.hidden:
-            raise Forbidden(kind, "", "you may not")
-
-
-@pytest.fixture
-def confined() -> Confined:
-    made = Confined()
-    spec = {"selector": {"app": "web"}, "clusterIP": "100.0.0.7", "ports": [{"port": 80, "targetPort": "http"}]}
-    made.create(SERVICE, {"metadata": {"name": "web", **META}, "spec": spec})
-    with_endpoint(made)
-    an_ingress(made, "shop", "shop.test")
-    an_ingress(made, "other", "other.test", ingressClassName="nginx")
-    an_ingress(made, "noted", "noted.test")
-    made.patch(INGRESS, "noted", "default", {"metadata": {"annotations": {"kubernetes.io/ingress.class": "internal"}}})
-    an_ingress(made, "gone", "gone.test", "gone")
-    an_ingress(made, "port", "port.test")
-    at_y = [{"path": "/y", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 81}}}}]
-    made.patch(INGRESS, "port", "default", {"spec": {"rules": [{"host": "port.test", "http": {"paths": at_y}}]}})
-    to_web = [{"path": "/", "backend": {"service": {"name": "web", "port": 80}}}]
-    made.create(DNS, {"metadata": {"name": "own", **META}, "spec": {"rules": [{"host": "own.test", "paths": to_web}]}})
-    made.create(POD, pod("a", {"phase": "Running", "podIP": "10.244.0.7"}))
-    return made
-
-
-SEEN, ELSEWHERE = "10.244.0.7:8080 (pod a, ready)", "services of other namespaces than default"
-FAR = "as far as you may read"
-CLAIMING = frozenset({DNS, HOST_GRANT, INGRESS, INGRESS_CLASS})
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "printed", "without"),
-    [
-        (["web"], 0, SEEN, ELSEWHERE),
-        (["web.default", "--from-namespace", "other"], 0, SEEN, ELSEWHERE),
-        (["100.0.0.7"], 0, SEEN, ELSEWHERE),
-        (["shop.test/"], 0, SEEN, "ingressclasses, ingresses of other namespaces than default"),
-        (["nobody.test"], 0, f"declares nobody.test: nginx answers 404 {FAR}", "what Gateways depend on"),
-        (["web.other"], 0, f"web.other: not in the cluster's DNS {FAR}", ELSEWHERE),
-        (["web.other"], 0, "no Ingress or DNS object that you may read declares web.other", ELSEWHERE),
-        (["shop.test/"], 0, "Ingress default/shop\n", "ingressclasses"),
-        (["other.test/"], 0, "Ingress default/other, if its class nginx is this installation's\n", "ingressclasses"),
-        (["noted.test/"], 0, "Ingress default/noted, if its class internal is this installation's\n", "ingressclasses"),
-        (["other.test/"], 0, SEEN, "ingressclasses"),
-        (["gone.test/"], 0, f"there is no Service default/gone: nginx answers 503 {FAR}", "ingressclasses"),
-        (["port.test/y"], 0, f"Service default/web has no port 81: nginx answers 503 {FAR}", "ingressclasses"),
-        (["port.test/x"], 0, f"port.test has no path for /x: nginx answers 404 {FAR} (paths: /y)", "ingressclasses"),
-        (["away"], 1, "namespace default has no such Service that you may read", ELSEWHERE),
-        (["away.other"], 0, f"away.other: not in the cluster's DNS {FAR}", ELSEWHERE),
-        (["svc/away"], 1, "away: namespace default has no such Service", ""),
-        (
-            ["svc/away", "--from-namespace", "other"],
-            0,
-            "away: namespace other has no such Service that you",
-            "of namespace other",
-        ),
-        (["http://web:80/", "--from", "a"], 0, SEEN, ""),
-    ],
-)
-def test_who_may_read_one_namespace_is_told_of_it_and_what_else_there_may_be(
-    confined: Confined, capsys: pytest.CaptureFixture[str], words: list[str], code: int, printed: str, without: str
-) -> None:
-    assert trace(cast("ApiClient", confined), parse(["trace", "-n", "default", *words])) == code
-    shown = capsys.readouterr()
-    assert printed in shown.out
-    (*_, told) = ["", *(line for line in shown.err.splitlines() if "without what you may not read: " in line)]
-    assert without in told
-    assert bool(told) == bool(without)
-
-
-def test_the_service_of_an_ingress_is_looked_at_in_its_namespace(
-    confined: Confined, capsys: pytest.CaptureFixture[str]
-) -> None:
-    confined.everywhere = CLAIMING
-    asked = ["trace", "shop.test", "--from-namespace", "other", "-n", "other"]
-    assert trace(cast("ApiClient", confined), parse(asked)) == 0
-    assert SEEN in capsys.readouterr().out
-    confined.hidden = frozenset({SERVICE})
-    assert trace(cast("ApiClient", confined), parse(asked)) == 0
-    text = f"there is no Service default/web that you may read: nginx answers 503 {FAR}"
-    assert text in capsys.readouterr().out
-
-
-def test_a_grant_that_may_not_be_read_may_give_a_name_to_all(
-    confined: Confined, capsys: pytest.CaptureFixture[str]
-) -> None:
-    confined.everywhere = CLAIMING
-    for hidden, code in ((frozenset[Kind](), 1), (frozenset({HOST_GRANT}), 0)):
-        confined.hidden = hidden
-        assert trace(cast("ApiClient", confined), parse(["trace", "own.test", "--from-namespace", "other"])) == code
-        assert "in the pods of namespace default alone" in capsys.readouterr().out
-
-
 def test_a_service_that_is_named_by_its_type_is_no_host_of_another(
     api: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -277,18 +150,6 @@ def test_a_pods_way_to_a_service_that_is_named_by_its_type(api: FakeApi, capsys:
     assert (told[0][0], SEEN in told[0][1]) == (0, True)
     code, printed = run(api, capsys, "trace", "svc/none", "--from", "a", "-n", "default")
     assert (code, "none: namespace default has no such Service" in printed) == (1, True), printed
-
-
-@pytest.mark.parametrize("kind", [ENDPOINT_SLICE, POD])
-def test_nothing_is_said_of_endpoints_that_may_not_be_read(
-    confined: Confined, capsys: pytest.CaptureFixture[str], kind: Kind
-) -> None:
-    confined.hidden = frozenset({kind})
-    assert trace(cast("ApiClient", confined), parse(["trace", "web", "-n", "default"])) == 0
-    shown = capsys.readouterr()
-    assert "none: " not in shown.out
-    assert (SEEN in shown.out) == (kind == POD)
-    assert f"{kind.plural} of namespace default" in shown.err
 
 
 def test_why_names_a_missing_grant_and_how_to_make_one(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
@@ -475,14 +336,6 @@ def test_a_pod_that_ends_or_lacks_one_port_is_told(api: FakeApi, capsys: pytest.
     _, shown = run(api, capsys, "describe", "service", "web", "-n", "default")
     assert "pod going: it is being deleted" in shown
     assert "pod a: no container of it has a port named http; it is an endpoint of the other ports" in shown
-
-
-def an_ingress(api: FakeApi, name: str, host: str, service: str = "web", **spec: Any) -> None:
-    """Make an Ingress of one path."""
-    backend = {"service": {"name": service, "port": {"number": 80}}}
-    rules = [{"host": host, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}]
-    metadata = {"name": name, "creationTimestamp": f"2026-11-20T00:00:0{len(name)}Z", **META}
-    api.create(INGRESS, {"metadata": metadata, "spec": {"rules": rules, **spec}})
 
 
 @pytest.mark.parametrize(
