@@ -97,7 +97,11 @@ CREATE: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "Job"): originals.validate_job,
 }
 OF_SPEC = frozenset({("", "Pod")})
-"""Kinds whose check looks at nothing but ``spec``, and what no update changes: one that leaves it has nothing new."""
+"""Kinds whose check looks at nothing but ``spec``, and what no update changes: one that leaves it has nothing new.
+
+A Pod's check also looks at ``metadata.resourceVersion``, which says that it is one of an update: some fields of the
+spec may come by an update alone, and those are there by then.
+"""
 CREATE_ONLY: Mapping[tuple[str, str], Callable[[JsonObject], list[Cause]]] = {
     ("", "Pod"): mirrors.validate_new,
     ("networking.k8s.io", "Ingress"): networking.validate_new_ingress,
