@@ -352,6 +352,7 @@ def test_who_has_no_time_left_is_told_what_is_known_without_webhooks_and_that_fo
     pod = {"metadata": {"name": "a", "namespace": SPACE}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
     hanging = threading.Event()
     monkeypatch.setattr(planned_pods, "_admitted", lambda *_: hanging.wait(60))
+    monkeypatch.setattr(planned_pods, "_WITHIN_S", 120.0)
     try:
         for moment_s, known in ((60.0, True), (0.0, False)):
             monkeypatch.setattr(planned_pods, "_MOMENT_S", moment_s)
