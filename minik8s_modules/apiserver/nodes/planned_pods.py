@@ -140,7 +140,7 @@ def _made(backend: Backend, options: Options, account: JsonObject) -> CachedObje
 
 def _named(made: JsonObject, around: Iterable[JsonObject]) -> dict[str, JsonObject]:
     """Return the accounts that the Pods name, by their keys."""
-    named = {(objects.namespace(pod), objects.dig(pod, "spec", "serviceAccountName")) for pod in made.values()}
+    named = {(objects.namespace(pod), str(objects.dig(pod, "spec", "serviceAccountName"))) for pod in made.values()}
     wanted = (each for each in around if (objects.namespace(each), objects.name(each)) in named)
     return {SERVICE_ACCOUNT.key(objects.namespace(each), objects.name(each)): each for each in wanted}
 
