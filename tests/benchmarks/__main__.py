@@ -7,11 +7,12 @@ measured while that is idle. ``--idle-minutes 10`` watches the idle cluster for 
 one observation of its node to the next.
 
 BENCHMARKS.md is what one run found, a run being a commit: rows are kept in .cache/benchmarks.json with the commit that
-they are of, and dropped when a run of another one begins. Groups are measured one after the other, and one that fails,
-or is stopped, takes nothing from the others (``make bench ONLY="joining overlay"`` measures these alone, and completes
-the run of this commit). The file is written when every group has been tried, and only from a commit: figures of changes
-that are in none are printed alone. ``make bench-quick`` measures for some minutes what needs no lab, prints it, and
-writes nothing. Both end with what has become slower since the committed run, by the machine's factor.
+they are of, and dropped when a whole run of another one begins. Groups are measured one after the other, and one that
+fails, or is stopped, takes nothing from the others. ``make bench ONLY="joining overlay"`` measures these alone: it
+completes the run of this commit, or renews these rows of a former one, whose other rows then say which they are of. The
+file is written when every group has been tried, and only from a commit: figures of changes that are in none are printed
+alone. ``make bench-quick`` measures for some minutes what needs no lab, prints it, and writes nothing. Both end with
+what has become slower since the committed run, by the machine's factor.
 """
 
 from __future__ import annotations
@@ -96,16 +97,21 @@ def _figure(of: str, found: Found) -> Figure:
     return Figure(of + found.name, found.value, found.unit, bar, getattr(found, "note", ""))
 
 
-def spine(idle_s: float) -> list[Row]:
-    """Return the rows of pods, store and API server, and of the idle cluster."""
+def of_pods(_: float) -> list[Row]:
+    """Return the rows of Pods, one at a time and many at once, and of their streams."""
     with pods.place() as (bench, node):
         single = rows(lambda: pods.singles(bench, node, SINGLES))
         burst = rows(lambda: pods.bursts(bench, node, BURSTS))
         life = [*rows(lifecycle.measure, "life: "), *rows(probes.measure, "probes: "), *rows(streams.measure)]
-        with ThreadPoolExecutor(1) as pool:
-            calm = pool.submit(calm_rows, bench, node, idle_s)
-            private = [*private_rows(0), *rows(applying.measure)]
-            return [*single, *burst, *life, *private, *calm.result()]
+        return [*single, *burst, *life]
+
+
+def of_idleness(idle_s: float) -> list[Row]:
+    """Return the rows of store and API server, and of the idle cluster beside them."""
+    with pods.place() as (bench, node), ThreadPoolExecutor(1) as pool:
+        calm = pool.submit(calm_rows, bench, node, idle_s)
+        private = [*private_rows(0), *rows(applying.measure)]
+        return [*private, *calm.result()]
 
 
 def private_rows(_: float) -> list[Row]:
@@ -122,7 +128,8 @@ def quick_pods(_: float) -> list[Row]:
 
 Group = Callable[[float], list[Row]]
 GROUPS: Mapping[str, Group] = {
-    "spine": spine,
+    "pods": of_pods,
+    "idle": of_idleness,
     "executor": lambda _: rows(executor.measure, "executor: "),
     "services": lambda _: rows(services.measure, "services: "),
     "policies": lambda _: rows(policies.measure, "policies: "),
@@ -168,19 +175,23 @@ class Kept(NamedTuple):
         return [row for group in {**GROUPS, **QUICK} for row in self.groups.get(group, [])]
 
 
-def begun(run: Run) -> Kept:
-    """Return what was kept of this commit's run; that of another one is dropped."""
+def begun(run: Run, *, whole: bool) -> Kept:
+    """Return what was kept of this commit's run; of another one only where no ``whole`` run begins."""
     if not run.commit or not KEPT.exists():
         return Kept(run, {}, {})
     told = json.loads(KEPT.read_text(encoding="utf-8"))
-    if told.get("commit") != run.commit:
-        print(f"rows of another run are dropped: of commit {told.get('commit') or 'unknown'}, this is {run.commit}")
+    former = told.get("commit") or "unknown"
+    if former != run.commit and whole:
+        print(f"rows of another run are dropped: of commit {former}, this is {run.commit}")
         return Kept(run, {}, {})
     groups = {
         group: [Row(Figure(*figure), *circumstances) for figure, *circumstances in found]
         for group, found in told["groups"].items()
     }
-    return Kept(run, groups, told["failures"])
+    if former != run.commit:
+        print(f"rows of groups that are not measured now stay: of commit {former}, this is {run.commit}")
+        groups = {group: [row.of(former) for row in found] for group, found in groups.items()}
+    return Kept(run, groups, {group: why for group, why in told["failures"].items() if group in GROUPS})
 
 
 def keep(kept: Kept) -> None:
@@ -247,7 +258,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; what was made is removed"))
     run = run_now()
     print(run.opening(), flush=True)
-    kept = Kept(run, {}, {}) if asked.quick else begun(run)
+    kept = Kept(run, {}, {}) if asked.quick else begun(run, whole=not asked.groups)
     wanted = {name: known[name] for name in asked.groups or known}
     measure_groups(kept, wanted, asked.idle_minutes * 60, (lambda _: None) if asked.quick else keep)
     print(comparison(compare(read(committed()), measured(kept.rows))))

@@ -30,7 +30,7 @@ WRITTEN = "BENCHMARKS.md"
 
 
 class Run(NamedTuple):
-    """One run: rows of another one do not stand beside its own.
+    """One run: rows of another one say so where they stand beside its own.
 
     ``commit`` is "" where nobody can say what was measured: without git, or with changes that are in no commit.
     """

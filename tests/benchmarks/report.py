@@ -18,7 +18,8 @@ HEAD = """\
 
 Written by one run of `make bench`; a bar is the limit this project holds itself to. "Over the floor" compares a pod
 with the same pod made by raw calls on the same Docker, in turn, so that both meet the same load. CPU is the processes'
-own account. The column *factor* is the CPU time of a fixed Python workload on this machine, taken just before.
+own account. The column *factor* is the CPU time of a fixed Python workload on this machine, taken just before. Rows that
+name a commit were measured then; all others are of this one:
 
 {run}
 {missing}
@@ -54,6 +55,12 @@ class Row(NamedTuple):
     load: float
     when: str
     python_s: float = 0.0
+    commit: str = ""
+    """Of a former run; "": of the one that the document opens with."""
+
+    def of(self, former: str) -> Row:
+        """Return the row for the document of a later run."""
+        return self if self.commit else self._replace(commit=former)
 
 
 class Measured(NamedTuple):
@@ -152,7 +159,8 @@ def _other_line(row: Row) -> str:
 
 
 def _circumstances(row: Row) -> str:
-    return f"{row.load:.1f} | {row.python_s:.3f} s | {row.when}"
+    when = f"{row.when}, {row.commit}" if row.commit else row.when
+    return f"{row.load:.1f} | {row.python_s:.3f} s | {when}"
 
 
 def _value(figure: Figure) -> str:

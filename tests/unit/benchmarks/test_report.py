@@ -102,8 +102,8 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "BENCHMARKS.md"
 
 
-def run(commit: str, *names: str) -> Kept:
-    kept = bench.begun(RUN._replace(commit=commit))
+def run(commit: str, *names: str, whole: bool = True) -> Kept:
+    kept = bench.begun(RUN._replace(commit=commit), whole=whole)
     bench.measure_groups(kept, {name: bench.GROUPS[name] for name in names}, 0.0, bench.keep)
     return kept
 
@@ -128,6 +128,21 @@ def test_rows_of_another_commit_are_dropped_and_nothing_is_written_until_a_run_i
     assert not written.exists()
     assert bench.outcome(run("bbbb", "good")) == "written to BENCHMARKS.md"
     assert "commit bbbb" in written.read_text()
+
+
+def test_groups_that_are_named_renew_a_former_run_whose_other_rows_say_of_which_commit_they_are(written: Path) -> None:
+    bench.GROUPS["other"] = lambda _: [Row(Figure("steady", 7.0, "ms"), 0.5, "01-02 03:04", 0.25)]  # type: ignore[index]
+    run("aaaa", "good", "bad", "other")
+    for commit_, fast in (("bbbb", "2.00"), ("cccc", "3.00")):
+        kept = run(commit_, "good", whole=False)
+        assert kept.failures == {"bad": "OSError: no lab"}
+        assert kept.rows[0].commit == ""
+        text = written.read_text()
+        assert f"commit {commit_}" in text
+        assert f"| fast | ≤ 2 ms | {fast} ms | " in text
+        assert "| steady | 7.00 ms | 0.5 | 0.250 s | 01-02 03:04, aaaa | " in text
+        assert text.count("aaaa") == 1
+    assert read(written.read_text())["steady"] == Measured(7.0, "ms", 0.25)
 
 
 def test_what_is_in_no_commit_is_not_written(written: Path) -> None:
