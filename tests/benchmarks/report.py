@@ -18,8 +18,8 @@ HEAD = """\
 
 Written by one run of `make bench`; a bar is the limit this project holds itself to. "Over the floor" compares a pod
 with the same pod made by raw calls on the same Docker, in turn, so that both meet the same load. CPU is the processes'
-own account. The column *factor* is the CPU time of a fixed Python workload on this machine, taken just before. Rows that
-name a commit were measured then; all others are of this one:
+own account. The column *factor* is the CPU time of a fixed Python workload on this machine, taken just before. Rows
+that name a commit were measured then; all others are of this one:
 
 {run}
 {missing}
