@@ -19,6 +19,7 @@ from minik8s_modules.module_utils.minik8s.install.remains import (
     remove_all,
     tables,
 )
+from tests.support.waiting import until
 
 MOUNTS = """\
 22 1 0:20 / / rw - ext4 /dev/vda rw
@@ -82,6 +83,8 @@ def test_recorded_daemons_are_found_but_docker_which_removes_the_containers(tmp_
 
 def test_programs_that_tell_of_changes_are_found_by_their_mark(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"], env={**os.environ, WATCH_MARK: "1"}) as watch:
+        # Popen returns when the old program's files are closed, which is before the new one's environment can be read
+        until(lambda: WATCH_MARK.encode() in Path(f"/proc/{watch.pid}/environ").read_bytes())
         found = processes(str(tmp_path), "/nowhere/")
         watch.kill()
     assert Remain("process", str(watch.pid), "watch of changes") in found
