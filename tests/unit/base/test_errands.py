@@ -202,6 +202,7 @@ def test_a_lock_that_comes_too_late_is_given_back(loop: Looped, monkeypatch: pyt
 
 def test_a_loop_that_ends_lets_each_errand_end_and_none_wait_again(loop: Looped):
     tries: list[int] = []
+    released = threading.Event()
 
     def stubborn() -> int:
         while len(tries) < 100:
@@ -209,8 +210,9 @@ def test_a_loop_that_ends_lets_each_errand_end_and_none_wait_again(loop: Looped)
         return len(tries)
 
     loop.begin("a", stubborn)
-    loop.begin("b", lambda: loop.errands.elsewhere(lambda: time.sleep(0.01), 60))
+    loop.begin("b", lambda: loop.errands.elsewhere(lambda: released.wait(60), 60))
     loop.errands.end()
+    released.set()
     assert sorted(loop.ended) == ["a", "b"]
     assert tries == [False] * 100
     assert isinstance(loop.results["b"], Late)
