@@ -15,6 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from minik8s_modules.api.objects import JsonObject
@@ -54,6 +55,10 @@ class Machine:
     def get(self, host: str, path: str = "/") -> tuple[int, str]:
         """Ask nginx."""
         return request(self.http, host, path)
+
+    def workers(self) -> set[int]:
+        """Return the process ids of nginx's workers: each reload starts others."""
+        return {each.pid for each in psutil.Process(server.master(str(self.folder))).children()}
 
     def tree(self) -> dict[str, str]:
         """Return the server's files."""
@@ -195,8 +200,9 @@ def test_load_balancers_are_told_whether_the_node_has_endpoints(served: Machine)
     file.write_text(file.read_text().replace("200", "503"))
     shown = served.run(entries, check=True)
     assert [step["key"] for step in shown["steps"]] == [key, "_server"]
+    former = served.workers()
     assert served.run(entries)["steps"] == shown["steps"]
-    until(lambda: health(port)[0] == HTTPStatus.OK)
+    until(lambda: served.workers() and not served.workers() & former)  # it has read the file
     file.unlink()  # while nginx listens at its port
     assert served.run(entries)["errors"] == {}
     assert not served.run(entries)["changed"]
