@@ -28,11 +28,11 @@ from minik8s_modules.apiserver.intake.connections import WOULD_BLOCK
 from minik8s_modules.apiserver.intake.limits import SYSTEM, Admission, Holder
 from minik8s_modules.apiserver.reads.lanes import Lanes, Written
 from minik8s_modules.apiserver.reads.watchers import (
-    BOOKMARK_S,
     LAST_CHUNK,
     Join,
     Stream,
     Watcher,
+    bookmark_at,
     chunk,
     topics_of,
 )
@@ -130,7 +130,7 @@ class Hub:
 
     def _run(self) -> None:
         while self._running:
-            for descriptor, events in self._epoll.poll(TICK_S):
+            for descriptor, events in self._epoll.poll(max(0.0, self._next_tick - self._clock.monotonic())):
                 if descriptor == self._wake_read.fileno():
                     self._wake_read.recv(65536)
                     self._woken = False  # before the queue is emptied: what comes meanwhile wakes again
@@ -190,6 +190,7 @@ class Hub:
         stream = join.stream
         self._watchers[watcher.sock.fileno()] = watcher
         self._admission.hold("watches", watcher.holder, 1)
+        self._next_tick = min(self._next_tick, watcher.due)
         streams = self._topics.setdefault(stream.topic, {})
         streams.setdefault(stream.key, (stream, []))[1].append(watcher)
         self._send(watcher, join.prelude)
@@ -352,7 +353,6 @@ class Hub:
 
     def _tick(self) -> None:
         now = self._clock.monotonic()
-        self._next_tick = now + TICK_S
         # read before the queue is emptied: all events up to these revisions are sent or in the queue
         progress = {resource: feed.subscription.progress() for resource, feed in self._feeds.items()}
         self._drain()
@@ -360,12 +360,14 @@ class Hub:
             if now >= watcher.deadline:
                 self._finish(watcher)
             elif now >= watcher.bookmark_at:
-                watcher.bookmark_at = now + BOOKMARK_S
+                watcher.bookmark_at = bookmark_at(now)
                 revision = max(self._revision_of(watcher), progress.get(watcher.stream.resource, 0))
                 if watcher.stream.lane:
                     self._lanes.bookmark(watcher, revision)
                 else:
                     self._send(watcher, chunk(watcher.stream.bookmark(revision)))
+        # an idle server ticks when a watch is due, not each second: each wake finds its caches cold
+        self._next_tick = max(now + TICK_S, min((each.due for each in self._watchers.values()), default=bookmark_at(now)))
 
     def _revision_of(self, watcher: Watcher) -> int:
         """Return the revision of what the watcher was sent last, at least; a bookmark must not lead back before it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from collections import deque
 from collections.abc import Hashable, Sequence
@@ -12,6 +13,8 @@ from minik8s_modules.store.cache import CacheEvent
 
 BUFFER_BYTES = 16 * 1024 * 1024
 BOOKMARK_S = 60.0
+# bookmarks go at multiples of it, so that those of an idle server wake it and its clients twice a minute
+TOGETHER_S = 30.0
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n"
     b"Cache-Control: no-cache, private\r\nConnection: close\r\n\r\n"
@@ -104,11 +107,21 @@ class Watcher:
         self.holder = join.holder
         self.after = join.after
         self.deadline = now + join.timeout_s
-        self.bookmark_at = now + BOOKMARK_S if join.bookmarks else float("inf")
+        self.bookmark_at = bookmark_at(now) if join.bookmarks else float("inf")
         self.pending: deque[bytes] = deque()
         self.pending_bytes = 0
         self.limit = BUFFER_BYTES + len(join.prelude)
         self.writing = False
+
+    @property
+    def due(self) -> float:
+        """When it ends or has a bookmark, whichever is first; its second is over then."""
+        return math.ceil(min(self.deadline, self.bookmark_at))
+
+
+def bookmark_at(now: float) -> float:
+    """Return when a watch that begins, or has a bookmark, ``now`` has its next one: within ``BOOKMARK_S``."""
+    return (now + BOOKMARK_S) // TOGETHER_S * TOGETHER_S
 
 
 def take_socket(environ: dict[str, Any]) -> Taken:

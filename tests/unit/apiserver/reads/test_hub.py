@@ -201,6 +201,41 @@ def test_a_bookmark_follows_writes_of_other_kinds(watch: Opener, create, clock: 
     assert client.lines() == [("BOOKMARK", str(revision))]
 
 
+def test_the_hub_sleeps_until_a_watch_is_due_and_bookmarks_go_together(
+    backend: Backend, clock: FakeClock, admission: Admission
+):
+    hub = Hub(clock, backend.cache, admission)  # not started: this thread is the hub's
+    clients = []
+
+    def joined(timeout_s: float, *, bookmarks: bool) -> None:
+        ours, theirs = socket.socketpair()
+        clients.append(Client(theirs))
+        stream = EventStream(select(COLLECTION, {}), OBJECT, clock)
+        hub._add(Join(ours, stream, b"", backend.cache.revision, timeout_s, bookmarks, JANE))
+
+    hub._tick()
+    assert hub._next_tick == watchers.BOOKMARK_S
+    clock.advance(0.5)
+    joined(600.0, bookmarks=True)
+    clock.advance(20.0)
+    joined(600.0, bookmarks=True)
+    assert hub._next_tick == watchers.BOOKMARK_S
+    joined(5.0, bookmarks=False)
+    assert hub._next_tick == 26.0
+    clock.advance(5.5)
+    hub._tick()
+    assert clients[2].lines() == []
+    assert hub._next_tick == watchers.BOOKMARK_S
+    clock.advance(34.0)
+    hub._tick()
+    assert [client.lines()[0][0] for client in clients[:2]] == ["BOOKMARK", "BOOKMARK"]
+    assert hub._next_tick == 2 * watchers.BOOKMARK_S
+    hub.start()  # its thread closes what it holds
+    hub.stop()
+    for client in clients:
+        client.close()
+
+
 def test_a_watch_ends_after_its_time(watch: Opener, create, clock: FakeClock, hub: Hub):
     client = watch(timeout_s=5.0)
     create("a")
