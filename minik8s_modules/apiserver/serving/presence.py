@@ -5,7 +5,8 @@ Every server renews ``kube-system/apiserver-<its address>`` (where it has severa
 away a Lease that it has not seen renewed for ``LIFE_S`` by its own clock: the rule of kube-apiserver's lease
 reconciler, with a Lease object in the place of an etcd lease. The endpoints are the addresses of all Leases, so servers
 never disagree for longer than a look. A server that could not look for a while (frozen, etcd away) begins to count
-again, else it would take the living away.
+again, else it would take the living away. A lone server does both half as often: who comes counts from its own first
+look, and the lone one's next look sees it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ LABEL = ("apiserver.kubernetes.io/identity", "kube-apiserver")
 PREFIX = "apiserver-"
 LOOK_S = 2.5
 RENEW_S = 5.0
+# a lone server, whose silence nobody counts, does both as much more seldom
+ALONE = 2
 # masterLeases' TTL in Kubernetes (DefaultEndpointReconcilerTTL)
 LIFE_S = 15
 # looks further apart than this have missed renewals
@@ -133,11 +136,16 @@ class Presence:
         except (TemporaryError, StatusError) as error:
             log.info("the other servers will have to notice that this server has ended: %s", error)
 
-    def look(self) -> None:
-        """Renew the own Lease when it is time, take silent ones away, put the endpoints right."""
+    def look(self) -> float:
+        """Renew the own Lease when it is time, take silent ones away, put the endpoints right.
+
+        Returns:
+            After how many seconds to look again.
+        """
         now_s = self._backend.clock.monotonic()
         leases = self._leases()
-        if now_s - self._renewed_s >= RENEW_S or self._own not in leases:
+        times = ALONE if [*leases] == [self._own] else 1
+        if now_s - self._renewed_s >= times * RENEW_S or self._own not in leases:
             self._renew()
             self._renewed_s = now_s
             leases = self._leases()
@@ -147,6 +155,7 @@ class Presence:
                 log.warning("%s has not renewed its Lease for %d s: it is no longer an endpoint", name, LIFE_S)
                 self._take_away(name)
         self._tell()
+        return times * LOOK_S
 
     def _leases(self) -> dict[str, CachedObject]:
         found = self._backend.cache.list(f"{LEASE.prefix}{NAMESPACE}/").items
@@ -187,11 +196,11 @@ class Presence:
             log.debug("lease %s: %s", name, error)
 
     def _run(self) -> None:
-        failures = 0
+        failures, wait_s = 0, LOOK_S
         self._backend.cache.wait_ready(LOOK_S)
         while not self._stop.is_set():
             try:
-                self.look()
+                wait_s = self.look()
                 self.done, failures = True, 0
             except (TemporaryError, StatusError) as error:
                 failures += 1
@@ -203,7 +212,7 @@ class Presence:
             except Exception:  # a loop's edge: the next round tries again
                 failures += 1
                 log.exception("the presence Lease could not be written")
-            self._stop.wait(RETRY.delay_s(failures) or LOOK_S)
+            self._stop.wait(RETRY.delay_s(failures) or wait_s)
 
 
 def _options() -> Options:

@@ -12,7 +12,7 @@ from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.board import Board, Place
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.target import Target
-from minik8s_modules.apiserver.serving.presence import GAP_S, LABEL, LIFE_S, LOOK_S, Presence, Roll
+from minik8s_modules.apiserver.serving.presence import ALONE, GAP_S, LABEL, LIFE_S, LOOK_S, RENEW_S, Presence, Roll
 from minik8s_modules.apiserver.serving.startup import Startup
 from minik8s_modules.apiserver.verbs import writing
 from minik8s_modules.base.clock import FakeClock
@@ -56,10 +56,10 @@ def test_a_look_at_endpoints_that_are_right_changes_nothing(
     alone.look()
     changed: list[Target] = []
     monkeypatch.setattr(writing, "change", lambda _backend, target, *_rest: changed.append(target))
-    clock.advance(LOOK_S)
+    clock.advance(ALONE * LOOK_S)
     alone.look()
     assert changed == []
-    clock.advance(LOOK_S)
+    clock.advance(ALONE * LOOK_S)
     alone.look()
     assert [target.kind for target in changed] == [LEASE]
 
@@ -69,12 +69,25 @@ def test_a_lone_server_is_the_endpoint_and_writes_only_its_renewals(ready: Backe
     alone.look()
     assert endpoint_ips(ready) == ["192.0.2.1"]
     revision = ready.store.revision()
-    clock.advance(LOOK_S)
-    alone.look()
+    clock.advance(ALONE * RENEW_S - LOOK_S)
+    assert alone.look() == ALONE * LOOK_S
     assert ready.store.revision() == revision
     clock.advance(LOOK_S)
     alone.look()
     assert ready.store.revision() == revision + 1
+
+
+@pytest.mark.parametrize("comes_s", [0.1, LOOK_S, 4.9, RENEW_S, 7.5, 9.9])
+def test_who_comes_to_a_lone_server_sees_it_renew_in_time(ready: Backend, clock: FakeClock, comes_s: float):
+    lone, comes = server(ready, "192.0.2.1"), server(ready, "192.0.2.2")
+    lone.look()
+    looks = {lone: ALONE * LOOK_S, comes: comes_s}
+    while clock.monotonic() < 4 * LIFE_S:
+        each = min(looks, key=lambda one: looks[one])
+        clock.advance(max(0.0, looks[each] - clock.monotonic()))
+        looks[each] = clock.monotonic() + each.look()
+        if looks[comes] > comes_s:
+            assert endpoint_ips(ready) == ["192.0.2.1", "192.0.2.2"]
 
 
 def test_a_lone_server_may_advertise_its_loopback(ready: Backend):
