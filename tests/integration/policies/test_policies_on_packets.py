@@ -280,6 +280,28 @@ def test_a_pod_that_comes_is_one_delta_and_isolated_at_once(policed: Policed) ->
     assert not policed.converge(entries=known)["changed"]
 
 
+def test_packets_pass_the_chains_of_a_direction_only_where_it_isolates_a_pod(policed: Policed) -> None:
+    both = {direction: {direction, f"ipvs_{direction}"} for direction in ("ingress", "egress")}
+
+    def passed() -> set[str]:
+        return {name for names in both.values() for name in names if f"chain {name} {{" in policed.rules()}
+
+    wall, door = policy("x", "wall", A, policyTypes=["Ingress"]), policy("x", "door", A, policyTypes=["Egress"])
+    known, wanted = entries([wall]), entries([wall, door])
+    policed.converge(entries=known)
+    assert passed() == both["ingress"]
+    assert policed.reached()["x-a", "y-a", 8080]
+    upsert = {key: one for key, one in wanted.items() if known.get(key) != one}
+    policed.converge(mode="delta", base=policed.digest, upsert=upsert, delete=[])
+    assert passed() == both["ingress"] | both["egress"]
+    assert not policed.reached()["x-a", "y-a", 8080]
+    assert not policed.converge(entries=wanted)["changed"]
+    policed.policies([door])
+    assert passed() == both["egress"]
+    reached = policed.reached()
+    assert (reached["x-a", "y-a", 8080], reached["y-a", "x-a", 8080]) == (False, True)
+
+
 def test_services_are_judged_by_the_pods_behind_them(policed: Policed) -> None:
     ends = [[ADDRESSES["x-a"], 8080]]
     policed.declare(**{"web:80": {**entry("100.0.0.7"), "endpoints": ends, "node_port": 30080}})

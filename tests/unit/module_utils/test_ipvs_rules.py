@@ -11,6 +11,7 @@ import pytest
 from minik8s_modules.module_utils.minik8s.network import wire as netlink_wire
 from minik8s_modules.module_utils.minik8s.network.sources import REDIRECTED_BIT
 from minik8s_modules.module_utils.minik8s.network.wire import attribute, nested
+from minik8s_modules.module_utils.minik8s.policies.policy_entries import DIRECTIONS
 from minik8s_modules.module_utils.minik8s.policies.policy_rules import IPV4, IPV6, base_chains
 from minik8s_modules.module_utils.minik8s.services import announcing, ipvs_rules, ipvs_wire
 from minik8s_modules.module_utils.minik8s.services.ipvs import skeleton
@@ -114,9 +115,8 @@ def test_addresses_are_shared_by_the_ports_of_a_service_of_either_family() -> No
 @pytest.mark.parametrize("family", [IPV4, IPV6])
 def test_policies_see_what_ipvs_forwards(family: Any) -> None:
     """It goes through the hook output."""
-    hooks = {name: lines[0] for name, lines in base_chains(family).items()}
-    assert "hook output" in hooks["ipvs_ingress"]
-    assert "hook output" in hooks["ipvs_egress"]
+    for direction in DIRECTIONS:
+        assert "hook output" in base_chains(direction, family)[f"ipvs_{direction}"][0]
 
 
 def test_what_a_pod_answers_a_masqueraded_client_may_go_to_it_within_the_bridge() -> None:

@@ -18,7 +18,20 @@ from ..network.isolation import NOT_ENFORCED
 from ..services.services_host import bridge_rules_possible
 from ..services.services_plan import SHOWN, Rule, RulePlan, Words, leftovers_of, plan_rules, result
 from .policy_entries import DIRECTIONS, FILTER, POLICY, check_entry, is_key
-from .policy_rules import CHAIN, IPV4, IPV6, SET, SWITCH, Family, chain_name, is_element, place_of, rules_of, shown
+from .policy_rules import (
+    CHAIN,
+    IPV4,
+    IPV6,
+    SET,
+    SWITCH,
+    Family,
+    chain_name,
+    is_element,
+    place_of,
+    rules_of,
+    shown,
+    ways_in,
+)
 from .policy_table import PolicyTable
 
 DRIVERS = frozenset({"bridge", "vxlan"})
@@ -233,6 +246,7 @@ class Pass:
         there = table.exists()
         usable = self._usable(declared.entries)
         wanted = {key: rules_of(key, entry, bridged=bridged, family=family) for key, entry in usable.items()}
+        wanted[FILTER] = [*wanted.get(FILTER, ()), *ways_in(usable, family)]
         wanted.update(self._shut(declared.entries))
         every = [rule for rules in wanted.values() for rule in rules]
         stale, owners = list[Rule](), dict[tuple[str, Any], str]()

@@ -1,17 +1,18 @@
 """From NetworkPolicies to chains, sets and elements of nf_tables. Pure.
 
-    forward ─▶ egress ─▶ map egress_of[source] ─▶ pods/egress/HASH
-    forward ─▶ ingress ─▶ map ingress_of[destination] ─▶ pods/ingress/HASH
-    pods/ingress/HASH: accept replies, jump ingress/NAMESPACE/POLICY for each of a set of policies, then goto refuse
+    forward ─▶ egress: accept replies ─▶ map egress_of[source] ─▶ pods/egress/HASH
+    forward ─▶ ingress: accept replies ─▶ map ingress_of[destination] ─▶ pods/ingress/HASH
+    pods/ingress/HASH: jump ingress/NAMESPACE/POLICY for each of a set of policies, then goto refuse
     ingress/NAMESPACE/POLICY: accept from @group/HASH to ports, from a range, to @ports/tcp/NAME
     refuse: what a Pod sends to itself passes; all else is rejected
 
 Pods that the same policies select share a chain, and equal selectors of peers share a group; so a Pod is one element of
 a map, and of each group and port that names it. Both directions are base chains: what one accepts the other still
-looks at. They come after destination NAT, so they see the addresses of Pods. Every packet is looked at, not only the
-first of a connection: when a policy changes, connections under way that it no longer allows end. Packets that the node
-itself sends or receives pass no such chain, except in ``ipvs_*``: IPVS sends what it forwards through the hook output.
-What is IPv6 has a table of its own, with the same chains and sets.
+looks at. One that isolates no Pod of the node is not there, as each costs every packet a look. They come after
+destination NAT, so they see the addresses of Pods. Every packet is looked at but replies, not only the first of a
+connection: when a policy changes, connections under way that it no longer allows end. Packets that the node itself
+sends or receives pass no such chain, except in ``ipvs_*``: IPVS sends what it forwards through the hook output. What
+is IPv6 has a table of its own, with the same chains and sets.
 """
 
 from __future__ import annotations
@@ -114,28 +115,38 @@ def rules_of(key: str, entry: Mapping[str, Any], *, bridged: bool = True, family
 
 def _of_filter(family: Family, *, bridged: bool) -> list[Rule]:
     maps = [Rule(SET, MAP_OF[direction], family.verdicts) for direction in DIRECTIONS]
-    chains = [Rule(CHAIN, name, "\n".join(lines)) for name, lines in base_chains(family).items()]
     # what is IPv6 goes from Pod to Pod by way of the node, whatever the bridge shows to rules
     switch = [Rule(SWITCH, BRIDGE_RULES, "on")] if bridged and family == IPV4 else []
-    return [*switch, *maps, Rule(SET, ITSELF, family.pair), *chains]
+    return [*switch, *maps, Rule(SET, ITSELF, family.pair), Rule(CHAIN, REFUSE, "\n".join(refusal(family)))]
 
 
-def base_chains(family: Family = IPV4) -> dict[str, list[str]]:
-    """Return the chains that every packet between Pods passes, where most pay for one look, and the refusal."""
+def refusal(family: Family = IPV4) -> list[str]:
+    """Return the rules for what nothing has allowed."""
     word, (protocol, refused) = family.word, family.icmp
-    refusal = [
+    return [
         f"meta l4proto {protocol} ct state related accept",  # what became of a connection that was allowed
         f"{word} saddr . {word} daddr @{ITSELF} accept",
         "meta l4proto tcp reject with tcp reset",
         f"reject with {refused} type admin-prohibited",
     ]
-    chains = {REFUSE: refusal}
-    for number, direction in enumerate(("egress", "ingress")):
-        look = f"{word} {SIDE[direction]} vmap @{MAP_OF[direction]}"
-        own = "fib saddr type local accept"  # of the node itself, which reaches its Pods whatever policies say
-        chains[direction] = [f"type filter hook forward priority {number - 10}", look]
-        chains[f"ipvs_{direction}"] = [f"type filter hook output priority {number - 10}", own, look]
-    return chains
+
+
+def base_chains(direction: str, family: Family = IPV4) -> dict[str, list[str]]:
+    """Return the chains that every packet between Pods passes, where most pay for one look, and replies for none."""
+    look = f"{family.word} {SIDE[direction]} vmap @{MAP_OF[direction]}"
+    own = "fib saddr type local accept"  # of the node itself, which reaches its Pods whatever policies say
+    priority = {"egress": -10, "ingress": -9}[direction]
+    return {
+        direction: [f"type filter hook forward priority {priority}", REPLIES, look],
+        f"ipvs_{direction}": [f"type filter hook output priority {priority}", REPLIES, own, look],
+    }
+
+
+def ways_in(entries: Mapping[str, Mapping[str, Any]], family: Family = IPV4) -> list[Rule]:
+    """Return the base chains of the directions in which Pods among the entries are isolated."""
+    pods = [entry for key, entry in entries.items() if key.startswith(POD) and entry.get(family.field)]
+    used = [each for each in DIRECTIONS if any(pod[each] is not None for pod in pods)]
+    return [Rule(CHAIN, name, "\n".join(lines)) for each in used for name, lines in base_chains(each, family).items()]
 
 
 def _of_policy(key: str, entry: Mapping[str, Any], family: Family) -> list[Rule]:
@@ -212,7 +223,7 @@ def _of_pod(entry: Mapping[str, Any], family: Family) -> list[Rule]:
             continue
         isolated, name = True, selected_chain(direction, policies)
         jumps = [f"jump {chain_name(direction, policy)}" for policy in sorted(policies)]
-        found.append(Rule(CHAIN, name, "\n".join([REPLIES, *jumps, f"goto {REFUSE}"])))
+        found.append(Rule(CHAIN, name, "\n".join([*jumps, f"goto {REFUSE}"])))
         found.append(Rule(MAP_OF[direction], address, verdict_of(name)))
     if isolated:
         found.append(Rule(ITSELF, address + address, b""))
