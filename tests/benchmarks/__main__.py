@@ -2,9 +2,8 @@
 
 About half an hour on a calm machine with two cores, some of them for labs of machines. Rows that compare are
 measured in turn with what they are compared with; CPU is the processes' own; load, time and the machine's factor stand
-beside each row, since walls depend on the load. Store and API server share nothing with the installed cluster: they are
-measured while that is idle. ``--idle-minutes 10`` watches the idle cluster for ten minutes at least, instead of from
-one observation of its node to the next.
+beside each row, since walls depend on the load. ``--idle-minutes 10`` watches the idle cluster for ten minutes at
+least, instead of from one observation of its node to the next.
 
 BENCHMARKS.md is what one run found, a run being a commit: rows are kept in .cache/benchmarks.json with the commit that
 they are of, and dropped when a whole run of another one begins. Groups are measured one after the other, and one that
@@ -24,7 +23,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -58,7 +56,6 @@ from tests.benchmarks.nodes import (
 )
 from tests.benchmarks.report import Row, compare, comparison, document, measured, read
 from tests.benchmarks.server import apiserver, asking, custom_kinds, expressions, failover, store, streams
-from tests.support.node import TestNode
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TARGET, KEPT = REPOSITORY / "BENCHMARKS.md", REPOSITORY / ".cache" / "benchmarks.json"
@@ -107,11 +104,11 @@ def of_pods(_: float) -> list[Row]:
 
 
 def of_idleness(idle_s: float) -> list[Row]:
-    """Return the rows of store and API server, and of the idle cluster beside them."""
-    with pods.place() as (bench, node), ThreadPoolExecutor(1) as pool:
-        calm = pool.submit(calm_rows, bench, node, idle_s)
-        private = [*private_rows(0), *rows(applying.measure)]
-        return [*private, *calm.result()]
+    """Return the rows of store and API server, and then of the idle cluster, and of the first pod after that."""
+    private = [*private_rows(0), *rows(applying.measure)]
+    with pods.place() as (bench, node), idle.ten_pods(bench):
+        calm = rows(lambda: idle.measure(idle_s))
+        return [*private, *calm, *rows(lambda: pods.after_idle(bench, node, idle_s))]
 
 
 def private_rows(_: float) -> list[Row]:
@@ -222,12 +219,6 @@ def measure_groups(kept: Kept, groups: Mapping[str, Group], idle_s: float, then:
             kept.failures[name] = f"{type(error).__name__}: {error}"
             print(f"{name}: {kept.failures[name]}", flush=True)
         then(kept)
-
-
-def calm_rows(bench: pods.Bench, node: TestNode, idle_s: float) -> list[Row]:
-    """Return the rows of an idle cluster, and of the first pod after that."""
-    with idle.ten_pods(bench):
-        return [*rows(lambda: idle.measure(idle_s)), *rows(lambda: pods.after_idle(bench, node, idle_s))]
 
 
 def committed() -> str:

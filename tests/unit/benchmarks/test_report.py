@@ -212,3 +212,24 @@ def test_a_first_packet_that_is_mostly_slower_is_told_though_one_was_as_quick() 
     assert figure.value == pytest.approx(1.4)
     assert figure.verdict == "missed"
     assert figure.note.endswith("least 14.0 us, 14.0 us at 10: 1.00 x")
+
+
+def test_the_idle_window_does_not_begin_with_what_the_start_of_the_pods_left_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+
+    class Observed(Account):
+        """A node with its last item for the pods after 30 s, whose interpreter stays, and an observation each 300 s."""
+
+        def sample(self, *, begin: bool = False, memory: bool = False) -> None:  # noqa: ARG002
+            self.observes = 30 < now[0] < 62 or 200 < now[0] % 300 < 232
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(idle, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    monkeypatch.setattr(idle, "Account", Observed)
+    monkeypatch.setattr(idle, "timer_cpu_s", lambda: 0.0)
+    (items,) = (each for each in idle.measure(240.0) if "items" in each.name)
+    assert items.note.endswith("290 s, 1 that ended")
