@@ -1,13 +1,12 @@
 """``python3 -m minik8s.reapply``: nobody attends this node, so it applies its last-good documents by itself.
 
-A timer starts it every minute and at boot. While the node is attended (attendance.py) it does nothing. Else every
-section's last declared set is converged as the modules do it, and exited containers whose restart policy says so are
-started again. Secrets come from the sealed copy. After a boot the API is asked first: while it answers, somebody will
-come who knows which pods are still this node's, and is waited for for two minutes. It takes the node's lock and no
-token: a reconciler that comes back simply goes on.
+A timer starts reapply.sh every minute and at boot, and that this, unless a glance shows it that the node is attended.
+While it is (attendance.py) this does nothing, either. Else every section's last declared set is converged as the modules
+do it, and exited containers whose restart policy says so are started again. Secrets come from the sealed copy. After a
+boot the API is asked first: while it answers, somebody will come who knows which pods are still this node's, and is
+waited for for two minutes. It takes the node's lock and no token: a reconciler that comes back simply goes on.
 
-What converges is in reapplying.py, and imported only then: a node that is attended, which most are, pays for the start
-of an interpreter and one look each minute.
+What converges is in reapplying.py, and imported only then.
 """
 
 from __future__ import annotations
@@ -34,7 +33,8 @@ def is_wanted(options: argparse.Namespace, answers: Callable[[tuple[str, ...]], 
     """
     _ensure(options.run_dir)
     seen = attendance.look(options.run_dir)
-    verdict, record = attendance.judge(seen, attendance.read_record(options.run_dir))
+    known = attendance.with_glance(attendance.read_record(options.run_dir), attendance.read_glance(options.run_dir))
+    verdict, record = attendance.judge(seen, known)
     with contextlib.suppress(OSError):  # a full disk: the next look then goes by the time of the touch alone
         write_atomically(attendance.record_path(options.run_dir), json.dumps(record._asdict()).encode(), 0o644)
     if verdict != attendance.BOOTED:

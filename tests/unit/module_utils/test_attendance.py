@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from minik8s_modules.module_utils.minik8s import reapply
 from minik8s_modules.module_utils.minik8s.install import attendance
 from minik8s_modules.module_utils.minik8s.install.attendance import Look, Record, judge
 
+SCRIPT = Path(reapply.__file__).with_suffix(".sh")
 CASES = sorted((Path(__file__).parents[2] / "cases" / "judge_attendance").glob("*.yml"))
 
 
@@ -27,6 +29,9 @@ def record_of(fields: dict[str, Any] | None) -> Record | None:
 def test_judge_attendance(path: Path):
     case = yaml.safe_load(path.read_text())
     result, before = case["look"], record_of(case.get("record"))
+    if glance := case.get("glance"):
+        seen = Look(glance.get("boot", "this"), glance["touched"], glance["wall"], glance["steady"])
+        before = attendance.with_glance(before, seen)
     look = Look("this", result["touched"], result["wall"], result["steady"])
     verdict, after = judge(look, before)
     assert (verdict, after.came_s) == (case["verdict"], case["came"])
@@ -110,6 +115,85 @@ def test_a_node_that_was_touched_asks_nobody(place: list[str], tmp_path: Path):
     os.utime(tmp_path / "run" / "attendance.json")
     (tmp_path / "run" / "attendance.json").write_text("{}")
     assert attendance.read_record(str(tmp_path / "run")) is None
+
+
+class Timer:
+    """What the timer starts, with a program in the place of reapply.py that says that it was started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run, self.glance = folder / "run", folder / "run.glance"
+        (folder / "minik8s").mkdir()
+        (folder / "minik8s" / "reapply.py").write_text("import sys; print(sys.argv[1:])")
+        self.run.mkdir()
+        self._environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder)}
+
+    def starts(self) -> str:
+        """Return what was started, and nothing else may be said."""
+        argv = ["/bin/sh", str(SCRIPT), str(self.run), "--docker-socket=x y"]
+        done = subprocess.run(argv, env=self._environment, capture_output=True, text=True, timeout=60, check=True)
+        assert done.stderr == ""
+        return done.stdout.strip()
+
+    def touch(self, at_s: int) -> None:
+        """Attend the node."""
+        (self.run / "attended").touch()
+        os.utime(self.run / "attended", (at_s, at_s))
+
+    def pass_time(self, seconds: int) -> None:
+        """Make the last glance as much older."""
+        boot, touched_s, steady_s = self.glance.read_text().split()
+        self.glance.write_text(f"{boot} {touched_s} {int(steady_s) - seconds}\n")
+
+
+def test_where_a_glance_shows_a_new_touch_nothing_is_started(tmp_path: Path):
+    timer = Timer(tmp_path)
+    started = str([f"--run-dir={timer.run}", "--docker-socket=x y"])
+    assert timer.starts() == started, "never touched"
+    assert not timer.glance.exists()
+    timer.touch(100)
+    assert timer.starts() == started, "the first glance cannot tell when it was touched"
+    assert timer.starts() == started, "not touched since"
+    timer.touch(200)
+    timer.pass_time(90)
+    assert timer.starts() == ""
+    timer.touch(150)
+    assert timer.starts() == "", "the clock was set back"
+    timer.pass_time(60)
+    before = timer.glance.read_text()
+    assert timer.starts() == started
+    assert timer.glance.read_text() == before, "what saw the touch stays known"
+    timer.touch(300)
+    timer.pass_time(40)
+    assert timer.starts() == started, "it may have been touched more than two minutes ago"
+    timer.touch(400)
+    assert timer.starts() == ""
+
+
+@pytest.mark.parametrize("left", ["", "x", "{boot} 200", "{boot} 200 x[$(touch hole)]", "{boot} 200 -1", "earlier 200 1"])
+def test_what_a_glance_left_half_or_somebody_wrote_is_no_attendance(tmp_path: Path, left: str):
+    timer = Timer(tmp_path)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    timer.touch(300)
+    timer.glance.write_text(left.replace("{boot}", boot))
+    assert timer.starts() != ""
+    timer.touch(400)
+    assert timer.starts() == ""
+    assert not Path("hole").exists()
+
+
+def test_a_node_that_only_glances_attended_waits_two_minutes_from_the_touch(place: list[str], tmp_path: Path):
+    timer, now_s = Timer(tmp_path), int(attendance.look(str(tmp_path)).wall_s)
+    timer.touch(now_s - 3600)
+    assert timer.starts()
+    assert reapply.is_wanted(reapply._arguments(place), lambda _servers: pytest.fail("asked"))
+    timer.touch(now_s - 1)
+    assert timer.starts() == ""
+    assert not reapply.is_wanted(reapply._arguments(place), lambda _servers: pytest.fail("asked"))
+    known = attendance.read_record(str(timer.run))
+    assert known is not None
+    assert known.touched_s == now_s - 1
+    assert known.came_s is not None
+    assert known.looked_s - known.came_s < 60
 
 
 def test_a_server_that_does_not_speak_tls_is_not_ready(unused_tcp_address: str):

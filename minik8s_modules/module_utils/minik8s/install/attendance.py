@@ -3,6 +3,7 @@
 The gateway touches ``<run_dir>/attended`` every 30 s. What counts is for how long no *new* touch has been seen, by
 a clock that cannot be set (CLOCK_BOOTTIME), so a node whose clock jumps an hour neither takes over while it is
 attended nor waits an hour. Each look leaves a record (``<run_dir>/attendance.json``) for the next one.
+A glance of the shell (reapply.sh) that found a new touch counts as a look, though it leaves only what it saw.
 
     touched since the boot, less than two minutes ago   → attended: the control plane starts what has to be started
     never touched since the boot                        → booted, for two minutes: the API is asked (``answers``)
@@ -20,6 +21,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from ..core.files import read_json
 
 UNATTENDED_S = 120.0  # four touches of the gateway, one every 30 s
+GLANCE_S = 100.0  # a touch that a glance finds has come within this time, or no touch is looked for
 ASKED_FOR_S = 10.0  # a control plane that boots along with this node is not waited for
 _ONE_CALL_S = 3.0
 _PAUSE_S = 0.5
@@ -78,7 +80,7 @@ def look(run_dir: str) -> Look:
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as source:
         boot = source.read().strip()
     try:
-        touched_s = os.stat(os.path.join(run_dir, "attended")).st_mtime
+        touched_s = float(int(os.stat(os.path.join(run_dir, "attended")).st_mtime))  # as a glance has it
     except FileNotFoundError:
         touched_s = None
     return Look(boot, touched_s, time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
@@ -97,6 +99,25 @@ def read_record(run_dir: str) -> Record | None:
         return Record(str(boot), _number(touched_s), float(since_s), float(looked_s), _number(came_s))
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def read_glance(run_dir: str) -> Look | None:
+    """Return what the shell saw when it last found a new touch, None where nothing usable is there."""
+    path = run_dir + ".glance"
+    try:
+        with open(path, encoding="ascii") as source:
+            boot, touched_s, steady_s = source.read().split()
+        return Look(boot, float(int(touched_s)), os.stat(path).st_mtime, float(int(steady_s)))
+    except (OSError, ValueError):
+        return None
+
+
+def with_glance(record: Record | None, glance: Look | None) -> Record | None:
+    """Return the record as it would be if the shell had left one, too."""
+    if record is None or glance is None or glance.boot != record.boot or glance.steady_s <= record.looked_s:
+        return record
+    looked_s = max(record.looked_s, glance.steady_s - GLANCE_S)
+    return judge(glance, record._replace(looked_s=looked_s))[1]
 
 
 def _number(value: Any) -> float | None:
