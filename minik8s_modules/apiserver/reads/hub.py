@@ -367,9 +367,7 @@ class Hub:
                 else:
                     self._send(watcher, chunk(watcher.stream.bookmark(revision)))
         # an idle server ticks when a watch is due, not each second: each wake finds its caches cold
-        self._next_tick = max(
-            now + TICK_S, min((each.due for each in self._watchers.values()), default=bookmark_at(now))
-        )
+        self._next_tick = max(now + TICK_S, min([bookmark_at(now), *(each.due for each in self._watchers.values())]))
 
     def _revision_of(self, watcher: Watcher) -> int:
         """Return the revision of what the watcher was sent last, at least; a bookmark must not lead back before it."""
