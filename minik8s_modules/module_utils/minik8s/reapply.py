@@ -1,8 +1,8 @@
 """``python3 -m minik8s.reapply``: nobody attends this node, so it applies its last-good documents by itself.
 
 A timer starts reapply.sh every minute and at boot, and that this, unless a glance shows it that the node is attended.
-While it is (attendance.py) this does nothing, either. Else every section's last declared set is converged as the modules
-do it, and exited containers whose restart policy says so are started again. Secrets come from the sealed copy. After a
+While it is (attendance.py) this does nothing, either. Else every section's last declared set is converged as modules do
+it, and exited containers whose restart policy says so are started again. Secrets come from the sealed copy. After a
 boot the API is asked first: while it answers, somebody will come who knows which pods are still this node's, and is
 waited for for two minutes. It takes the node's lock and no token: a reconciler that comes back simply goes on.
 

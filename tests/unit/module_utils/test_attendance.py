@@ -169,7 +169,9 @@ def test_where_a_glance_shows_a_new_touch_nothing_is_started(tmp_path: Path):
     assert timer.starts() == ""
 
 
-@pytest.mark.parametrize("left", ["", "x", "{boot} 200", "{boot} 200 x[$(touch hole)]", "{boot} 200 -1", "earlier 200 1"])
+@pytest.mark.parametrize(
+    "left", ["", "x", "{boot} 200", "{boot} 200 x[$(touch hole)]", "{boot} 200 -1", "earlier 200 1"]
+)
 def test_what_a_glance_left_half_or_somebody_wrote_is_no_attendance(tmp_path: Path, left: str):
     timer = Timer(tmp_path)
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
