@@ -208,19 +208,21 @@ def _explaining(commands: Subparsers) -> None:
     parser.add_argument("--one-line", action="store_true", help="the causes alone, as `get --why` prints them")
     parser = add(
         commands, "trace", trace, "print the way of a request: name, ingress, service, endpoints",
-        usage="trace [options] HOST[:PORT][/PATH] | TYPE/NAME",
+        usage="trace [options] URL | HOST[:PORT][/PATH] | TYPE/NAME[:PORT]",
         examples="""
         minik8s trace shop.example.test/web          where a host and path lead to
         minik8s trace front --from-namespace shop    the same, as pods of a namespace find it
         minik8s trace web.default                    the same from the name of a service
         minik8s trace svc/web -n shop                what a Service leads to
         minik8s trace http://web:80/ --from client   what the sidecar of a Pod does with it
+        minik8s trace pod/web -n shop                whether a Pod answers, and which Services lead to it
         minik8s trace apiservice/v1.example.com      how the API server reaches an extension""",
     )  # fmt: skip
     text = (
-        "as in a URL, without scheme, port and query; or a Service, APIService or webhook configuration, as TYPE/NAME"
+        "a URL, or its host, port and path alone (the port counts for Services and Pods); "
+        "or a Service, Pod, APIService or webhook configuration, as TYPE/NAME"
     )
-    parser.add_argument("place", metavar="HOST[/PATH]", help=text)
+    parser.add_argument("place", metavar="URL", help=text)
     parser.add_argument(
         "--from", dest="pod", default="", metavar="POD", help="through the sidecar of this Pod (-n: its namespace)"
     )
@@ -229,5 +231,5 @@ def _explaining(commands: Subparsers) -> None:
         "--from-namespace",
         default="",
         metavar="NAME",
-        help="find names as pods of this namespace do (default: that of -n)",
+        help="find names as pods of this namespace do (default: that of -n); not with --from",
     )

@@ -6,7 +6,7 @@ gateway of the pod's node where the control plane has no route to it (apiserver/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
@@ -26,12 +26,8 @@ from minik8s_modules.cli.causes.service_endpoints import behind, leads_nowhere
 from minik8s_modules.cli.causes.surroundings import Around
 from minik8s_modules.client.api import ApiClient
 
-CALLED: Mapping[str, Kind] = {
-    name: kind
-    for kind in (API_SERVICE, MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION)
-    for name in (kind.singular_name, kind.plural)
-}
-"""What the API server calls, as ``trace TYPE/NAME`` names it."""
+CALLED = (API_SERVICE, MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION)
+"""What the API server calls itself."""
 _HTTPS = 443
 
 

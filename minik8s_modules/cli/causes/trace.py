@@ -2,7 +2,7 @@
 
 A host that no Ingress declares may be a Gateway's: gateway → route → Pods.
 
-``trace TYPE/NAME`` shows that of a Service, or of what the API server calls itself (calls.py).
+``trace TYPE/NAME`` shows that to a Service or a Pod (pod_ways.py), or of what the API server calls itself (calls.py).
 """
 
 from __future__ import annotations
@@ -12,10 +12,22 @@ import contextlib
 import ipaddress
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Forbidden
-from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, HOST_GRANT, INGRESS, INGRESS_CLASS, NODE, POD, SERVICE
+from minik8s_modules.api.kind import Kind
+from minik8s_modules.api.kinds import (
+    DNS,
+    ENDPOINT_SLICE,
+    HOST_GRANT,
+    INGRESS,
+    INGRESS_CLASS,
+    KINDS,
+    NODE,
+    POD,
+    SERVICE,
+)
 from minik8s_modules.api.network.cluster_names import CLUSTER_DOMAIN, name_within
 from minik8s_modules.api.network.ingress_routes import (
     ANY_HOST,
@@ -34,11 +46,13 @@ from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import output
 from minik8s_modules.cli.causes.calls import CALLED, Line, called
+from minik8s_modules.cli.causes.pod_ways import pod_at, to_pod
 from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.route_causes import class_of
 from minik8s_modules.cli.causes.service_endpoints import announcing, behind, endpoints, leads_nowhere
 from minik8s_modules.cli.causes.sight import Sight
 from minik8s_modules.cli.causes.surroundings import Around
+from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.mesh.sidecars import asking
 from minik8s_modules.cli.mesh.tracing import by_sidecar
 from minik8s_modules.client.api import ApiClient
@@ -47,38 +61,78 @@ _WIDTH = 11
 _CLAIMING = (DNS, INGRESS, INGRESS_CLASS, HOST_GRANT)
 """What decides who has which host and path."""
 _GATEWAYS = "gateways"
-_SERVICES = {SERVICE.singular_name, SERVICE.plural, *SERVICE.short_names}
+_PORTS = {"http": "80", "https": "443"}
+
+
+class Place(NamedTuple):
+    """Where a request goes, as it was written.
+
+    Attributes:
+        kind: the type, where it may be TYPE/NAME.
+        authority: host and port, with the brackets of IPv6; of a Service or Pod, its name and the port.
+        path: without the query.
+        scheme: "" where none was written.
+    """
+
+    kind: Kind | None
+    authority: str
+    path: str
+    scheme: str = ""
+
+    @property
+    def host(self) -> str:
+        """Return the host, or the name."""
+        return _host_and_port(self.authority)[0]
+
+    @property
+    def port(self) -> str:
+        """Return the port that a client takes, a number or a name; "" where it may be any."""
+        return _host_and_port(self.authority)[1] or (_PORTS.get(self.scheme, "80") if self.scheme else "")
+
+
+def place_of(text: str) -> Place:
+    """Return what a URL, a part of one, or TYPE/NAME says."""
+    before, separator, behind_it = text.partition("?")[0].partition("://")
+    scheme, rest = (before.lower(), behind_it) if separator else ("", before)
+    authority, _, path = rest.partition("/")
+    kind = KINDS.by_name(authority) if path and not scheme else None
+    if kind in (SERVICE, POD):
+        authority, _, path = path.partition("/")
+    return Place(kind, authority, f"/{path}", scheme)
 
 
 def trace(client: ApiClient, options: argparse.Namespace) -> int:
     """Print the way; returns 1 where it leads nowhere."""
-    place = str(options.place).split("://", 1)[-1]
-    authority, slash, rest = place.partition("/")
-    path, name = (slash + rest or "/").partition("?")[0], rest.rstrip("/")
-    is_typed = bool(name) and place == options.place
-    own = options.namespace if options.pod else options.from_namespace or options.namespace
-    if is_typed and authority.lower() in _SERVICES:
-        sight = _sight(client, _host_and_port(name)[0], own)
-        return _told(sight, _to_service(sight, options, name, own))
-    sight = _sight(client, _host_and_port(authority)[0], own)
-    if options.pod:
-        return _told(sight, _from_pod(sight, options, authority, path))
-    if is_typed and (kind := CALLED.get(authority.lower())) is not None:
-        return _shown(called(client, kind, name))
-    return _told(sight, way(sight, _host_and_port(authority)[0], path, own))
-
-
-def _sight(client: ApiClient, host: str, own: str) -> Sight:
-    """Return what is seen of a cluster to follow a request from a namespace: that one, and that of the Service."""
-    named = _key(host, own)
-    return Sight(client, [own, *([named.namespace] if named else [])])
-
-
-def _told(sight: Sight, lines: Iterable[Line]) -> int:
-    code = _shown(lines)
+    place = place_of(options.place)
+    if options.pod and options.from_namespace:
+        options.refuse("--from names a Pod of the namespace that -n says: leave --from-namespace out")
+    if place.kind is not None and place.kind in CALLED:
+        if options.pod or options.from_namespace:
+            options.refuse(f"the API server itself calls {place.authority}: leave --from and --from-namespace out")
+        return _shown(called(client, place.kind, place.path.strip("/")))
+    own = options.from_namespace or options.namespace
+    named = _key(place.host, own)
+    sight = Sight(client, [own, *([named.namespace] if named else [])])
+    code = _shown(_stations(sight, options, place, own))
     if sight.unread:
         output.warn(f"without what you may not read: {', '.join(sorted(sight.unread.values()))}")
     return code
+
+
+def _stations(sight: Sight, options: argparse.Namespace, place: Place, own: str) -> Iterator[Line]:
+    """Return the stations of what the command line names.
+
+    Raises:
+        UsageError: it names an object that no request goes to.
+    """
+    if place.kind == SERVICE:
+        return _to_service(sight, options, place, own)
+    if place.kind == POD:
+        return _to_named_pod(sight, options, place, own)
+    if place.kind is not None and sight.get(SERVICE, objects.Key(own, place.authority)) is None:
+        text = f"{place.authority}{place.path} names a {place.kind.kind}, and no request goes to one"
+        raise UsageError(f"{text}: write svc/NAME, pod/NAME or a URL (http://{place.authority}{place.path})")
+    return _from_pod(sight, options, place) if options.pod else way(sight, place, own)
 
 
 def _host_and_port(authority: str) -> tuple[str, str]:
@@ -90,41 +144,74 @@ def _host_and_port(authority: str) -> tuple[str, str]:
     return (authority, "") if ":" in port else (host, port)
 
 
-def _to_service(sight: Sight, options: argparse.Namespace, authority: str, own: str) -> Iterator[Line]:
+def _to_service(sight: Sight, options: argparse.Namespace, place: Place, own: str) -> Iterator[Line]:
     """Yield the stations to what is named as a Service: no other object may have that name as its host."""
-    host = _host_and_port(authority)[0]
-    service = _named(sight, host, own)
+    service = _named(sight, place.host, own)
     if service is None:
-        key = _key(host, own) or objects.Key(own, host)
-        text = f"{host}: namespace {key.namespace} has no such Service{sight.among}"
+        key = _key(place.host, own) or objects.Key(own, place.host)
+        text = f"{place.host}: namespace {key.namespace} has no such Service{sight.among}"
         yield Line("name", text, broken=not sight.hides(SERVICE, key.namespace))
     elif options.pod:
-        yield from _from_pod(sight, options, authority, "/")
+        yield from _from_pod(sight, options, place)
     else:
-        yield from _straight(sight, host, service)
+        yield from _straight(sight, place, service)
 
 
-def _straight(sight: Sight, host: str, service: JsonObject) -> Iterator[Line]:
-    address = objects.spec(service).get("clusterIP") or objects.spec(service).get("externalName") or "no address"
-    yield Line("name", f"{host} → {address} (Service {objects.key(service)})")
+def _to_named_pod(sight: Sight, options: argparse.Namespace, place: Place, own: str) -> Iterator[Line]:
+    if options.pod:
+        raise _past_routes(options, place)
+    pod = sight.get(POD, objects.Key(own, place.host))
+    if pod is None:
+        text = f"{place.host}: namespace {own} has no such Pod{sight.among}"
+        yield Line("name", text, broken=not sight.hides(POD, own))
+    else:
+        yield from to_pod(sight, place.host, place.port, pod)
+
+
+def _past_routes(options: argparse.Namespace, place: Place) -> UsageError:
+    """Return why the way from a Pod to a Pod's own address is not told."""
+    to = f"{place.host}:{place.port or 'PORT'}"
+    text = "a sidecar passes connections to a Pod's own address on unchanged"
+    return UsageError(f"{text}; what else decides: minik8s why connect -n {options.namespace} {options.pod} {to}")
+
+
+def _straight(sight: Sight, place: Place, service: JsonObject) -> Iterator[Line]:
+    spec, key = objects.spec(service), objects.key(service)
+    yield Line(
+        "name", f"{place.host} → {spec.get('clusterIP') or spec.get('externalName') or 'no address'} (Service {key})"
+    )
+    is_translated = (
+        spec.get("type") != "ExternalName" and spec.get("clusterIP") != "None"
+    )  # others may be called at any
+    if place.port and is_translated and _number(service, place.port) is None:
+        yield Line("service", f"Service {key} has no port {place.port}", broken=True)
+        return
     yield from _behind(sight, service)
 
 
-def _from_pod(sight: Sight, options: argparse.Namespace, authority: str, path: str) -> Iterator[Line]:
+def _number(service: JsonObject, port: str) -> int | None:
+    """Return the number of a Service's port that is written as a number or by its name."""
+    declared = objects.spec(service).get("ports") or ()
+    return next((int(one["port"]) for one in declared if port in (one.get("name"), str(one.get("port")))), None)
+
+
+def _from_pod(sight: Sight, options: argparse.Namespace, place: Place) -> Iterator[Line]:
     """Yield the stations of a request from a Pod with a sidecar."""
-    host, number = _host_and_port(authority)
-    port = int(number) if number.isascii() and number.isdigit() else 80
+    host, port = place.host, place.port or "80"
     service = _named(sight, host, options.namespace)
     if service is None:
+        if pod_at(sight, host) is not None:
+            raise _past_routes(options, place)
         yield Line("name", f"{host} is not a Service{sight.among}: the sidecar passes the request on unchanged")
-        yield from way(sight, host, path, options.namespace)
+        yield from way(sight, place, options.namespace)
         return
     yield Line("name", f"{host} → {objects.spec(service).get('clusterIP')} (Service {objects.key(service)})")
-    if all(each.get("port") != port for each in objects.spec(service).get("ports") or ()):
+    number = _number(service, port)
+    if number is None:
         yield Line("service", f"Service {objects.key(service)} has no port {port}", broken=True)
         return
     of_pod = (options.namespace, options.pod)
-    lines, passes = by_sidecar(sight.client, asking(options), *of_pod, service, port, path, authority)
+    lines, passes = by_sidecar(sight.client, asking(options), *of_pod, service, number, place.path, place.authority)
     yield from lines
     if passes:
         yield from _behind(sight, service)
@@ -140,8 +227,9 @@ def _shown(lines: Iterable[Line]) -> int:
     return int(any(line.broken for line in lines))
 
 
-def way(sight: Sight, host: str, path: str, namespace: str) -> Iterator[Line]:
+def way(sight: Sight, place: Place, namespace: str) -> Iterator[Line]:
     """Yield the stations of a request from a pod of a namespace. Raises as the API does."""
+    host, path = place.host, place.path
     services = {str(objects.key(each)): each for each in sight.all(SERVICE)}
     dns, ingresses, classes, grants = (sight.all(kind) for kind in _CLAIMING)
     assumed = {class_of(each) for each in ingresses} - {"", CLASS} if sight.hides(INGRESS_CLASS) else ()
@@ -151,7 +239,11 @@ def way(sight: Sight, host: str, path: str, namespace: str) -> Iterator[Line]:
     if declared == ANY_HOST or not declared:
         service = _named(sight, host, namespace)
         if service is not None:
-            yield from _straight(sight, host, service)
+            yield from _straight(sight, place, service)
+            return
+        pod = pod_at(sight, host)
+        if pod is not None:
+            yield from to_pod(sight, host, place.port, pod)
             return
         found = _entering(sight, host, path) if not declared else []
         if "." not in host and ":" not in host and not declared and not found:

@@ -1,0 +1,193 @@
+"""What ``trace`` may be given: URLs and parts of them, ports, Services, Pods; what means nothing there is refused."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from minik8s_modules.api.kinds import ENDPOINT_SLICE, NODE, POD, SERVICE
+from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli.causes.trace import Place, place_of, trace
+from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.main import parse
+from minik8s_modules.client.api import ApiClient
+from minik8s_modules.client.fake import FakeApi
+from tests.unit.cli.causes.logged_api import LoggedApi
+from tests.unit.cli.causes.samples import META, SEEN, pod, with_endpoint
+
+READY = {"phase": "Running", "podIP": "10.244.0.7", "podIPs": [{"ip": "10.244.0.7"}, {"ip": "fd00:244::7"}]}
+READY |= {"conditions": [{"type": "Ready", "status": "True"}]}
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    """Return a cluster with the Service ``web`` and its one Pod ``a``, which is ready."""
+    made = LoggedApi()
+    service(made, "web", clusterIP="100.0.0.7")
+    made.create(NODE, {"metadata": {"name": "n1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    a_pod(made, "a", READY)
+    with_endpoint(made)
+    made.patch(ENDPOINT_SLICE, "s", "default", {"endpoints": [endpoint(made)]})
+    return made
+
+
+def service(api: FakeApi, name: str, **spec: Any) -> None:
+    ports = [{"name": "http", "port": 80, "targetPort": "http"}]
+    declared = {"selector": {"app": "web"}, "ports": ports, **spec}
+    api.create(SERVICE, {"metadata": {"name": name, **META}, "spec": declared})
+
+
+def a_pod(api: FakeApi, name: str, status: JsonObject, **spec: Any) -> None:
+    containers = [{"name": "c", "ports": [{"name": "http", "containerPort": 8080}]}]
+    made = pod(name, status)
+    api.create(POD, {**made, "spec": {**made["spec"], "containers": containers, **spec}})
+
+
+def endpoint(api: FakeApi) -> JsonObject:
+    uid = api.get(POD, "a", "default")["metadata"]["uid"]
+    target = {"kind": "Pod", "name": "a", "uid": uid}
+    return {"addresses": ["10.244.0.7"], "conditions": {"ready": True}, "targetRef": target}
+
+
+def run(api: FakeApi, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Return the code of ``trace`` in the namespace ``default``, and what it printed."""
+    return trace(cast("ApiClient", api), parse(["trace", "-n", "default", *words])), capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "port"),
+    [
+        ("shop.test", Place(None, "shop.test", "/"), ""),
+        ("shop.test?a=/b", Place(None, "shop.test", "/"), ""),
+        ("shop.test:8080/a/b?c=http://d", Place(None, "shop.test:8080", "/a/b"), "8080"),
+        ("http://shop.test/a", Place(None, "shop.test", "/a", "http"), "80"),
+        ("HTTPS://shop.test", Place(None, "shop.test", "/", "https"), "443"),
+        ("http://[fd00::7]:81/", Place(None, "[fd00::7]:81", "/", "http"), "81"),
+        ("svc/web", Place(SERVICE, "web", "/"), ""),
+        ("Services/web:http/a", Place(SERVICE, "web:http", "/a"), "http"),
+        ("po/a", Place(POD, "a", "/"), ""),
+        ("pod/", Place(None, "pod", "/"), ""),
+        ("http://svc/web", Place(None, "svc", "/web", "http"), "80"),
+    ],
+)
+def test_a_place_is_a_url_a_part_of_one_or_a_type_with_a_name(text: str, place: Place, port: str) -> None:
+    assert (place_of(text), place_of(text).port) == (place, port)
+
+
+@pytest.mark.parametrize("place", ["pod/a", "pods/a/", "po/a", "Pod/a"])
+def test_a_pod_is_told_with_the_services_that_lead_to_it(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    assert run(api, capsys, place) == (
+        0,
+        "name       a → 10.244.0.7 (Pod default/a)\npod        on node n1, ready\nservice    default/web leads to it\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("pod/a:http", "a → 10.244.0.7:8080"),
+        ("pod/a:9", "a → 10.244.0.7:9"),
+        ("http://10.244.0.7:8080/x", "10.244.0.7 → 10.244.0.7:8080"),
+        ("http://[fd00:244:0::7]/", "fd00:244:0::7 → [fd00:244:0::7]:80"),
+    ],
+)
+def test_a_pod_is_found_by_its_address_and_its_port_by_name(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], place: str, name: str
+) -> None:
+    code, printed = run(api, capsys, place)
+    assert (code, printed.splitlines()[0]) == (0, f"name       {name} (Pod default/a)")
+
+
+def test_the_address_of_a_node_is_not_that_of_its_pods(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    a_pod(api, "agent", {**READY, "podIPs": [{"ip": "192.0.2.1"}]}, hostNetwork=True)
+    code, printed = run(api, capsys, "192.0.2.1")
+    assert (code, "no Ingress or DNS object declares 192.0.2.1" in printed) == (1, True), printed
+
+
+def test_a_pod_that_does_not_answer_is_told_with_the_reason(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    waiting = {"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}}
+    a_pod(api, "b", {**READY, "conditions": [], "containerStatuses": [waiting]})
+    code, printed = run(api, capsys, "pod/b")
+    assert code == 1
+    assert "pod        on node n1, container c: CrashLoopBackOff: back-off 10s\n" in printed
+    assert "service    default/web does not lead to it: it is not ready: container c: CrashLoopBackOff" in printed
+    a_pod(api, "c", {"phase": "Pending"}, nodeName="")
+    code, printed = run(api, capsys, "pod/c")
+    assert (code, "c → no address yet (Pod default/c)\npod        on no node yet, " in printed) == (1, True), printed
+    for place, told in (("pod/d", "d: namespace default has no such Pod"), ("pod/a:x", "has a port named x")):
+        code, printed = run(api, capsys, place)
+        assert (code, told in printed) == (1, True), printed
+
+
+def test_a_pod_that_no_service_selects_is_told_so(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.patch(SERVICE, "web", "default", {"spec": {"selector": {"app": "other"}}})
+    code, printed = run(api, capsys, "pod/a")
+    assert (code, "service    no Service of namespace default selects it\n" in printed) == (0, True)
+    assert run(api, capsys, "pod/a", "--from-namespace", "other")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "told"),
+    [
+        ("web:80", 0, SEEN),
+        ("svc/web:http", 0, SEEN),
+        ("http://web/", 0, SEEN),
+        ("web:81", 1, "Service default/web has no port 81"),
+        ("svc/web:81", 1, "Service default/web has no port 81"),
+        ("https://web/", 1, "Service default/web has no port 443"),
+        ("https://100.0.0.7/", 1, "Service default/web has no port 443"),
+        ("headless:81", 0, "name       headless → None (Service default/headless)"),
+        ("away:81", 0, "name       away → shop.test (Service default/away)"),
+    ],
+)
+def test_a_service_is_called_at_a_port_that_it_has(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], place: str, code: int, told: str
+) -> None:
+    service(api, "headless", clusterIP="None")
+    api.patch(ENDPOINT_SLICE, "s", "default", {"metadata": {"labels": {"kubernetes.io/service-name": "headless"}}})
+    service(api, "away", type="ExternalName", externalName="shop.test", ports=[])
+    if "web" in place or "100." in place:
+        api.patch(ENDPOINT_SLICE, "s", "default", {"metadata": {"labels": {"kubernetes.io/service-name": "web"}}})
+    found, printed = run(api, capsys, place)
+    assert (found, told in printed) == (code, True), printed
+
+
+@pytest.mark.parametrize(("place", "code"), [("https://web/", 1), ("http://web:http/", 0), ("web:81", 1), ("web", 0)])
+def test_a_pod_calls_the_port_that_the_url_says(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], place: str, code: int
+) -> None:
+    found, printed = run(api, capsys, place, "--from", "a")
+    assert (found, "has no port" in printed) == (code, bool(code)), printed
+
+
+@pytest.mark.parametrize("place", ["pod/a", "10.244.0.7:8080"])
+def test_what_decides_between_two_pods_is_told_by_another_command(api: FakeApi, place: str) -> None:
+    options = parse(["trace", place, "--from", "b", "-n", "default"])
+    with pytest.raises(UsageError, match=r"minik8s why connect -n default b (a:PORT|10\.244\.0\.7:8080)"):
+        trace(cast("ApiClient", api), options)
+
+
+def test_an_object_that_no_request_goes_to_is_no_host(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError, match=r"deploy/web names a Deployment.*svc/NAME.*http://deploy/web"):
+        run(api, capsys, "deploy/web")
+    service(api, "jobs", clusterIP="100.0.0.8")
+    code, printed = run(api, capsys, "jobs/list")
+    assert "jobs → 100.0.0.8 (Service default/jobs)" in printed, code
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["web", "--from", "a", "--from-namespace", "other"],
+        ["apiservice/v1.example.com", "--from", "a"],
+        ["apiservice/v1.example.com", "--from-namespace", "other"],
+    ],
+)
+def test_what_would_mean_nothing_is_refused(api: FakeApi, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        run(api, capsys, *words)
+    assert end.value.code == 2
+    assert "leave --from" in capsys.readouterr().err
