@@ -114,14 +114,15 @@ def build_parser() -> argparse.ArgumentParser:
 def _planning(commands: Subparsers) -> None:
     parser = add(
         commands, "plan", plan, "show what applying files would change in the API and on every node; changes nothing",
-        usage="plan -f FILE [options]",
+        usage="plan (-f FILE | -k FOLDER) [options]",
         examples="""
         minik8s plan -f web.yml             objects, Pods, and how much each node would do
         minik8s plan -f web.yml --full      with every field, and how rules, names and files would differ
         minik8s plan --delete -f web.yml    the same of deleting its objects
+        minik8s plan -k overlays/test       of a kustomization, as kubectl renders it
         minik8s apply --plan -f web.yml     the same, then ask, and apply exactly that""",
     )  # fmt: skip
-    add_filename(parser, required=True)
+    add_filename(parser, required=True, kustomize=True)
     parser.add_argument(
         "--dialect",
         default="",
@@ -191,7 +192,7 @@ def _exitcode_option(parser: argparse.ArgumentParser, what: str) -> None:
 def _explaining(commands: Subparsers) -> None:
     parser = add(
         commands, "why", why, "print why objects are not as they should be, and what to run next",
-        usage="why [options] (TYPE [NAME ...] | TYPE/NAME ... | -f FILE | connect POD TARGET:PORT)",
+        usage="why [options] (TYPE [NAME ...] | TYPE/NAME ... | -f FILE | -k FOLDER | connect POD TARGET:PORT)",
         examples="""
         minik8s why pod/web               the cause, and the next command
         minik8s why pods -A --faults      what is wrong anywhere
@@ -203,7 +204,7 @@ def _explaining(commands: Subparsers) -> None:
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
     parser.add_argument("-l", "--selector", metavar="SELECTOR", help="label selector, as in app=web,tier!=db")
     parser.add_argument("--field-selector", metavar="SELECTOR", help="field selector, as in status.phase=Running")
-    add_filename(parser, required=False)
+    add_filename(parser, required=False, kustomize=True)
     parser.add_argument("--faults", action="store_true", help="only objects with a fault")
     parser.add_argument("--one-line", action="store_true", help="the causes alone, as `get --why` prints them")
     parser = add(

@@ -83,6 +83,19 @@ def read(argv: Sequence[str]) -> tuple[list[JsonObject], bool, str]:
     return found.get("items", [found]), done.returncode == 0, done.stderr
 
 
+def kustomized(folder: str) -> str:
+    """Return what kubectl makes of a kustomization; what it says besides is said.
+
+    Raises:
+        UsageError: there is no kubectl, or it refuses, in its words.
+    """
+    done = _run(["kustomize", folder])
+    if done.returncode:
+        raise UsageError(done.stderr.strip().removeprefix("error: ") or f"kubectl kustomize failed ({done.returncode})")
+    sys.stderr.write(done.stderr)
+    return done.stdout
+
+
 def start(argv: Sequence[str]) -> subprocess.Popen[str]:
     """Return kubectl running with the translated arguments, its outputs to be read.
 

@@ -75,11 +75,14 @@ def seconds_of(text: str) -> int | None:
     return sum(int(number) * _UNITS_S[unit] for number, unit in found) or None
 
 
-def add_filename(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    """Add -f and what goes with it."""
-    parser.add_argument(
-        "-f", "--filename", action="append", required=required, metavar="FILE", help="file, folder or - (repeatable)"
-    )
+def add_filename(parser: argparse.ArgumentParser, *, required: bool, kustomize: bool = False) -> None:
+    """Add -f and what goes with it, -k where the command takes kustomizations, too."""
+    files = parser.add_mutually_exclusive_group(required=required)
+    files.add_argument("-f", "--filename", action="append", metavar="FILE", help="file, folder or - (repeatable)")
+    if kustomize:
+        files.add_argument(
+            "-k", "--kustomize", default="", metavar="FOLDER", help="what `kubectl kustomize FOLDER` prints"
+        )
     parser.add_argument("-R", "--recursive", action="store_true", help="with -f: folders, and all folders in them")
 
 

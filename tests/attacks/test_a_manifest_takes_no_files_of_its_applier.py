@@ -26,6 +26,6 @@ def test_no_key_no_device_and_no_large_file_is_read(
         taken.write_text("secret" if name != "large.c" else "x" * (SOURCE_BYTES + 1))
     manifest = tmp_path / "job.yml"
     manifest.write_text(JOB.replace("PATH", str(taken)))
-    (found,) = read_manifests([str(manifest)], "default")
+    ((found, _),) = read_manifests([str(manifest)], "default")
     assert "source" not in found["spec"]
     assert "cannot be read here" in capsys.readouterr().err

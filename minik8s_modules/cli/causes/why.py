@@ -43,7 +43,7 @@ def why(client: ApiClient, options: argparse.Namespace) -> int:
         from minik8s_modules.cli.causes.connecting import connect  # noqa: PLC0415 - 10 ms, for this alone
 
         return connect(client, options)
-    if not (options.words or options.filename):
+    if not (options.words or options.filename or options.kustomize):
         raise UsageError("name an object, as in `why pod/web`, or ask for all faults of a type: `why pods -A --faults`")
     with ThreadPoolExecutor(1) as aside:
         answer = aside.submit(asked, client)  # while kubectl, which takes most of the time, reads the objects

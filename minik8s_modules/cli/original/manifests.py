@@ -6,12 +6,12 @@ becomes canonical here already: kubectl's ``apply`` merges with the live object,
 
 from __future__ import annotations
 
-import argparse
 import copy
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import yaml
@@ -29,43 +29,42 @@ LOADER: type[yaml.SafeLoader] = ManifestLoader
 _FETCHED = ("http://", "https://")
 
 
+class Manifest(NamedTuple):
+    """An object, and where it is written: file and document, in words."""
+
+    object: JsonObject
+    where: str
+
+
 def read_manifests(
-    paths: Sequence[str], namespace: str, *, only: bool = False, recursive: bool = False, dialect: str = ""
-) -> list[JsonObject]:
+    paths: Sequence[str],
+    namespace: str,
+    *,
+    only: bool = False,
+    recursive: bool = False,
+    dialect: str = "",
+    more: Sequence[tuple[str, str]] = (),
+) -> list[Manifest]:
     """Return all objects of ``paths`` in order; a namespaced one without a namespace gets ``namespace``.
 
-    ``dialect`` marks each object as one of the original MiniK8s, or of Kubernetes.
+    ``dialect`` marks each object as one of the original MiniK8s, or of Kubernetes; ``more`` are texts that are in no
+    file, with what they are called.
 
     Raises:
         UsageError: a file cannot be read, is no YAML, or holds something that is no known object, or with ``only``
             one of another namespace.
     """
+    texts = chain(*(_texts(path, recursive=recursive) for path in paths), more)
     found = [
-        obj
-        for path in paths
-        for document, where in _documents(_texts(path, recursive=recursive))
-        for obj in objects_of(_translated(document, where, dialect), where, namespace)
+        one
+        for document, where in _documents(texts)
+        for one in objects_of(_translated(document, where, dialect), where, namespace)
     ]
     if not found:
-        raise UsageError(f"no objects in {', '.join(paths)}")
+        raise UsageError(f"no objects in {', '.join([*paths, *(name for name, _ in more)])}")
     if only:
         _refuse_others(found, namespace)
     return found
-
-
-def read_chosen(options: argparse.Namespace) -> list[JsonObject]:
-    """Return the objects of the files that a command line names; ``-n`` must fit them, as in kubectl.
-
-    Raises:
-        UsageError: see ``read_manifests``.
-    """
-    return read_manifests(
-        options.filename,
-        options.namespace,
-        only=options.namespace_given,
-        recursive=options.recursive,
-        dialect=options.dialect,
-    )
 
 
 def documents(paths: Sequence[str], *, recursive: bool = False) -> Iterator[tuple[Any, str]]:
@@ -79,9 +78,9 @@ def documents(paths: Sequence[str], *, recursive: bool = False) -> Iterator[tupl
             yield _translated(document, where, ""), where
 
 
-def _refuse_others(found: Iterable[JsonObject], namespace: str) -> None:
-    for obj in found:
-        own = obj["metadata"].get("namespace", namespace)
+def _refuse_others(found: Iterable[Manifest], namespace: str) -> None:
+    for each in found:
+        own = each.object["metadata"].get("namespace", namespace)
         if own != namespace:  # kubectl's words (cli-runtime, resource.RequireNamespace)
             raise UsageError(
                 f'the namespace from the provided object "{own}" does not match the namespace "{namespace}". '
@@ -179,7 +178,7 @@ def _elsewhere(kind: str) -> str:
     return f"; there is {', '.join(versions)}" if versions else ""
 
 
-def objects_of(document: Any, where: str, namespace: str) -> Iterator[JsonObject]:
+def objects_of(document: Any, where: str, namespace: str) -> Iterator[Manifest]:
     """Yield a document's objects, each of a kind that is served, with its namespace."""
     if (items := _items(document)) is not None:
         for number, item in enumerate(items, 1):
@@ -198,7 +197,7 @@ def objects_of(document: Any, where: str, namespace: str) -> Iterator[JsonObject
         raise UsageError(f"{where}: metadata must be a mapping, not {type(metadata).__name__}")
     if known is None or known.namespaced:  # the server takes it away from what is in none
         metadata.setdefault("namespace", namespace)
-    yield document
+    yield Manifest(document, where)
 
 
 def _may_be_custom(version: str) -> bool:

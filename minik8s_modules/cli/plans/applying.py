@@ -16,10 +16,9 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.merging.apply import annotated, difference, next_object
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.errors import UsageError
-from minik8s_modules.cli.original.manifests import read_chosen
 from minik8s_modules.cli.output import fail
 from minik8s_modules.cli.plans import planning, planning_commands
-from minik8s_modules.cli.plans.planning_commands import asked, exit_code, form
+from minik8s_modules.cli.plans.planning_commands import asked, exit_code, form, read_chosen
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.discovery import kind_at
 
@@ -41,7 +40,7 @@ def plan(client: ApiClient, options: argparse.Namespace) -> int:
 def _apply(client: ApiClient, options: argparse.Namespace) -> int:
     """Show, ask, apply; returns 1 where anything keeps the whole plan from being applied."""
     found = read_chosen(options)
-    status = asked(client, {"objects": found})
+    status = asked(client, "objects", found)
     print(form(status, options), flush=True)
     if (code := exit_code(status, detailed=False)) or not planning.has_changes(status):
         return code
@@ -50,9 +49,9 @@ def _apply(client: ApiClient, options: argparse.Namespace) -> int:
     if not options.yes and not _confirmed():
         print("nothing was applied")
         return 1
-    if asked(client, {"objects": found}) != status:
+    if asked(client, "objects", found) != status:
         raise UsageError("nothing was applied: the cluster has changed since this plan was made; plan again")
-    return _written(client, status["objects"], {_place(obj): obj for obj in found})
+    return _written(client, status["objects"], {_place(one.object): one.object for one in found})
 
 
 def _confirmed() -> bool:

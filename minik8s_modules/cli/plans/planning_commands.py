@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+from collections.abc import Sequence
 
+from minik8s_modules.api.errors import StatusError, from_status
 from minik8s_modules.api.kinds import PLAN
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.original.manifests import read_chosen
+from minik8s_modules.cli import kubectl
+from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.original.manifests import Manifest, read_manifests
 from minik8s_modules.cli.output import Paint, fail, progress
 from minik8s_modules.cli.plans import planning
 from minik8s_modules.cli.plans.plan_markdown import markdown
 from minik8s_modules.client.api import ApiClient
+
+_PLACE = re.compile(r"spec\.(?:objects|deleted)\[(\d+)\]: ")
 
 
 def plan(client: ApiClient, options: argparse.Namespace) -> int:
@@ -20,21 +27,52 @@ def plan(client: ApiClient, options: argparse.Namespace) -> int:
     1 where an object would be refused, or no node answered.
     """
     found = read_chosen(options)
-    status = asked(client, {"deleted" if options.delete else "objects": found})
+    status = asked(client, "deleted" if options.delete else "objects", found)
     print(form(status, options))
     return exit_code(status, detailed=options.detailed_exitcode)
 
 
-def asked(client: ApiClient, spec: JsonObject) -> JsonObject:
-    """Return the status of a plan."""
+def read_chosen(options: argparse.Namespace) -> list[Manifest]:
+    """Return the objects of the files that a command line names; ``-n`` must fit them, as in kubectl.
+
+    Raises:
+        UsageError: see ``read_manifests`` and ``kubectl.kustomized``.
+    """
+    folder = options.kustomize
+    if folder and (options.recursive or options.dialect):
+        raise UsageError("-R and --dialect say how the files of -f are read: leave them out with -k")
+    return read_manifests(
+        options.filename or (),
+        options.namespace,
+        only=options.namespace_given,
+        recursive=options.recursive,
+        dialect=options.dialect,
+        more=[(f"kustomization {folder}", kubectl.kustomized(folder))] if folder else (),
+    )
+
+
+def asked(client: ApiClient, field: str, manifests: Sequence[Manifest]) -> JsonObject:
+    """Return the status of a plan; ``field`` is ``objects`` or ``deleted``.
+
+    Raises:
+        StatusError: as the API does; of an object that cannot be read, with its file.
+    """
     body: JsonObject = {
         "apiVersion": PLAN.api_version,
         "kind": PLAN.kind,
         "metadata": {"name": "plan"},
-        "spec": spec,
+        "spec": {field: [one.object for one in manifests]},
     }
-    with progress("objects are planned and nodes are asked"):
-        status: JsonObject = client.create(PLAN, body).get("status", {})
+    try:
+        with progress("objects are planned and nodes are asked"):
+            status: JsonObject = client.create(PLAN, body).get("status", {})
+    except StatusError as error:
+        if (found := _PLACE.match(error.message)) is None:
+            raise
+        one = manifests[int(found[1])]
+        who = planning.called({**one.object["metadata"], "kind": one.object["kind"]})
+        text = f"{one.where}: {who}: {error.message[found.end() :]}"
+        raise from_status({**error.status(), "message": text}) from error
     return status
 
 

@@ -60,7 +60,7 @@ def read(paths: Sequence[str], namespace: str, now: datetime) -> Description:
         if isinstance(document, dict) and "nodes" in document and "kind" not in document:
             found += (_created(NODE, node, where, now) for node in _declared(document, where, now))
             continue
-        for obj in objects_of(document, where, namespace):
+        for obj, _ in objects_of(document, where, namespace):
             kind = kind_of(obj)
             if kind is None:
                 left_out[str(obj["kind"])] += 1

@@ -180,6 +180,20 @@ def test_what_a_file_would_change_is_asked_by_plan_as_well_as_by_apply(cli: Cli)
         assert "no node was planned" in done.out, done
 
 
+def test_a_kustomization_is_planned_as_kubectl_renders_it(cli: Cli, tmp_path: Path):
+    (tmp_path / "kustomization.yaml").write_text("namePrefix: k-\nresources: [pod.yml]\n")
+    cli.file("pod.yml", cli.pod("x"))
+    assert f"+ Pod {cli.namespace}/k-x" in cli("plan", "-k", str(tmp_path), code=1).out
+    cli.file("pod.yml", cli.pod("x").replace("image:", "imago:"))
+    unknown = cli("plan", "-k", str(tmp_path), code=1).err
+    assert f"(BadRequest): kustomization {tmp_path}, document 1: Pod {cli.namespace}/k-x: " in unknown
+    assert 'unknown field "spec.containers[0].imago"' in unknown
+    assert "no such file or directory" in cli("plan", "-k", f"{tmp_path}/none", code=1).err
+    cli.file("pod.yml", cli.pod("x"))
+    cli("apply", "-k", str(tmp_path))
+    assert "pod/k-x" in cli("why", "-k", str(tmp_path)).out
+
+
 def test_a_rollout_is_drawn_on_a_terminal_and_told_elsewhere(cli: Cli):
     cli("apply", "-f", "-", stdin=DEPLOYMENT)
     status = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1}

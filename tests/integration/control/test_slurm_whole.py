@@ -77,7 +77,7 @@ def _job(tmp_path: Path, namespace: str, name: str, text: str, suffix: str = ".c
     program.write_text(text)
     manifest = tmp_path / f"{name}.yml"
     manifest.write_text(MANIFEST.replace("PATH", str(program)).replace("gpujob", name))
-    (found,) = read_manifests([str(manifest)], namespace)
+    ((found, _),) = read_manifests([str(manifest)], namespace)
     found["spec"] |= spec
     return found
 

@@ -82,7 +82,7 @@ def test_a_folder_is_read_as_one(tmp_path: Path):
 def test_plan_reads_the_same_objects_with_their_namespace(tmp_path: Path):
     path = tmp_path / "m.yml"
     path.write_text(f"{POD}---\napiVersion: v1\nkind: NamespaceList\nitems: [{{apiVersion: v1, kind: Namespace}}]\n")
-    pod, namespace = read_manifests([str(path)], "shop", dialect="original")
+    pod, namespace = (one.object for one in read_manifests([str(path)], "shop", dialect="original"))
     assert (pod["metadata"]["namespace"], pod["spec"]["containers"][0]["args"]) == ("shop", ["sleep", "9"])
     assert namespace["metadata"] == {"annotations": {"minik8s.io/dialect": "original"}}
 
@@ -112,7 +112,7 @@ def test_what_plan_cannot_read_is_explained(tmp_path: Path, text: str, message: 
 def test_kinds_of_other_groups_are_the_servers_to_know(tmp_path):
     path = tmp_path / "m.yml"
     path.write_text("apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {match: =}\n")
-    (found,) = read_manifests([str(path)], "shop")
+    ((found, _),) = read_manifests([str(path)], "shop")
     assert (found["metadata"]["namespace"], found["spec"]) == ("shop", {"match": "="})
     path.write_text("apiVersion: networking.k8s.io/v1\nkind: Widget\nmetadata: {name: a}\n")
     with pytest.raises(UsageError, match="is not served"):

@@ -15,7 +15,7 @@ def test_the_program_of_a_job_goes_into_the_object(tmp_path: Path):
     (tmp_path / "a.cu").write_text("int main() {}\n")
     manifest = tmp_path / "job.yml"
     manifest.write_text(JOB.replace("PATH", str(tmp_path / "a.cu")))
-    (found,) = read_manifests([str(manifest)], "default")
+    ((found, _),) = read_manifests([str(manifest)], "default")
     assert found["spec"]["source"] == "int main() {}\n"
     result = in_kubernetes_terms(str(manifest), None, recursive=False, dialect="")
     assert result is not None
@@ -25,7 +25,7 @@ def test_the_program_of_a_job_goes_into_the_object(tmp_path: Path):
 def test_a_program_that_cannot_be_read_is_left_to_the_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     manifest = tmp_path / "job.yml"
     manifest.write_text(JOB.replace("PATH", str(tmp_path / "none.cu")))
-    (found,) = read_manifests([str(manifest)], "default")
+    ((found, _),) = read_manifests([str(manifest)], "default")
     assert "source" not in found["spec"]
     assert "none.cu cannot be read here: No such file or directory" in capsys.readouterr().err
 
@@ -33,5 +33,5 @@ def test_a_program_that_cannot_be_read_is_left_to_the_server(tmp_path: Path, cap
 def test_a_job_that_brings_its_program_keeps_it(tmp_path: Path):
     manifest = tmp_path / "job.yml"
     manifest.write_text(JOB.replace("PATH", "a.cu").replace("file: f", "file: f, source: mine"))
-    (found,) = read_manifests([str(manifest)], "default")
+    ((found, _),) = read_manifests([str(manifest)], "default")
     assert found["spec"]["source"] == "mine"
