@@ -27,8 +27,9 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound, StatusError
-from minik8s_modules.api.kinds import NODE
+from minik8s_modules.api.kinds import NODE, POD_CIDR
 from minik8s_modules.api.objects import condition
 from minik8s_modules.api.syntax import dns1123_subdomain
 from minik8s_modules.base import release
@@ -50,8 +51,7 @@ PROGRAMS = {
 OWN = {"minik8s_node_address", "minik8s_shard", "minik8s_docker_socket", "minik8s_service_manager", "minik8s_cache_dir"}
 """Variables of one machine, which say nothing about another one."""
 _LARGEST_PORT = 65535
-
-
+_MOST_NAMES = 10
 UNREACHABLE = 4
 """The status of ansible-playbook when machines could not be reached, and no task failed."""
 NodeState = Literal["", "absent", "NotReady", "Ready"]
@@ -157,9 +157,43 @@ def remove_machine(_client: ApiClient, options: argparse.Namespace) -> int:
         raise UsageError(f"{options.name!r} is not the name of a node: kubectl get nodes lists them")
     if options.timeout <= 0:
         raise UsageError("--timeout must be a number of seconds above 0")
+    inventory = inventory_of(options.inventory)
+    if known := _others(options, inventory):
+        raise UsageError(f"there is no node {options.name}: {known}")
     given = {"node": options.name, "force": options.force, "drain_timeout": options.timeout}
-    code = _run(playbook("node_remove.yml", [inventory_of(options.inventory)], given, options))
+    code = _run(playbook("node_remove.yml", [inventory], given, options))
     return _end(verdict_of_removing(options.name, code, _state(options.name, options) if code else ""))
+
+
+def _others(options: argparse.Namespace, inventory: Path) -> str:
+    """Return which nodes there are where nothing has the name of the one to be removed.
+
+    "" where a Node has it, a range of addresses that a former one left, or a machine of the inventory: there is
+    something to remove. So it is where the API or the inventory cannot be read, as the playbook asks by itself.
+    """
+    try:
+        with contextlib.closing(connect(options)) as client:
+            nodes = sorted(map(objects.name, client.list(NODE).items))
+            left = {objects.spec(claim).get("nodeName") for claim in client.list(POD_CIDR).items}
+    except (StatusError, Minik8sError):
+        return ""
+    machines = {options.name} if options.name in left.union(nodes) else _machines(inventory)
+    if machines is None or options.name in machines:
+        return ""
+    more = f" and {len(nodes) - _MOST_NAMES} more" if nodes[_MOST_NAMES:] else ""
+    shown = f"{', '.join(nodes[:_MOST_NAMES]) or 'none'}{more}"
+    return f"the cluster has {shown} (kubectl get nodes), and {inventory} has no such machine"
+
+
+def _machines(inventory: Path) -> set[str] | None:
+    """Return the names of an inventory's machines, None where Ansible cannot read all of it."""
+    argv = [str(_program("ansible-inventory")), "-i", str(inventory), "--list"]
+    around = _surroundings()
+    around["env"]["ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED"] = "true"  # else it has none of what cannot be read
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, **around)
+    if done.returncode:
+        return None
+    return {host for group in json.loads(done.stdout).values() for host in group.get("hosts", ())}
 
 
 def verdict_of_adding(name: str, code: int, state: NodeState) -> Verdict:
@@ -266,10 +300,7 @@ def playbook(
     Raises:
         UsageError: there is no Ansible, or no playbook, here.
     """
-    program = Path(sys.executable).with_name("ansible-playbook")
-    if not program.exists():
-        raise UsageError(f"there is no {program}: install minik8s with its requirements (make cluster, or pip)")
-    argv = [str(program)]
+    argv = [str(_program("ansible-playbook"))]
     for each in inventories:
         argv += ["-i", str(each)]
     argv += [str(repository() / "playbooks" / name), "-e", json.dumps(dict(variables))]
@@ -277,6 +308,13 @@ def playbook(
         argv += ["--private-key", options.private_key]
     flags = {"--ask-become-pass": options.ask_become_pass, "--check": options.check, "-v": options.verbose}
     return [*argv, *(flag for flag, wanted in flags.items() if wanted)]
+
+
+def _program(name: str) -> Path:
+    program = Path(sys.executable).with_name(name)
+    if not program.exists():
+        raise UsageError(f"there is no {program}: install minik8s with its requirements (make cluster, or pip)")
+    return program
 
 
 def repository() -> Path:
@@ -314,6 +352,11 @@ def _end(verdict: Verdict) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
+    return subprocess.run(argv, check=False, **_surroundings()).returncode
+
+
+def _surroundings() -> dict[str, Any]:
+    """Return in which environment and folder programs of Ansible run."""
     environment = {**os.environ, "ANSIBLE_CONFIG": str(repository() / "ansible.cfg")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    return subprocess.run(argv, env=environment, cwd=repository(), check=False).returncode
+    return {"env": environment, "cwd": repository()}

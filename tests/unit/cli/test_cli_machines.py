@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from minik8s_modules.api.errors import ServiceUnavailable
+from minik8s_modules.api.kinds import NODE, POD_CIDR
 from minik8s_modules.cli import machines, main
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.machines import (
@@ -18,6 +20,7 @@ from minik8s_modules.cli.machines import (
     verdict_of_adding,
     verdict_of_removing,
 )
+from minik8s_modules.client.fake import FakeApi
 
 
 def test_a_machine_is_named_as_for_ssh():
@@ -137,10 +140,55 @@ def test_on_the_control_plane_a_new_machine_gets_settings_and_programs_and_what_
 
 
 def test_remove_passes_on_what_was_asked(ran: list[list[str]], tmp_path: Path):
-    assert main.main(["node", "remove", "w3", "--force", "--timeout", "9", "-i", str(tmp_path)]) == 0
+    kubeconfig = ["--kubeconfig", str(tmp_path / "none")]
+    assert main.main(["node", "remove", "w3", "--force", "--timeout", "9", "-i", str(tmp_path), *kubeconfig]) == 0
     (argv,) = ran
     assert argv[3].endswith("playbooks/node_remove.yml")
     assert json.loads(argv[5]) == {"node": "w3", "force": True, "drain_timeout": 9}
+
+
+class Client(FakeApi):
+    """Is connected."""
+
+    def close(self) -> None:
+        """Close the idle connections, of which there are none."""
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
+    """A cluster of twelve nodes, w01 to w12, and the range of addresses of one that was given up."""
+    made = Client()
+    for number in range(1, 13):
+        made.create(NODE, {"metadata": {"name": f"w{number:02}"}})
+    made.create(POD_CIDR, {"metadata": {"name": "10.244.3.0-24"}, "spec": {"nodeName": "given-up"}})
+    monkeypatch.setattr(machines, "connect", lambda _options: made)
+    return made
+
+
+@pytest.mark.usefixtures("api")
+def test_a_name_that_nothing_has_is_told_with_those_that_there_are(
+    ran: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "hosts.yml").write_text(KEPT, encoding="utf-8")
+    assert main.main(["node", "remove", "w3", "-i", str(tmp_path)]) == 1
+    names = ", ".join(f"w{number:02}" for number in range(1, 11))
+    told = f"there is no node w3: the cluster has {names} and 2 more (kubectl get nodes), and {tmp_path} has no such"
+    assert told in capsys.readouterr().err
+    assert ran == []
+    for name in ("w02", "given-up", "worker1"):  # a Node, what one has left, and a machine of the inventory
+        assert main.main(["node", "remove", name, "-i", str(tmp_path)]) == 0
+    assert [json.loads(argv[5])["node"] for argv in ran] == ["w02", "given-up", "worker1"]
+
+
+def test_where_the_cluster_or_the_inventory_cannot_be_read_the_playbook_asks(
+    api: FakeApi, ran: list[list[str]], tmp_path: Path
+):
+    (tmp_path / "hosts.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n00\n", encoding="utf-8")
+    assert main.main(["node", "remove", "w3", "-i", str(tmp_path)]) == 0
+    (tmp_path / "hosts.yml").write_text(KEPT, encoding="utf-8")
+    api.fail(ServiceUnavailable("no etcd"))
+    assert main.main(["node", "remove", "w3", "-i", str(tmp_path)]) == 0
+    assert len(ran) == 2
 
 
 @pytest.mark.parametrize(
@@ -221,5 +269,5 @@ def test_the_api_is_asked_after_a_playbook_that_failed(
     assert "w3 was not added" in capsys.readouterr().err
     monkeypatch.setattr(machines, "_state", state)
     assert main.main(add) == 0
-    assert main.main(["node", "remove", "w3", "-i", str(tmp_path)]) == 1
+    assert main.main(["node", "remove", "w3", "-i", str(tmp_path), *kubeconfig]) == 1
     assert asked == ["w3", "w3"]
