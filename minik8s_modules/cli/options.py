@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from minik8s_modules.client.api import ApiClient
@@ -84,6 +84,13 @@ def add_filename(parser: argparse.ArgumentParser, *, required: bool, kustomize: 
             "-k", "--kustomize", default="", metavar="FOLDER", help="what `kubectl kustomize FOLDER` prints"
         )
     parser.add_argument("-R", "--recursive", action="store_true", help="with -f: folders, and all folders in them")
+
+
+def refuse_any(given: argparse.Namespace, names: Sequence[str], why: str) -> None:
+    """Refuse options that would mean nothing on this command line; ``why`` says so, and what to do."""
+    used = [f"--{name.replace('_', '-')}" for name in names if getattr(given, name)]
+    if used:
+        given.refuse(f"{', '.join(used)}: {why}")
 
 
 def add_token(parser: argparse.ArgumentParser) -> None:

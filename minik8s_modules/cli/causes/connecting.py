@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from minik8s_modules.api import objects
+from minik8s_modules.api.field_selectors import exactly
 from minik8s_modules.api.kinds import EVENT, NAMESPACE, NETWORK_POLICY, NODE, POD, SERVICE
 from minik8s_modules.api.network.network_policies import (
     DIRECTIONS,
@@ -20,6 +22,7 @@ from minik8s_modules.api.network.network_policies import (
     Direction,
     Place,
     Policy,
+    Rule,
     judge,
     parse_policy,
     pod_of,
@@ -28,7 +31,9 @@ from minik8s_modules.api.network.service_ranges import addresses_of
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import from_map
 from minik8s_modules.cli import output
+from minik8s_modules.cli.causes.sight import Sight
 from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.options import refuse_any
 from minik8s_modules.client.api import ApiClient
 
 USAGE = (
@@ -36,6 +41,11 @@ USAGE = (
 )
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 NOT_ENFORCED, ENFORCED = "PolicyNotEnforced", "PolicyEnforced"
+_OF_OBJECTS = (
+    "all_namespaces", "selector", "field_selector", "filename", "kustomize", "recursive", "faults", "one_line",
+)  # fmt: skip
+_EVENTS = "default"
+"""The namespace of Events about Nodes."""
 
 
 class End(NamedTuple):
@@ -46,6 +56,8 @@ class End(NamedTuple):
         name: in words.
         node: where it is, "" outside the cluster; ``of_node``: it is the node, or a Pod in its network.
         addresses: all that a Pod has.
+        namespace: of the Pod, whether policies see it or not.
+        hidden: it may be somebody's whom one may not read.
     """
 
     place: Place
@@ -53,13 +65,27 @@ class End(NamedTuple):
     node: str = ""
     of_node: bool = False
     addresses: tuple[str, ...] = ()
+    namespace: str = ""
+    hidden: bool = False
+
+
+class Known(NamedTuple):
+    """What is known of the namespaces of both ends: policies, labels where these ask for them, and what is not.
+
+    ``hidden`` are those whose policies may not be read.
+    """
+
+    policies: Sequence[Policy]
+    namespaces: Mapping[str, Mapping[str, str]]
+    hidden: AbstractSet[str] = frozenset()
 
 
 class Answer(NamedTuple):
-    """What is said of one connection."""
+    """What is said of one connection; ``sure``: whatever may not be read."""
 
     rows: list[list[str]]
     allowed: bool
+    sure: bool = True
 
 
 def connect(client: ApiClient, options: argparse.Namespace) -> int:
@@ -71,70 +97,90 @@ def connect(client: ApiClient, options: argparse.Namespace) -> int:
     words = options.words[1:]
     if len(words) != 2:  # noqa: PLR2004 - source, target
         raise UsageError(USAGE)
+    refuse_any(options, _OF_OBJECTS, "`why connect` is about one connection, and takes no such option")
     namespace = options.namespace or "default"
     source = _pod_end(client, words[0], namespace)
-    policies = [parse_policy(one) for one in client.list(NETWORK_POLICY).items]
-    namespaces = {objects.name(one): objects.labels(one) for one in client.list(NAMESPACE).items}
-    targets = _targets(client, words[1], namespace)
-    answers = [judged(source, target, place, policies, namespaces) for target, place in targets]
+    sight = Sight(client, [namespace, source.namespace])
+    targets = _targets(sight, words[1], namespace)
+    known = _known(sight, {source.namespace, *(target.namespace for target, _ in targets)} - {""})
+    answers = [judged(source, target, place, known) for target, place in targets]
     rows = [row for answer in answers for row in answer.rows]
     print(output.aligned(["DIRECTION", "OF", "VERDICT"], rows, output.Paint()))
     nodes = {source.node, *(target.node for target, _ in targets)} - {""}
-    for text in _unenforced(client, nodes if policies else ()):
+    for text in _unenforced(sight, nodes) if known.policies else ():
         output.warn(text)
+    if sight.unread:
+        output.warn(f"without what you may not read: {', '.join(sorted(sight.unread.values()))}")
     sys.stdout.write(f"\n{_summary(answers)}\n")
     return int(not all(answer.allowed for answer in answers))
 
 
+def _known(sight: Sight, spaces: AbstractSet[str]) -> Known:
+    found = {space: sight.of(NETWORK_POLICY, space) for space in sorted(spaces)}
+    policies = [parse_policy(one) for each in found.values() for one in each or ()]
+    asked = any(_ask_for_labels(one.rules(direction)) for one in policies for direction in DIRECTIONS)
+    labelled = [sight.get(NAMESPACE, objects.Key("", space)) for space in sorted(spaces)] if asked else []
+    labels = {objects.name(one): objects.labels(one) for one in labelled if one is not None}
+    return Known(policies, labels, {space for space, each in found.items() if each is None})
+
+
 def _summary(answers: list[Answer]) -> str:
     allowed = sum(answer.allowed for answer in answers)
+    far = _as_far(sure=all(answer.sure for answer in answers))
     if len(answers) > 1:
-        return f"allowed to {allowed} of {len(answers)} Pods behind the Service"
-    return "allowed" if allowed else "held back"
+        return f"allowed to {allowed} of {len(answers)} Pods behind the Service{far}"
+    return f"{'allowed' if allowed else 'held back'}{far}"
 
 
-def judged(
-    source: End,
-    target: End,
-    place: tuple[str, int],
-    policies: Iterable[Policy],
-    namespaces: Mapping[str, Mapping[str, str]],
-) -> Answer:
+def _as_far(*, sure: bool) -> str:
+    return "" if sure else " as far as you may read"
+
+
+def judged(source: End, target: End, place: tuple[str, int], known: Known) -> Answer:
     """Return what decides about a connection to ``place``, protocol and port; pure."""
-    known, rows, allowed = list(policies), list[list[str]](), True
+    rows, found = list[list[str]](), list[list[bool]]()
     source = _facing(source, target)
     connection = Connection(source.place, target.place, *place)
     for direction in reversed(DIRECTIONS):
         own = target if direction == "ingress" else source
-        text, passes = _verdict(direction, source, target, known, connection, namespaces)
-        allowed = allowed and passes
+        text, *verdict = _verdict(direction, source, target, known, connection)
+        found.append(verdict)
         way = f"{direction} {'from' if direction == 'ingress' else 'to'} {(source if own is target else target).name}"
         rows.append([f"{way} {place[0]} {place[1]}", own.name, text])
-    return Answer(rows, allowed)
+    allowed = all(passes for passes, _ in found)
+    return Answer(rows, allowed, all(sure for _, sure in found) if allowed else [False, True] in found)
 
 
 def _verdict(
-    direction: Direction,
-    source: End,
-    target: End,
-    policies: list[Policy],
-    connection: Connection,
-    namespaces: Mapping[str, Mapping[str, str]],
-) -> tuple[str, bool]:
+    direction: Direction, source: End, target: End, known: Known, connection: Connection
+) -> tuple[str, bool, bool]:
+    """Return what is said of one direction, whether it passes, and whether that is sure."""
     own, peer = (target, source) if direction == "ingress" else (source, target)
     if own.place.pod is None:
-        return "open: no NetworkPolicy is about an address, or about a Pod in its node's network", True
+        about = "no NetworkPolicy is about an address, or about a Pod in its node's network"
+        return f"open{_as_far(sure=not own.hidden)}: {about}", True, not own.hidden
     if peer.of_node and peer.node == own.node:
-        return "open: a Pod and its node always reach each other", True
+        return "open: a Pod and its node always reach each other", True, True
     if peer.place.pod is not None and peer.place.pod.key == own.place.pod.key:
-        return "open: a Pod always reaches itself", True
-    found = judge(policies, direction, connection, namespaces)
+        return "open: a Pod always reaches itself", True, True
+    found = judge(known.policies, direction, connection, known.namespaces)
+    sure = own.namespace not in known.hidden and not (found.policies and peer.hidden)
+    if not found.allowed and peer.place.pod is not None and peer.namespace not in known.namespaces:
+        selecting = (one for one in known.policies if one.selects(own.place.pod))
+        sure = sure and not any(_ask_for_labels(one.rules(direction)) for one in selecting)
+    far = _as_far(sure=sure)
     if not found.policies:
-        return "open: no NetworkPolicy selects it", True
+        return f"open{far}: no NetworkPolicy selects it", True, sure
     if found.allowed:
-        return f"open: NetworkPolicy {found.by} allows it", True
+        return f"open{far}: NetworkPolicy {found.by} allows it", True, sure
     by = f" (known by the address {peer.place.address})" if peer.of_node else ""
-    return f"held back: isolated by NetworkPolicy {', '.join(found.policies)}, and no rule allows it{by}", False
+    why = f"isolated by NetworkPolicy {', '.join(found.policies)}, and no rule allows it{by}"
+    return f"held back{far}: {why}", False, sure
+
+
+def _ask_for_labels(rules: Iterable[Rule] | None) -> bool:
+    """Return whether peers are known by the labels of their namespaces."""
+    return any(not pods.namespace for rule in rules or () for pods in rule.pods)
 
 
 def _pod_end(client: ApiClient, word: str, namespace: str) -> End:
@@ -153,7 +199,8 @@ def _end_of(pod: JsonObject, asked: str = "") -> End:
     """Return a Pod as an end of a connection, with the address that was ``asked`` for, else its first."""
     node, address = str(objects.spec(pod).get("nodeName") or ""), asked or _addresses(pod)[0]
     found, shared = pod_of(pod, address), bool(objects.spec(pod).get("hostNetwork"))
-    return End(Place(found, address), f"Pod {objects.key(pod)}", node, shared, tuple(_addresses(pod)))
+    name, namespace = f"Pod {objects.key(pod)}", objects.namespace(pod)
+    return End(Place(found, address), name, node, shared, tuple(_addresses(pod)), namespace)
 
 
 def _facing(source: End, target: End) -> End:
@@ -163,7 +210,7 @@ def _facing(source: End, target: End) -> End:
     return source._replace(place=source.place._replace(address=same[0])) if same else source
 
 
-def _targets(client: ApiClient, word: str, namespace: str) -> list[tuple[End, tuple[str, int]]]:
+def _targets(sight: Sight, word: str, namespace: str) -> list[tuple[End, tuple[str, int]]]:
     """Return the ends that a target means, each with protocol and port."""
     place, _, port = word.rpartition(":")
     place = place[1:-1] if place.startswith("[") and place.endswith("]") else place
@@ -173,11 +220,11 @@ def _targets(client: ApiClient, word: str, namespace: str) -> list[tuple[End, tu
         raise UsageError(f"{word!r} is not a target: {USAGE}")
     if place.startswith(("svc/", "service/")):
         name, _, space = place.partition("/")[2].partition(".")
-        service = client.get(SERVICE, name, space or namespace)
-        return list(_behind(client, service, "", (protocol, number)))
-    if _is_address(place) and (found := _service_at(client, place)) is not None:
-        return list(_behind(client, found, place, (protocol, number)))
-    end = _address_end(client, place) if _is_address(place) else _pod_end(client, place, namespace)
+        service = sight.client.get(SERVICE, name, space or namespace)
+        return list(_behind(sight.client, service, "", (protocol, number)))
+    if _is_address(place) and (found := _service_at(sight, place)) is not None:
+        return list(_behind(sight.client, found, place, (protocol, number)))
+    end = _address_end(sight, place) if _is_address(place) else _pod_end(sight.client, place, namespace)
     return [(end, (protocol, _number(number, end, protocol)))]
 
 
@@ -189,15 +236,15 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _address_end(client: ApiClient, address: str) -> End:
+def _address_end(sight: Sight, address: str) -> End:
     """Return whose an address is: a Pod's, a node's, or somebody's outside."""
-    for node in client.list(NODE).items:
+    for node in sight.all(NODE):
         if any(one.get("address") == address for one in objects.status(node).get("addresses") or []):
             return End(Place(None, address), f"Node {objects.name(node)}", objects.name(node), of_node=True)
-    for pod in client.list(POD).items:
+    for pod in sight.all(POD):
         if address in _addresses(pod) and pod_of(pod) is not None:
             return _end_of(pod, address)
-    return End(Place(None, address), address)
+    return End(Place(None, address), address, hidden=any(map(sight.hides, (NODE, POD, SERVICE))))
 
 
 def _number(port: str, end: End, protocol: str) -> int:
@@ -209,15 +256,11 @@ def _number(port: str, end: End, protocol: str) -> int:
     return named[protocol, port]
 
 
-def _service_at(client: ApiClient, address: str) -> JsonObject | None:
+def _service_at(sight: Sight, address: str) -> JsonObject | None:
     """Return the Service that has an address, of either family and however it is written."""
     wanted = ipaddress.ip_address(address)
     return next(
-        (
-            one
-            for one in client.list(SERVICE).items
-            if wanted in map(ipaddress.ip_address, addresses_of(objects.spec(one)))
-        ),
+        (one for one in sight.all(SERVICE) if wanted in map(ipaddress.ip_address, addresses_of(objects.spec(one)))),
         None,
     )
 
@@ -247,12 +290,12 @@ def _behind(
         yield end, (protocol, _number(target, end, protocol))
 
 
-def _unenforced(client: ApiClient, nodes: Iterable[str]) -> Iterator[str]:
+def _unenforced(sight: Sight, nodes: Iterable[str]) -> Iterator[str]:
     """Yield what nodes said last, of those that do not enforce policies."""
     last: dict[str, JsonObject] = {}
-    for event in client.list(EVENT).items:
-        about = event.get("involvedObject") or {}
-        if about.get("kind") == NODE.kind and event.get("reason") in {NOT_ENFORCED, ENFORCED}:
+    for event in sight.of(EVENT, _EVENTS, exactly(involvedObject__kind=NODE.kind)) or ():
+        about = event["involvedObject"]
+        if event.get("reason") in {NOT_ENFORCED, ENFORCED}:
             before = last.get(about.get("name", ""), {})
             if str(event.get("lastTimestamp") or "") >= str(before.get("lastTimestamp") or ""):
                 last[about["name"]] = event

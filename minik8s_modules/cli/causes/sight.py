@@ -67,5 +67,18 @@ class Sight:
         except NotFound:
             return None
         except Forbidden:
-            self.unread.setdefault(kind.plural, f"{kind.plural} of namespace {key.namespace}")
+            self.unread.setdefault(kind.plural, f"{kind.plural}{_of(key.namespace)}")
             return None
+
+    def of(self, kind: Kind, namespace: str, fields: str = "") -> list[JsonObject] | None:
+        """Return the objects of a namespace that a field selector chooses; None where they may not be read."""
+        try:
+            return self.client.list(kind, namespace, field_selector=fields).items
+        except Forbidden:
+            noted = [self.unread[kind.plural]] if kind.plural in self.unread else []
+            self.unread[kind.plural] = ", ".join([*noted, f"{kind.plural}{_of(namespace)}"])
+            return None
+
+
+def _of(namespace: str) -> str:
+    return f" of namespace {namespace}" if namespace else ""

@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from minik8s_modules.api.errors import Forbidden
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, HOST_GRANT, INGRESS, INGRESS_CLASS, POD, SERVICE
-from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.causes.trace import trace
 from minik8s_modules.cli.main import parse
 from minik8s_modules.client.api import ApiClient
-from minik8s_modules.client.interface import ObjectList
-from tests.unit.cli.causes.logged_api import LoggedApi
+from tests.unit.cli.causes.confined import Confined
 from tests.unit.cli.causes.samples import META, SEEN, an_ingress, pod, with_endpoint
-
-
-class Confined(LoggedApi):
-    """Shows somebody the namespace ``default`` alone, and of it not what is ``hidden``, but some kinds everywhere."""
-
-    hidden: frozenset[Kind] = frozenset()
-    everywhere: frozenset[Kind] = frozenset()
-
-    def list(self, kind: Kind, namespace: str = "", *arguments: Any, **options: Any) -> ObjectList:
-        """Return objects that may be seen."""
-        self._admit(kind, namespace)
-        return super().list(kind, namespace, *arguments, **options)
-
-    def get(self, kind: Kind, name: str, namespace: str = "") -> JsonObject:
-        """Return an object that may be seen."""
-        self._admit(kind, namespace)
-        return super().get(kind, name, namespace)
-
-    def _admit(self, kind: Kind, namespace: str) -> None:
-        if (namespace != "default" and kind not in self.everywhere) or kind in self.hidden:
-            raise Forbidden(kind, "", "you may not")
 
 
 @pytest.fixture
