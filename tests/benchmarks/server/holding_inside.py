@@ -19,23 +19,17 @@ from collections import Counter
 from pathlib import Path
 
 from minik8s_modules.apiserver import main as apiserver
+from tests.support.c_heap import mallinfo2
 
 PERIOD_S = 0.5
 MOST = 25
-_FIELDS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
 _REGION = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \d+ *(.*)$")
 _STACK_KIB = resource.getrlimit(resource.RLIMIT_STACK)[0] // 1024
 _CLASS = re.compile(r"^ +\d+ +(\d+) +(\d+) +(\d+) +(\d+)$", re.MULTILINE)
 
 
-class _Told(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_size_t) for name in _FIELDS)  # struct mallinfo2
-
-
 def c_heap() -> str:
     """Return what the C library has from the system, has given out, and holds free."""
-    mallinfo2 = ctypes.CDLL(None).mallinfo2
-    mallinfo2.restype = _Told
     found = mallinfo2()
     return (
         f"C library: heap {found.arena / 1e6:.1f} MB, of it in use {found.uordblks / 1e6:.1f}, free in"

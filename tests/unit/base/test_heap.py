@@ -13,15 +13,10 @@ import pytest
 from tests.benchmarks.machine import daemon_environment
 
 _APART = """
-    import ctypes, sys
+    import sys
     from minik8s_modules.base.heap import keep_large_apart
+    from tests.support.c_heap import mallinfo2
 
-    class Told(ctypes.Structure):
-        _fields_ = [(name, ctypes.c_size_t) for name in
-                    "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
-
-    mallinfo2 = ctypes.CDLL(None).mallinfo2
-    mallinfo2.restype = Told
     if sys.argv[1] == "apart":
         assert keep_large_apart()
     for _ in range(3):
@@ -32,15 +27,8 @@ _APART = """
     print(mallinfo2().hblkhd - before >= 8 << 20)
 """
 _CALLS = """
-    import ctypes
     from minik8s_modules.base.heap import keep_for_calls, keep_large_apart
-
-    class Told(ctypes.Structure):
-        _fields_ = [(name, ctypes.c_size_t) for name in
-                    "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
-
-    mallinfo2 = ctypes.CDLL(None).mallinfo2
-    mallinfo2.restype = Told
+    from tests.support.c_heap import mallinfo2
 
     def apart(size):
         before = mallinfo2().hblkhd
@@ -54,15 +42,10 @@ _CALLS = """
     print(first, second, apart(16 << 20), apart(600_000), mallinfo2().arena >= grown)
 """
 _PLAY = """
-    import ctypes, sys
+    import sys
     from minik8s_modules.plugins.live import program
+    from tests.support.c_heap import mallinfo2
 
-    class Told(ctypes.Structure):
-        _fields_ = [(name, ctypes.c_size_t) for name in
-                    "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
-
-    mallinfo2 = ctypes.CDLL(None).mallinfo2
-    mallinfo2.restype = Told
     sys.argv = ["ansible-playbook", "--version"]
     try:
         program.main()
@@ -108,14 +91,11 @@ _GIVEN_BACK = """
 """
 _THREADS = """
     import threading
-    from ctypes import CDLL, Structure, c_size_t, c_void_p
-
-    class Told(Structure):
-        _fields_ = [(name, c_size_t) for name in
-                    "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+    from ctypes import CDLL, c_void_p
+    from tests.support.c_heap import mallinfo2
 
     libc = CDLL(None)
-    libc.mallinfo2.restype, libc.malloc.restype, libc.free.argtypes = Told, c_void_p, [c_void_p]
+    libc.malloc.restype, libc.free.argtypes = c_void_p, [c_void_p]
     idle, end = threading.Barrier(17), threading.Event()
 
     def work():
@@ -125,11 +105,11 @@ _THREADS = """
         idle.wait()
         end.wait()
 
-    before = libc.mallinfo2().uordblks
+    before = mallinfo2().uordblks
     for _ in range(16):
         threading.Thread(target=work).start()
     idle.wait()
-    print(libc.mallinfo2().uordblks - before > 1_000_000)
+    print(mallinfo2().uordblks - before > 1_000_000)
     end.set()
 """
 _HUGE = """
