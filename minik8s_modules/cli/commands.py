@@ -215,8 +215,8 @@ def _explaining(commands: Subparsers) -> None:
         minik8s trace front --from-namespace shop    the same, as pods of a namespace find it
         minik8s trace web.default                    the same from the name of a service
         minik8s trace svc/web -n shop                what a Service leads to
-        minik8s trace http://web:80/ --from client   what the sidecar of a Pod does with it
         minik8s trace pod/web -n shop                whether a Pod answers, and which Services lead to it
+        minik8s trace http://web:80/ --from client   what the sidecar of a Pod does with it
         minik8s trace apiservice/v1.example.com      how the API server reaches an extension""",
     )  # fmt: skip
     text = (

@@ -62,6 +62,8 @@ def declare(commands: Subparsers) -> None:
 
 def run(_client: ApiClient, options: argparse.Namespace) -> int:
     """Carry the node until a signal comes."""
+    if not options.join and (options.token or options.token_file or options.pins):
+        options.refuse("--token, --token-file and --ca-hash are for a node that joins: give -j SERVER, too")
     from minik8s_modules.virtual.main import serve  # noqa: PLC0415 - one command of many, 200 ms
 
     if options.context:

@@ -16,6 +16,7 @@ from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.merging.apply import annotated, difference, next_object
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli.errors import UsageError
+from minik8s_modules.cli.options import refuse_any
 from minik8s_modules.cli.output import fail
 from minik8s_modules.cli.plans import planning, planning_commands
 from minik8s_modules.cli.plans.planning_commands import asked, exit_code, form, read_chosen
@@ -31,9 +32,11 @@ _Place = tuple[str, str, str, str]
 def plan(client: ApiClient, options: argparse.Namespace) -> int:
     """Show what would change, and with --apply have it so; returns the exit code."""
     if not options.apply:
+        refuse_any(options, ("yes",), "it goes with --apply")
         return planning_commands.plan(client, options)
     if options.delete:
         raise UsageError("--apply is for objects that are written; delete with `minik8s delete -f FILE`")
+    refuse_any(options, ("detailed_exitcode",), "plan alone has it; with --apply, 0 says that it was applied")
     return _apply(client, options)
 
 

@@ -15,6 +15,7 @@ from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.nodes.drift_policies import DRIFT
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.clock import rfc3339_micro
+from minik8s_modules.cli.options import refuse_any
 from minik8s_modules.cli.output import BOLD, RED, YELLOW, Paint, aligned
 from minik8s_modules.cli.plans import planning
 from minik8s_modules.client.api import ApiClient
@@ -28,6 +29,10 @@ REASONS = ("DriftHealed", "DriftFound")
 
 def drift(client: ApiClient, options: argparse.Namespace) -> int:
     """Print how the nodes differ from what is declared; returns 2 with --detailed-exitcode when one does."""
+    if options.history:
+        refuse_any(
+            options, ("full", "heal", "detailed_exitcode"), "--history shows what was found before, and does no more"
+        )
     names = [objects.name(client.get(NODE, name)) for name in options.words]
     if options.history:
         print(history(_events(client), names) or "no drift was found in the last hour, for which Events are kept")

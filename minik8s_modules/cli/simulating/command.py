@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from minik8s_modules.base.clock import SystemClock
 from minik8s_modules.cli.connection import connect
 from minik8s_modules.cli.errors import UsageError
-from minik8s_modules.cli.options import Subparsers, add, add_filename, add_namespace, add_words
+from minik8s_modules.cli.options import Subparsers, add, add_filename, add_namespace, add_words, refuse_any
 from minik8s_modules.client.api import ApiClient
 
 
@@ -65,6 +65,7 @@ def simulate(_client: ApiClient, options: argparse.Namespace) -> int:
 def _snapshot(options: argparse.Namespace) -> None:
     from minik8s_modules.cli.simulating.snapshots import snapshot  # noqa: PLC0415 - see _simulate
 
+    refuse_any(options, ("namespace", "recursive"), "--snapshot prints the whole cluster, and takes no such option")
     if options.words or options.filename or options.nodes or options.replicas or options.output:
         raise UsageError(
             "--snapshot: it only prints the cluster; write that to a FILE and `simulate FILE` with changes"
@@ -83,8 +84,8 @@ def _simulate(options: argparse.Namespace) -> None:
     nodes = [changes.parse("--nodes", text) for text in options.nodes]
     replicas = [changes.parse("--replicas", text) for text in options.replicas]
     space = options.namespace or "default"
-    told = description.read(options.words, space, now)
-    more = description.read(options.filename, space, now) if options.filename else description.Description((), {})
+    told = description.read(options.words, space, now, recursive=options.recursive)
+    more = description.read(options.filename or (), space, now, recursive=options.recursive)
     simulation = Simulation(told.objects, now)
     ended = simulation.settle()
     before, after = reports.state(simulation), None

@@ -47,7 +47,7 @@ class Description(NamedTuple):
     left_out: Mapping[str, int]
 
 
-def read(paths: Sequence[str], namespace: str, now: datetime) -> Description:
+def read(paths: Sequence[str], namespace: str, now: datetime, *, recursive: bool = False) -> Description:
     """Return what files say.
 
     Raises:
@@ -56,7 +56,7 @@ def read(paths: Sequence[str], namespace: str, now: datetime) -> Description:
     """
     found: list[JsonObject] = []
     left_out: Counter[str] = Counter()
-    for document, where in _documents(paths):
+    for document, where in _documents(paths, recursive=recursive):
         if isinstance(document, dict) and "nodes" in document and "kind" not in document:
             found += (_created(NODE, node, where, now) for node in _declared(document, where, now))
             continue
@@ -97,7 +97,7 @@ def _node_named(like: JsonObject, name: str, group: str) -> JsonObject:
     }  # fmt: skip
 
 
-def _documents(paths: Sequence[str]) -> Iterator[tuple[Any, str]]:
+def _documents(paths: Sequence[str], *, recursive: bool) -> Iterator[tuple[Any, str]]:
     """Yield the documents of files; JSON, of which a snapshot may be megabytes, is not read as YAML."""
     for path in paths:
         text = b""
@@ -106,7 +106,7 @@ def _documents(paths: Sequence[str]) -> Iterator[tuple[Any, str]]:
         try:
             yield orjson.loads(text), path
         except orjson.JSONDecodeError:
-            yield from documents([path])
+            yield from documents([path], recursive=recursive)
 
 
 def _declared(document: JsonObject, where: str, now: datetime) -> Iterator[JsonObject]:

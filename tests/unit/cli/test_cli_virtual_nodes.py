@@ -43,3 +43,14 @@ def test_a_label_without_a_value_is_refused() -> None:
 def test_the_command_starts_over_without_its_token() -> None:
     assert without_token(["a", "--token", "id.secret", "-j", "x"]) == ["a", "-j", "x"]
     assert without_token(["a", "--token=id.secret", "--token-file", "f"]) == ["a", "--token-file", "f"]
+
+
+@pytest.mark.parametrize("option", ["--token=abcdef.0123456789abcdef", "--token-file=-", "--ca-hash=sha256:00"])
+def test_what_a_node_joins_by_asks_for_the_cluster_that_it_joins(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = parse([*WORDS, option])
+    with pytest.raises(SystemExit) as end:
+        options.command(None, options)
+    assert end.value.code == 2
+    assert "give -j SERVER" in capsys.readouterr().err

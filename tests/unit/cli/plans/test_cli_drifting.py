@@ -12,6 +12,7 @@ from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kinds import DEPLOYMENT, EVENT, NODE, PLAN, SERVICE, Kind
 from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.cli.main import parse
 from minik8s_modules.cli.output import Paint
 from minik8s_modules.cli.plans.drifting import differs, drift, history, render
 from tests.unit.controllers.network.test_gateways import OURS, gateway, made
@@ -148,9 +149,17 @@ def event(node: str, at: str, reason: str = "DriftHealed") -> JsonObject:
 def test_the_history_is_in_order_and_of_the_nodes_asked_for(capsys):
     events = [event("n1", "2026-01-01T00:00:02Z"), event("n2", "2026-01-01T00:00:01Z", "DriftFound")]
     assert [line.split()[1] for line in history(iter(events), []).splitlines()] == ["NODE", "n2", "n1"]
-    assert run(Client({}, events), "n2", history=True) == 0
+    assert run(Client({}, events), "n2", history=True, detailed_exitcode=False) == 0
     shown = capsys.readouterr().out
     assert "DriftFound" in shown
     assert "n1" not in shown
-    assert run(Client({}), history=True) == 0
+    assert run(Client({}), history=True, detailed_exitcode=False) == 0
     assert "no drift was found" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["--heal", "--full", "--detailed-exitcode"])
+def test_the_history_takes_no_option_about_what_differs_now(option, capsys):
+    with pytest.raises(SystemExit) as end:
+        drift(Client({}), parse(["drift", "--history", option]))  # type: ignore[arg-type]
+    assert end.value.code == 2
+    assert f"{option}: --history shows" in capsys.readouterr().err

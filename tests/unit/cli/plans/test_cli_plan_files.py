@@ -118,3 +118,12 @@ def test_either_files_or_a_kustomization_are_planned(words: list[str], capsys: p
         parse(["plan", *words])
     assert end.value.code == 2
     assert "-k/--kustomize" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--yes"], ["--apply", "--detailed-exitcode"]])
+def test_options_that_would_mean_nothing_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    server = Server()
+    with pytest.raises(SystemExit) as end:
+        planned(server, "-f", "a.yml", *words)
+    assert (end.value.code, server.asked) == (2, [])
+    assert f"{words[-1]}: " in capsys.readouterr().err

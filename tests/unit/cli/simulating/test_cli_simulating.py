@@ -320,3 +320,22 @@ def test_the_command_says_what_is_wrong_with_it(tmp_path: Path, capsys: pytest.C
     ):  # fmt: skip
         assert ask(*words) == 1
         assert message in capsys.readouterr().err
+
+
+def test_folders_are_read_with_all_folders_in_them_where_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, document in (("nodes.yml", nodes(count=3)), ("in/a.yml", workload("Deployment", "web", replicas=9))):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(yaml.safe_dump(document))
+    for words, pods in (([], 0), (["-R"], 9)):
+        assert ask(str(tmp_path), *words) == 0
+        assert capsys.readouterr().out.splitlines()[1].split()[2] == str(pods)
+
+
+@pytest.mark.parametrize("words", [["-n", "shop"], ["-R"]])
+def test_a_snapshot_takes_no_option_about_files(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        ask("--snapshot", *words)
+    assert end.value.code == 2
+    assert "prints the whole cluster" in capsys.readouterr().err
