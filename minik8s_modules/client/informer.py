@@ -55,6 +55,8 @@ class Informer:
         indexes: name to function; ``by_index(name, value)`` finds the objects for which it returns ``value``.
         transform: makes what is kept of what came, such as an object without its managedFields.
         read: raises one of ``MISREAD`` for objects that are left out, as if they were not there; the log names them.
+        on_synced: called once, in the informer's thread, when the first list is complete: it may have brought nothing,
+            and so no change.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Informer:
         indexes: Mapping[str, Index] | None = None,
         transform: Keep | None = None,
         read: Callable[[JsonObject], object] | None = None,
+        on_synced: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._kind = kind
@@ -80,6 +83,7 @@ class Informer:
         self._index_of = dict(indexes or {})
         self._transform = transform
         self._read = read
+        self._on_synced = on_synced
         self._lock = threading.RLock()
         self._objects: dict[Key, JsonObject] = {}
         self._indexes: dict[str, dict[str, dict[Key, JsonObject]]] = {name: {} for name in self._index_of}
@@ -183,7 +187,9 @@ class Informer:
         with self._lock:
             self._replace({key(obj): obj for obj in found.items if obj})
             self._revision = found.resource_version
-        self._synced.set()
+        if not self._synced.is_set():
+            self._synced.set()
+            self._on_synced()
 
     def _replace(self, objects: dict[Key, JsonObject]) -> None:
         for gone in [known for known in self._objects if known not in objects]:

@@ -5,8 +5,6 @@ A service lives as long as the shard is led with one token; ``main.py`` makes a 
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -53,9 +51,6 @@ from minik8s_modules.reconcile.values.loop_metrics import LoopMetrics
 from minik8s_modules.reconcile.values.values import Entries, Named, Settings, is_meshed, tells_ipv6
 from minik8s_modules.reconcile.watching.watches import Watches
 from minik8s_modules.runtime.events import EventRecorder
-
-log = logging.getLogger(__name__)
-
 
 OnMessage = Callable[[JsonObject], None]
 OnUp = Callable[[bool], None]
@@ -105,7 +100,7 @@ class ShardService:
         self._metrics = metrics or LoopMetrics()
         self._names = tuple(names)
         static = StaticPods()
-        self._copies = Copies(api, self._names, static)
+        self._copies = Copies(api, self._names, static, lambda: self.loop.kick())  # noqa: PLW0108 - made below
         self._recorder = EventRecorder(api, "minik8s-reconciler", clock=clock)
         addresses = AddressBook(api, clock)
         self._make_feeds(api, settings, clock, addresses)
@@ -300,7 +295,6 @@ class ShardService:
             self._housekeeper,
         ):
             part.start()
-        threading.Thread(target=self._kick_when_synced, name="synced", daemon=True).start()
 
     def use(self, names: Iterable[str]) -> bool:
         """Run exactly the nodes ``names`` from now on; return False where that takes a new service.
@@ -340,15 +334,9 @@ class ShardService:
             part.stop()
 
     def _synced(self) -> bool:
+        """Return whether all first lists are complete; each that comes to be so has the loop look at every node."""
         parts = (self._services, self._policies, self._named, self._folders)
         return self._copies.synced() and all(each.wait_synced(0) for each in parts)
-
-    def _kick_when_synced(self) -> None:
-        self._copies.wait_synced()
-        parts = (self._services, self._policies, self._named, self._folders)
-        while not all(each.wait_synced(1.0) for each in parts):
-            log.debug("waiting for the first list of services, policies, names, paths and volumes")
-        self.loop.kick()
 
     def _on_outcome(self, outcome: Outcome) -> None:
         for take in self._takers[outcome.purpose]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from minik8s_modules.api import objects
@@ -15,7 +14,6 @@ from minik8s_modules.client.interface import Source
 from minik8s_modules.reconcile.housekeeping.mirrors import seen_pod, seen_pods
 from minik8s_modules.reconcile.housekeeping.static_pods import StaticPods
 
-log = logging.getLogger(__name__)
 _INDEXES: dict[str, Callable[[JsonObject], str]] = {
     "uid": node_uid,
     "node": lambda pod: str(objects.spec(pod).get("nodeName") or ""),
@@ -28,12 +26,16 @@ def pod_selector(names: tuple[str, ...]) -> str:
 
 
 class Copies:
-    """Informers of what a shard with the nodes ``names`` reads."""
+    """Informers of what a shard with the nodes ``names`` reads; each calls ``on_synced`` when it has listed once."""
 
-    def __init__(self, api: Source, names: tuple[str, ...], static: StaticPods) -> None:
-        self.pods = Informer(api, POD, field_selector=pod_selector(names), indexes=_INDEXES)
-        self.nodes = Informer(api, NODE)
-        self.addresses = Informer(api, POD_ADDRESS)
+    def __init__(
+        self, api: Source, names: tuple[str, ...], static: StaticPods, on_synced: Callable[[], None]
+    ) -> None:
+        self.pods = Informer(
+            api, POD, field_selector=pod_selector(names), indexes=_INDEXES, on_synced=on_synced
+        )
+        self.nodes = Informer(api, NODE, on_synced=on_synced)
+        self.addresses = Informer(api, POD_ADDRESS, on_synced=on_synced)
         self._static = static
         self._all = (self.nodes, self.addresses, self.pods)
 
@@ -50,12 +52,6 @@ class Copies:
     def synced(self) -> bool:
         """Return whether each has listed once."""
         return all(informer.wait_synced(0) for informer in self._all)
-
-    def wait_synced(self) -> None:
-        """Return when each has listed once, or was stopped."""
-        for informer in self._all:
-            while not informer.wait_synced(1.0):
-                log.debug("waiting for the first list")
 
     def pod(self, uid: str) -> JsonObject | None:
         """Return the pod as its node sees it, by the UID it has there."""

@@ -43,7 +43,7 @@ class FolderFeed:
         api: an ``ApiClient``.
         nodes: those that the reconciler attends. What others say of themselves, such as an address, draws no folder.
         recorder: of Events.
-        on_change: called when the folders of a node may have changed.
+        on_change: called when the folders of a node may have changed, and when the first list is complete.
         clock: of the queue of writes.
         active: False where the reconciler may not read all volumes: a node's own.
     """
@@ -60,7 +60,7 @@ class FolderFeed:
     ) -> None:
         self._api, self._nodes, self._recorder, self._on_change = api, nodes, recorder, on_change
         self._active = active
-        self._volumes = Informer(api, PERSISTENT_VOLUME)
+        self._volumes = Informer(api, PERSISTENT_VOLUME, on_synced=on_change)
         self._volumes.add_handler(self._on_volume)
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._workers = Workers(self._queue, self._tell_deleted, "folders")

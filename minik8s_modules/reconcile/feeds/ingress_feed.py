@@ -43,9 +43,10 @@ _KINDS = (DNS, INGRESS, INGRESS_CLASS, HOST_GRANT)
 
 
 class NamesFeed:
-    """The names and paths of the whole cluster; ``on_change`` is called when they may have changed.
+    """The names and paths of the whole cluster.
 
     Args:
+        on_change: called when they may have changed, and when a first list is complete.
         make: the informer of a kind in a namespace (or of one object), for Secrets with certificates.
     """
 
@@ -59,7 +60,7 @@ class NamesFeed:
     ) -> None:
         self._services, self._settings, self._on_change = services, settings, on_change
         self._renderer = Renderer(settings.ingress) if settings.ingress.http_port else None
-        self._copies = {kind: Informer(api, kind) for kind in _KINDS} if self._active else {}
+        self._copies = {kind: Informer(api, kind, on_synced=on_change) for kind in _KINDS} if self._active else {}
         self._secrets = ReferencedObjects(make, self._on_secrets, by_name=settings.own_node)
         self._followed: set[str] = set()
         server = server_entry(settings.dns, settings.cluster_domain) if settings.dns.listen else None

@@ -42,7 +42,7 @@ class PolicyFeed:
         api: an ``ApiClient``.
         settings: of the installation.
         address_of: has a Pod's address by its UID, None for none.
-        on_change: called when a node's section may have changed.
+        on_change: called when a node's section may have changed, and when a first list is complete.
         active: False where the reconciler may not read all Pods: a node's own, which reads the policies alone.
     """
 
@@ -57,9 +57,11 @@ class PolicyFeed:
     ) -> None:
         self._settings, self._address_of, self._on_change = settings, address_of, on_change
         self._active = active
-        self._policies = Informer(api, NETWORK_POLICY, indexes={"namespace": objects.namespace})
-        self._namespaces = Informer(api, NAMESPACE)
-        self._pods = Informer(api, POD, field_selector=_BOUND, transform=_read_of)
+        self._policies = Informer(
+            api, NETWORK_POLICY, indexes={"namespace": objects.namespace}, on_synced=on_change
+        )
+        self._namespaces = Informer(api, NAMESPACE, on_synced=on_change)
+        self._pods = Informer(api, POD, field_selector=_BOUND, transform=_read_of, on_synced=on_change)
         self._noting = threading.Lock()
         self._begun = False
         self._noted: set[tuple[str, Key]] = set()

@@ -51,7 +51,7 @@ class ServiceFeed:
     Args:
         api: of the cluster.
         settings: of the installation.
-        on_change: called when a node's section may have changed.
+        on_change: called when a node's section may have changed, and when a first list is complete.
         nodes: all Nodes.
         on_announcers: called with the nodes that announce addresses, whenever those may have changed.
     """
@@ -67,8 +67,9 @@ class ServiceFeed:
         self._settings = settings
         self._on_change = on_change
         self._nodes, self._on_announcers = nodes, on_announcers
-        self._services = Informer(api, SERVICE, indexes={"namespace": objects.namespace})
-        self._slices = Informer(api, ENDPOINT_SLICE, indexes={"service": _service_of, "pod": pods_of_slice})
+        self._services = Informer(api, SERVICE, indexes={"namespace": objects.namespace}, on_synced=on_change)
+        indexes = {"service": _service_of, "pod": pods_of_slice}
+        self._slices = Informer(api, ENDPOINT_SLICE, indexes=indexes, on_synced=on_change)
         self._followers: list[Callable[[Key], None]] = []
         self._noting = threading.Lock()
         self._noted: set[Key] = set()

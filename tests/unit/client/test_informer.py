@@ -13,6 +13,7 @@ from minik8s_modules.base.clock import FakeClock
 from minik8s_modules.client.errors import ApiUnreachable
 from minik8s_modules.client.fake import FakeApi, passing_error
 from minik8s_modules.client.informer import Informer
+from tests.support.waiting import until
 
 Name = str | None
 Changes = queue.Queue[tuple[Name, Name]]
@@ -190,3 +191,19 @@ def test_an_object_that_cannot_be_read_is_kept_and_keeps_no_other_from_being_tol
     assert [call[0] for call in api.calls].count("list") == 1
     assert (informer.get("default", "bad") or {})["spec"] == spec
     informer.stop()
+
+
+@pytest.mark.parametrize("names", [[], ["a"]])
+def test_its_first_list_is_told_once_it_counts_as_complete(api, names: list[str]):
+    told: queue.Queue[bool] = queue.Queue()
+    for name in names:
+        api.create(POD, pod(name))
+    known = Informer(api, POD, on_synced=lambda: told.put(known.wait_synced(0)))
+    known.start()
+    assert told.get(timeout=60)
+    api.compact()
+    api.cut_watches()
+    api.create(POD, pod("later"))
+    until(lambda: known.get("default", "later") is not None)
+    assert told.empty()
+    known.stop()
