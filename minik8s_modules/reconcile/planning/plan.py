@@ -311,11 +311,11 @@ class Planner:
     def _effect(self, prospect: Prospect, future: Future) -> dict[str, Request]:
         """Return what would be sent beyond what the node confirmed, for what changes alone."""
         basis, decisions = prospect.basis, prospect.decisions
-        wanted: dict[str, dict[str, Entry]] = {
-            section: dict(confirmed.entries) if confirmed else {} for section, confirmed in basis.confirmed.items()
-        }
         parts = (basis.services, basis.named, basis.policies)
         before = assemble(basis.node, basis.decisions.values(), self._settings, *parts)
+        known = {section: confirmed.entries for section, confirmed in basis.confirmed.items() if confirmed}
+        # a section of which that is not known, as after an item that failed, is sent whole
+        wanted = {section: dict(known.get(section, before[section])) for section in SECTIONS}
         where = (objects.name(basis.node), future.balancers, zone_of(basis.node))
         services = with_services(basis.services, future.seen, *where)
         folders = planned_folders(basis.named.folders, future.found.overlay, future.nodes)

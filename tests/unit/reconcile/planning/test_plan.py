@@ -120,6 +120,23 @@ def test_a_plan_of_one_pod_leaves_the_others_out(cluster: Cluster):
     assert diff["sandboxes"]["after"][placeholder_uid("default", "web")]["ip"] == "10.244.0.3"
 
 
+def test_a_plan_takes_nothing_away_while_it_is_not_known_what_a_node_has(cluster: Cluster):
+    cluster.create("other")
+    until(lambda: running(cluster, "other"))
+    cluster.node.effects_left = 0
+    cluster.create("failing")
+
+    def is_unknown() -> bool:
+        assert cluster.service is not None
+        basis = cluster.service.loop.basis(NAME)
+        return basis is not None and not basis.busy and basis.confirmed["containers"] is None
+
+    until(is_unknown)
+    diff = ask(cluster, ("create", pod()))["nodes"][NAME]["diff"]
+    assert f"{placeholder_uid('default', 'web')}/app" in diff["containers"]["after"]
+    assert None not in [entry for each in diff.values() for entry in each["after"].values()]
+
+
 def test_two_new_pods_get_two_addresses(cluster: Cluster):
     diff = ask(cluster, ("create", pod("a")), ("create", pod("b")))["nodes"][NAME]["diff"]
     assert sorted(one["ip"] for one in diff["sandboxes"]["after"].values()) == ["10.244.0.2", "10.244.0.3"]
