@@ -196,3 +196,42 @@ def test_a_killed_delta_fits_again(node: TestNode) -> None:
 def test_a_killed_holder_of_the_lock_does_not_block_the_next_run(node: TestNode) -> None:
     assert not survives(node, 0, "volumes", {"entries": {}, "token": [1, 1]})
     assert not node.run("volumes", {}, token=[1, 1])["fenced"]
+
+
+@pytest.mark.parametrize("way", ["secrets made", "secrets removed", "volumes made"])
+def test_nothing_stays_of_what_a_killed_pass_made_or_removed_beside_others(node: TestNode, way: str) -> None:
+    section, _, full = scenario(node, way.replace("removed", "made"))
+    kept: dict[str, Any] = {"other/kept": {"hmac": "b1", "keys": ["k"]}} if section == "secrets" else {}
+    values = {"default/database": {"password": "x"}, "other/kept": {"k": "y"}}
+    blob: dict[str, Any] = {"blob": as_blob(values)} if section == "secrets" else {}
+    both = kept | full["entries"]
+    for entries in (both, kept):  # the folders that all share stay
+        node.run(section, entries, **blob)
+    wanted = picture(node)
+    for at in range(MOST_EFFECTS):
+        node.run(section, both if way.endswith("removed") else kept, **blob)
+        asked = kept if way.endswith("removed") else both
+        through = survives(node, at, section, {"entries": asked, "token": [1, at + 2], **blob})
+        assert not node.run(section, kept)["errors"], at
+        found = picture(node)
+        found["files"].pop(f"{node.state_dir}/token.json", None)
+        assert found == wanted, at
+        assert not node.run(section, kept)["changed"], at
+        if through:
+            return
+    pytest.fail(f"more than {MOST_EFFECTS} effects")
+
+
+def test_a_delta_that_was_killed_while_it_removed_removes_the_rest_when_it_is_sent_again(node: TestNode) -> None:
+    declared = volumes_of(node.pod(7)["pod"]["uid"], "one")
+    node.run("secrets", SECRET, blob=BLOB)
+    for entries in (declared, {}):
+        node.run("volumes", entries)
+    wanted = picture(node)
+    for at in range(MOST_EFFECTS):
+        delta = {"mode": "delta", "base": node.run("volumes", declared)["digest"], "delete": [*declared]}
+        if survives(node, at, "volumes", delta):
+            return
+        assert not node.run("volumes", **delta)["errors"], at
+        assert picture(node) == wanted, at
+    pytest.fail(f"more than {MOST_EFFECTS} effects")

@@ -239,7 +239,7 @@ def test_plan_secrets(case: dict[str, Any]) -> None:
     mark = secrets.sealed_mark(entries, "mac") if case.get("sealed") else ""
     ready = case.get("ready", True)
     observed = secrets.ObservedSecrets(
-        found, ready, case.get("can_go", True), mark, {}, "mac" if case.get("sealed") else ""
+        found, ready, case.get("can_go", True), mark, {}, "mac" if case.get("sealed") else "", case.get("hollow", ())
     )
     check(secrets.Secrets().plan(context(), entries, observed, Scope()), case)
 
@@ -264,6 +264,7 @@ def test_plan_volume(case: dict[str, Any]) -> None:
         tmpfs_volumes=frozenset({path} if there and path.startswith("/run/secrets/") else ()),
         answers={key: case.get("answer", "")},
         groups=persistent.groups(case.get("others", {})),
+        hollow={UID: case["hollow"]} if "hollow" in case else {},
     )
     asking = context(check=bool(case.get("check")))
     check(volumes.Volumes().plan(asking, {key: entry} if entry else {}, observed, Scope()), case)

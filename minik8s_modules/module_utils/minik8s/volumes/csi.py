@@ -237,9 +237,10 @@ def unpublish(checkpoint: Checkpoint, state_dir: str, key: str) -> None:
         caller.call("csi.v1.Node/NodeUnpublishVolume", volume_id=record["handle"], target_path=target)
         _remove_empty(checkpoint, target)
         with _STAGING:
+            tidy(os.path.dirname(target), 4)  # the volume's folder, those of the kind and of volumes, the pod's
             _unstage(checkpoint, state_dir, key, caller)
+    checkpoint("remove empty folder")
     tidy(os.path.dirname(record_path(state_dir, key)), 1)
-    tidy(os.path.dirname(target), 4)  # the volume's folder, those of the kind and of volumes, the pod's
 
 
 def _unstage(checkpoint: Checkpoint, state_dir: str, key: str, caller: csi_calls.Caller) -> None:

@@ -13,7 +13,7 @@ import hmac
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..core.digests import Entries, canonical, digest_of_digests
@@ -24,7 +24,7 @@ from ..core.schema import check_fields, check_texts, schema_of
 from ..core.sealing import MAC_BYTES, known_key, node_key, seal, unseal
 from ..core.section import Context, Facets, Plan, Scope, Step
 from ..entries.secrets import SecretEntry
-from . import tmpfs
+from . import hollow, tmpfs
 
 ENTRY = schema_of(SecretEntry)
 META, SEALED_MARK, VOLUMES = ".meta", ".sealed", ".volumes"
@@ -49,6 +49,7 @@ class ObservedSecrets(NamedTuple):
     sealed_mark: str
     blob: dict[str, Values]
     sealed_mac: str
+    hollow: Sequence[str] = ()  # see hollow.of_secrets
 
 
 def sealed_path(state_dir: str) -> str:
@@ -140,6 +141,7 @@ class Secrets:
             mark.decode("ascii", "replace"),
             blob,
             _mac(read_bytes(sealed_path(context.state_dir))),
+            hollow.of_secrets(secrets_dir(context.run_dir), os.path.join(secrets_dir(context.run_dir), META)),
         )
 
     def plan(self, context: Context, entries: Entries, observed: ObservedSecrets, scope: Scope) -> Plan:
@@ -153,6 +155,9 @@ class Secrets:
                 _plan_secret(plan, key, entry, observed)
         if entries and not observed.ready:
             plan.opening.append(tmpfs.step_to_mount(context.run_dir))
+        used = {key.partition("/")[0] for key in entries}
+        if empty := [folder for folder in observed.hollow if os.path.basename(folder) not in used]:
+            plan.closing.append(Step("tidy", tmpfs.KEY, ", ".join(empty), empty))
         _plan_seal(plan, context, entries, observed)
         return plan
 
@@ -167,13 +172,18 @@ class Secrets:
         tmpfs.take_away(context)
 
     def _remove(self, context: Context, step: Step) -> None:
+        folder, mark = secret_dir(context.run_dir, step.key), _meta_path(context.run_dir, step.key)
         context.checkpoint("remove secret")
-        shutil.rmtree(secret_dir(context.run_dir, step.key), ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         context.checkpoint("remove secret's mark")
-        remove_file(_meta_path(context.run_dir, step.key))
-        remove_file(temporary_for(_meta_path(context.run_dir, step.key)))
-        _rmdir(os.path.dirname(secret_dir(context.run_dir, step.key)))
-        _rmdir(os.path.dirname(_meta_path(context.run_dir, step.key)))
+        remove_file(mark)
+        remove_file(temporary_for(mark))
+        for empty in (os.path.dirname(folder), os.path.dirname(mark)):
+            context.checkpoint("remove empty folder")
+            _rmdir(empty)
+
+    def _tidy(self, context: Context, step: Step) -> None:
+        hollow.remove(context.checkpoint, step.data)
 
     def _write(self, context: Context, step: Step) -> None:
         entry, values = step.data

@@ -106,8 +106,9 @@ def _list(folder: str) -> list[str]:
 
 def write_tree(checkpoint: Checkpoint, root: str, files: Files) -> None:
     """Make the volume at ``root`` hold exactly ``files``; readers see the old or the new set, never a mixture."""
-    checkpoint("make volume")
+    checkpoint("make folder of volumes")
     os.makedirs(os.path.dirname(root), mode=0o700, exist_ok=True)
+    checkpoint("make volume")
     if os.path.islink(root):
         os.unlink(root)
     if not os.path.isdir(root):

@@ -25,7 +25,7 @@ from ..core.faults import KeyFault
 from ..core.files import TEMPORARY
 from ..core.paths import CSI_KIND, MOUNTS, TMPFS_KINDS, pod_dir, secrets_dir, split_key, volume_path
 from ..core.section import Context, Due, Facets, Plan, Scope, Step
-from . import csi, csi_calls, hostpath, media, mounts, nfs, persistent, tmpfs
+from . import csi, csi_calls, hollow, hostpath, media, mounts, nfs, persistent, tmpfs
 from .secrets import holds_secrets
 from .volume_entries import FILE_KINDS, DeclaredFiles, check_entry, wanted_files
 from .volume_files import DATA, File, Tree, links_for, read_tree, write_tree
@@ -48,6 +48,7 @@ class ObservedVolumes(NamedTuple):
     tmpfs_volumes: frozenset[str]  # the places of all volumes there, whatever the scope
     answers: Mapping[str, str] = {}  # what the servers of the declared NFS volumes answered
     groups: Mapping[str, frozenset[str]] = {}  # see persistent.groups
+    hollow: Mapping[str, list[str]] = {}  # see hollow.of_pods
 
 
 class Volumes:
@@ -72,6 +73,7 @@ class Volumes:
             elif entry["kind"] == "local":
                 facets[key] = persistent.look_local(entry["path"])
         removed = set(places) - set(entries)
+        uids = None if scope.keys is None else {key.partition("/")[0] for key in scope.keys}
         return ObservedVolumes(
             facets,
             places,
@@ -87,6 +89,7 @@ class Volumes:
             _on_tmpfs(context, everywhere),
             _answers(context, ours, places, among),
             persistent.groups(entries),
+            hollow.of_pods(context.state_dir, context.run_dir, uids),
         )
 
     def plan(self, context: Context, entries: Entries, observed: ObservedVolumes, scope: Scope) -> Plan:
@@ -101,6 +104,8 @@ class Volumes:
         secret = any(entry["kind"] in TMPFS_KINDS for entry in entries.values())
         if not observed.tmpfs_ready and secret:
             plan.opening.append(tmpfs.step_to_mount(context.run_dir))
+        for uid in sorted(observed.hollow.keys() - used):
+            plan.closing.append(Step("tidy", uid, ", ".join(observed.hollow[uid]), observed.hollow[uid]))
         going = {step.data[0] for step in plan.all_steps() if step.action == "remove"}
         if observed.tmpfs_idle and observed.tmpfs_volumes <= going and not secret:
             plan.closing.append(tmpfs.step_to_unmount(context.run_dir))
@@ -141,8 +146,12 @@ class Volumes:
         if not path.startswith(secrets_dir(context.run_dir)):
             folders.append(os.path.dirname(folders[0]))
         for folder in folders if tidy else []:
+            context.checkpoint("remove empty folder")
             with contextlib.suppress(OSError):  # it still holds something
                 os.rmdir(folder)
+
+    def _tidy(self, context: Context, step: Step) -> None:
+        hollow.remove(context.checkpoint, step.data)
 
     def _make(self, context: Context, step: Step) -> None:
         path, entry = step.data
