@@ -134,12 +134,20 @@ class Server:
         connection.sendall(b"Y" if handle else b"N")
         if handle is None:
             handle = self._prepared(key, self._received(key, connection), connection)
+        archive = handle.archives[key]
+        if not self._pass_on(handle, archive, connection):  # nothing of the call has been read, so another may run it
+            self._pass_on(self._prepared(key, archive, connection), archive, connection)
+
+    def _pass_on(self, handle: Handle, archive: str, connection: socket.socket) -> bool:
+        """Pass a call to a template; returns whether it was there to take it."""
         message = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [connection.fileno()]))]
+        handle.active += 1
         try:
-            handle.control.sendmsg([b"c" + handle.archives[key].encode()], message)
-            handle.active += 1
+            handle.control.sendmsg([b"c" + archive.encode()], message)
         except OSError:
-            self._forget(handle)
+            self._bury(handle)
+            return False
+        return True
 
     def _received(self, key: str, connection: socket.socket) -> str:
         size = LENGTH.unpack(read_exact(connection, LENGTH.size))[0]
@@ -211,9 +219,13 @@ class Server:
         handle.active -= len(ended)
         self._last = time.monotonic()
         if not ended:
-            # with a call: it may be what it has of other code that ends it, so from now on each begins with nothing
-            self._may_fork_siblings = self._may_fork_siblings and not handle.active
-            self._forget(handle)
+            self._bury(handle)
+
+    def _bury(self, handle: Handle) -> None:
+        """Forget a template that has ended."""
+        # with a call: it may be what it has of other code that ends it, so from now on each begins with nothing
+        self._may_fork_siblings = self._may_fork_siblings and not handle.active
+        self._forget(handle)
 
     def _forget(self, handle: Handle) -> None:
         self._templates.remove(handle)

@@ -12,9 +12,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -183,6 +185,25 @@ def test_a_template_that_was_killed_is_made_again_with_all_its_modules(interpret
             interpreter.call("minik8s_b")
             break
     interpreter.call("minik8s_a")
+    (new,) = interpreter.templates()
+    assert new != template
+
+
+def test_a_call_that_comes_when_its_template_has_just_ended_is_run_by_another(
+    interpreter: Interpreter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreter.call("minik8s_a")
+    (template,) = interpreter.templates()
+    os.kill(interpreter.pid, signal.SIGSTOP)  # so that it hears of the call first, and of the end after that
+    connected = threading.Event()
+    monkeypatch.setattr(client, "_check_peer", lambda _connection: connected.set())
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(interpreter.call, "minik8s_a", number=1)
+        assert connected.wait(60)
+        os.kill(template, signal.SIGKILL)
+        until(lambda: not psutil.pid_exists(template))
+        os.kill(interpreter.pid, signal.SIGCONT)
+        answer.result(60)
     (new,) = interpreter.templates()
     assert new != template
 
