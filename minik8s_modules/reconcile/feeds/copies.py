@@ -28,12 +28,8 @@ def pod_selector(names: tuple[str, ...]) -> str:
 class Copies:
     """Informers of what a shard with the nodes ``names`` reads; each calls ``on_synced`` when it has listed once."""
 
-    def __init__(
-        self, api: Source, names: tuple[str, ...], static: StaticPods, on_synced: Callable[[], None]
-    ) -> None:
-        self.pods = Informer(
-            api, POD, field_selector=pod_selector(names), indexes=_INDEXES, on_synced=on_synced
-        )
+    def __init__(self, api: Source, names: tuple[str, ...], static: StaticPods, on_synced: Callable[[], None]) -> None:
+        self.pods = Informer(api, POD, field_selector=pod_selector(names), indexes=_INDEXES, on_synced=on_synced)
         self.nodes = Informer(api, NODE, on_synced=on_synced)
         self.addresses = Informer(api, POD_ADDRESS, on_synced=on_synced)
         self._static = static

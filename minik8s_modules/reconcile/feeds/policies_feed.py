@@ -57,9 +57,7 @@ class PolicyFeed:
     ) -> None:
         self._settings, self._address_of, self._on_change = settings, address_of, on_change
         self._active = active
-        self._policies = Informer(
-            api, NETWORK_POLICY, indexes={"namespace": objects.namespace}, on_synced=on_change
-        )
+        self._policies = Informer(api, NETWORK_POLICY, indexes={"namespace": objects.namespace}, on_synced=on_change)
         self._namespaces = Informer(api, NAMESPACE, on_synced=on_change)
         self._pods = Informer(api, POD, field_selector=_BOUND, transform=_read_of, on_synced=on_change)
         self._noting = threading.Lock()
