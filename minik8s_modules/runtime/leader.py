@@ -8,7 +8,7 @@ nobody leads. A candidate looks again at the very moment the Lease runs out, so 
 leads 7 to 14 s after its end.
 
 Renewals were three quarters of an idle cluster's writes, and while nobody waits for the Lease nobody gains by
-them: then all of these times but that between attempts are 4 s longer. Who waits says so by an annotation, which the
+them: then all of these times but that between attempts are 8 s longer. Who waits says so by an annotation, which the
 holder's next renewal runs into; it tries again at once. The annotation stays until the Lease is taken, be it by the
 process that had it.
 
@@ -61,7 +61,7 @@ class Timings(NamedTuple):
 
     def unwatched(self) -> Timings:
         """Return those of a Lease that nobody waits for."""
-        longer_s = 2 * self.retry_s
+        longer_s = 4 * self.retry_s
         lease_s = math.ceil(self.lease_s + longer_s)
         return Timings(lease_s, self.renew_deadline_s + longer_s, self.retry_s, longer_s)
 

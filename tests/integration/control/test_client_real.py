@@ -129,7 +129,7 @@ def test_a_candidate_of_any_daemon_may_say_that_it_waits(cluster: Cluster):
     assert first.try_acquire_or_renew()
     assert not second.try_acquire_or_renew()
     lease = client.get(LEASE, "test-waits", "kube-system")
-    assert (lease["metadata"]["annotations"], lease["spec"]["leaseDurationSeconds"]) == ({WAITS: "second"}, 15)
+    assert (lease["metadata"]["annotations"], lease["spec"]["leaseDurationSeconds"]) == ({WAITS: "second"}, 19)
     with pytest.raises(Conflict):
         first.try_acquire_or_renew()
     assert first.try_acquire_or_renew()

@@ -76,7 +76,7 @@ def test_killed_or_cut_off_from_the_api_it_loses_no_pod(cluster: Cluster, daemon
     began = time.monotonic()
     daemon.start()
     until(lambda: bound_to(cluster, space, "while-dead"))
-    # the dead holder's lease is taken at once, not after its 15 s
+    # the dead holder's lease is taken at once, not after its 19 s
     assert time.monotonic() - began < 14
     cluster.server.stop()
     cluster.server.start()
