@@ -47,6 +47,8 @@ from minik8s_modules.store import readable
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 10.0
+# claims of addresses, which are not in the cache; Kubernetes looks at its own every three minutes
+CLAIMS_S = 60.0
 # how long the cache's first load is waited for before "not loaded yet" is worth a line in the log
 FIRST_LOAD_S = 2.0
 RETRY = Backoff(initial_s=0.2, maximum_s=INTERVAL_S)
@@ -113,6 +115,7 @@ class Startup:
         self._backend = backend
         self._settings = settings
         self._policy: list[int] = []
+        self._services, self._repaired_s = -1, float("-inf")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="startup-objects", daemon=True)
         self.done = False
@@ -147,9 +150,16 @@ class Startup:
             ensure(self._backend, each)
         for each in wanted_once():
             ensure_once(self._backend, each)
-        service_addresses.repair(self._backend)
+        self._repair_claims()
         self._ensure_policy()
         webhook_events.record(self._backend)
+
+    def _repair_claims(self) -> None:
+        """Look at what Services claim if one has changed since, and each minute: who claimed may have died."""
+        changes, now_s = self._backend.cache.changes(SERVICE.prefix), self._backend.clock.monotonic()
+        if changes != self._services or now_s - self._repaired_s >= CLAIMS_S:
+            service_addresses.repair(self._backend)
+            self._services, self._repaired_s = changes, now_s
 
     def _ensure_policy(self) -> None:
         """Look at roles and bindings if one has changed since: comparing them all is most of what a look costs."""

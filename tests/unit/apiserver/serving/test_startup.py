@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from minik8s_modules.api.errors import Forbidden, NotFound
 from minik8s_modules.api.kinds import CLUSTER_ROLE, CONFIG_MAP, INGRESS_CLASS, NAMESPACE, PRIORITY_CLASS, SERVICE
+from minik8s_modules.apiserver.admission import service_addresses
 from minik8s_modules.apiserver.http.backend import Backend
 from minik8s_modules.apiserver.http.incoming import Options
 from minik8s_modules.apiserver.http.settings import Settings, TlsFiles
@@ -18,6 +20,7 @@ from minik8s_modules.apiserver.serving import startup as startup_module
 from minik8s_modules.apiserver.serving.startup import Startup
 from minik8s_modules.apiserver.verbs import deleting
 from minik8s_modules.base.clock import FakeClock
+from minik8s_modules.store.interface import Page
 from tests.support.waiting import until
 
 SETTINGS = Settings(
@@ -86,6 +89,36 @@ def test_what_is_missing_is_made_again_and_the_epoch_is_not_raised(
     Startup(backend, SETTINGS).ensure()
     backend.get(ADDRESS)
     assert backend.get(EPOCH).object["data"]["epoch"] == epoch
+
+
+def test_claims_are_looked_at_when_a_service_has_changed_and_each_minute(
+    backend: Backend, options: Options, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+):
+    startup = Startup(backend, SETTINGS)
+    startup.ensure()
+    startup.ensure()  # what the first one wrote are changes, too
+    (held,) = (entry.key for entry in backend.store.range(service_addresses.ADDRESSES).entries)
+    looks: list[str] = []
+    ranged = backend.store.range
+
+    def counted(prefix: str, **options: Any) -> Page:
+        looks.append(prefix)
+        return ranged(prefix, **options)
+
+    monkeypatch.setattr(backend.store, "range", counted)
+    clock.advance(10)
+    startup.ensure()
+    assert looks == []
+    claim = backend.store.get(held)
+    assert claim is not None
+    backend.store.delete(held, claim.revision)
+    clock.advance(startup_module.CLAIMS_S)
+    startup.ensure()
+    assert backend.store.get(held) is not None
+    looks.clear()
+    deleting.delete(backend, ADDRESS, {}, options)
+    startup.ensure()
+    assert looks
 
 
 def test_roles_are_compared_only_when_one_has_changed(
