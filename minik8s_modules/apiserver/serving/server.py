@@ -24,6 +24,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
 from gunicorn.sock import ssl_context
 from gunicorn.workers.base import Worker
 
@@ -46,6 +47,8 @@ GRACE_S = 5
 SWITCH_S = 0.001
 # a worker that has not told its arbiter for a minute is killed
 NOTIFY_S = 5.0
+# how often the arbiter looks whether they do; signals, such as of a worker's end, wake it
+LOOK_S = 5.0
 _BACKLOG = 2048  # gunicorn's
 # new workers come before the former go, which may take GRACE_S: as many again for each SIGHUP of that time
 _PLACES = 8 * MOST_WORKERS
@@ -144,6 +147,15 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
             self._intake.wake()
 
 
+class CalmArbiter(Arbiter):  # type: ignore[misc]  # gunicorn carries no types
+    """gunicorn's arbiter, which looks at its workers every second though they have a minute."""
+
+    def wait_for_signals(self, timeout: float = LOOK_S) -> list[int]:  # noqa: ARG002 - it is gunicorn's second
+        """Return the signals that have come, or come within ``LOOK_S``."""
+        found: list[int] = super().wait_for_signals(LOOK_S)
+        return found
+
+
 def _own_listeners(shared: Sequence[socket.socket]) -> list[socket.socket]:
     """Return a worker's own sockets at the addresses of the arbiter's."""
     made = []
@@ -199,6 +211,10 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
             return
         self._settings, self._tls = settings, TlsContext(settings.tls)
         super().reload()
+
+    def run(self) -> None:
+        """Serve until told to stop."""
+        CalmArbiter(self).run()
 
     def load_config(self) -> None:
         """Give gunicorn its settings."""
