@@ -96,3 +96,20 @@ def test_a_volume_that_has_grown_stays_ready(monkeypatch: pytest.MonkeyPatch, tm
     node.publish()
     csi.expand(lambda _: None, csi.Dirs(node.state_dir, node.state_dir), KEY, {**ENTRY, "size_bytes": 2})
     assert csi.is_ready(node.state_dir, node.target)
+
+
+@pytest.mark.parametrize("gone", [0, 1, 3])
+def test_folders_are_tidied_although_a_killed_run_has_removed_the_inner_ones(tmp_path: Path, gone: int):
+    inner = tmp_path / "pod" / "volumes" / "kind" / "volume"
+    [inner, *inner.parents][gone].mkdir(parents=True)
+    (tmp_path / "kept").touch()
+    csi.tidy(str(inner), 6)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_what_holds_something_stays_with_all_above_it(tmp_path: Path):
+    inner = tmp_path / "pod" / "volumes" / "kind" / "volume"
+    inner.parent.mkdir(parents=True)
+    (inner.parents[1] / "other").touch()
+    csi.tidy(str(inner), 4)
+    assert [path.name for path in inner.parents[1].iterdir()] == ["other"]

@@ -273,11 +273,14 @@ def _remove_empty(checkpoint: Checkpoint, path: str) -> None:
 
 
 def tidy(folder: str, levels: int) -> None:
-    """Remove a folder, and those above it up to as many as ``levels`` together, as far as they are empty."""
-    with contextlib.suppress(OSError):  # it still holds something
-        for _ in range(levels):
-            os.rmdir(folder)
-            folder = os.path.dirname(folder)
+    """Remove a folder, and those above it up to as many as ``levels`` together, as far as they are empty or gone."""
+    for _ in range(levels):
+        try:
+            with contextlib.suppress(FileNotFoundError):  # a run that was killed here has removed it
+                os.rmdir(folder)
+        except OSError:
+            return  # it still holds something
+        folder = os.path.dirname(folder)
 
 
 def record_path(state_dir: str, key: str) -> str:
