@@ -19,6 +19,7 @@ The package of module_utils lies beside this file, as ``minik8s``.
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -306,7 +307,7 @@ def told(name, client):
 
 
 def ask_one(protocol, address, port, local_port=0):
-    """Return who answered: a pod's name, or "refused", "silent"."""
+    """Return who answered: a pod's name, or "refused", "silent", or the error: its class, or the name of its number."""
     return ask_both(protocol, address, port, local_port).split(" ")[0]
 
 
@@ -325,7 +326,9 @@ def ask_both(protocol, address, port, local_port=0):
         except ConnectionRefusedError:
             return "refused"
         except OSError as error:
-            return "silent" if isinstance(error, (socket.timeout, TimeoutError)) else type(error).__name__
+            if isinstance(error, (socket.timeout, TimeoutError)):
+                return "silent"
+            return errno.errorcode.get(error.errno or 0, "") if type(error) is OSError else type(error).__name__
 
 
 def ask(options):
