@@ -12,18 +12,15 @@ import contextlib
 import ipaddress
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Forbidden
-from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import (
     DNS,
     ENDPOINT_SLICE,
     HOST_GRANT,
     INGRESS,
     INGRESS_CLASS,
-    KINDS,
     NODE,
     POD,
     SERVICE,
@@ -41,11 +38,13 @@ from minik8s_modules.api.network.ingress_routes import (
     owner_of,
     port_of,
 )
+from minik8s_modules.api.network.load_balancers import external_ips, virtual_addresses
 from minik8s_modules.api.network.service_ranges import addresses_of
 from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.cli import output
 from minik8s_modules.cli.causes.calls import CALLED, Line, called
+from minik8s_modules.cli.causes.places import Place, place_of
 from minik8s_modules.cli.causes.pod_ways import pod_at, to_pod
 from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.route_causes import class_of
@@ -61,44 +60,6 @@ _WIDTH = 11
 _CLAIMING = (DNS, INGRESS, INGRESS_CLASS, HOST_GRANT)
 """What decides who has which host and path."""
 _GATEWAYS = "gateways"
-_PORTS = {"http": "80", "https": "443"}
-
-
-class Place(NamedTuple):
-    """Where a request goes, as it was written.
-
-    Attributes:
-        kind: the type, where it may be TYPE/NAME.
-        authority: host and port, with the brackets of IPv6; of a Service or Pod, its name and the port.
-        path: without the query.
-        scheme: "" where none was written.
-    """
-
-    kind: Kind | None
-    authority: str
-    path: str
-    scheme: str = ""
-
-    @property
-    def host(self) -> str:
-        """Return the host, or the name."""
-        return _host_and_port(self.authority)[0]
-
-    @property
-    def port(self) -> str:
-        """Return the port that a client takes, a number or a name; "" where it may be any."""
-        return _host_and_port(self.authority)[1] or (_PORTS.get(self.scheme, "80") if self.scheme else "")
-
-
-def place_of(text: str) -> Place:
-    """Return what a URL, a part of one, or TYPE/NAME says."""
-    before, separator, behind_it = text.partition("?")[0].partition("://")
-    scheme, rest = (before.lower(), behind_it) if separator else ("", before)
-    authority, _, path = rest.partition("/")
-    kind = KINDS.by_name(authority) if path and not scheme else None
-    if kind in (SERVICE, POD):
-        authority, _, path = path.partition("/")
-    return Place(kind, authority, f"/{path}", scheme)
 
 
 def trace(client: ApiClient, options: argparse.Namespace) -> int:
@@ -133,15 +94,6 @@ def _stations(sight: Sight, options: argparse.Namespace, place: Place, own: str)
         text = f"{place.authority}{place.path} names a {place.kind.kind}, and no request goes to one"
         raise UsageError(f"{text}: write svc/NAME, pod/NAME or a URL (http://{place.authority}{place.path})")
     return _from_pod(sight, options, place) if options.pod else way(sight, place, own)
-
-
-def _host_and_port(authority: str) -> tuple[str, str]:
-    """Return what a URL names as host and port, without the brackets of IPv6; people leave these out, too."""
-    if authority.startswith("["):
-        host, _, behind_it = authority[1:].partition("]")
-        return host, behind_it.removeprefix(":")
-    host, _, port = authority.partition(":")
-    return (authority, "") if ":" in port else (host, port)
 
 
 def _to_service(sight: Sight, options: argparse.Namespace, place: Place, own: str) -> Iterator[Line]:
@@ -237,18 +189,7 @@ def way(sight: Sight, place: Place, namespace: str) -> Iterator[Line]:
     routes = decide_routes(Cluster(dns, ingresses, classes, services, grants))
     declared, route = match(routes, host, path)
     if declared == ANY_HOST or not declared:
-        service = _named(sight, host, namespace)
-        if service is not None:
-            yield from _straight(sight, place, service)
-            return
-        pod = pod_at(sight, host)
-        if pod is not None:
-            yield from to_pod(sight, host, place.port, pod)
-            return
-        found = _entering(sight, host, path) if not declared else []
-        if "." not in host and ":" not in host and not declared and not found:
-            text = f"{host}: namespace {namespace} has no such Service{sight.among}, and its pods no such name"
-            found = [Line("name", text, broken=not any(sight.hides(kind, namespace) for kind in (SERVICE, DNS)))]
+        found = [*_elsewhere(sight, place, namespace, declared)]
         if found:
             yield from found
             return
@@ -271,6 +212,27 @@ def way(sight: Sight, place: Place, namespace: str) -> Iterator[Line]:
     supposed = f", if its class {name} is this installation's" if name in assumed else ""
     yield Line("ingress", f"{shown} {route.kind} {route.path}: {route.owner}{tls}{supposed}")
     yield from _through_nginx(sight, services, route, is_sure=is_sure)
+
+
+def _elsewhere(sight: Sight, place: Place, namespace: str, declared: str) -> Iterator[Line]:
+    """Yield the stations of a request that nginx does not answer: of a Service, a Pod, a Gateway or nobody."""
+    host = place.host
+    service, address = _named(sight, host, namespace), _address(host)
+    pod = pod_at(sight, host) if address and service is None else None
+    if service is not None:
+        yield from _straight(sight, place, service)
+    elif pod is not None:
+        yield from to_pod(sight, host, place.port, pod)
+    elif address and address not in (nodes := _nodes(sight)):
+        hidden = any(map(sight.hides, (SERVICE, POD, NODE)))
+        text = f"{host}: no Service, Pod or node{sight.among} has this address"
+        yield Line("name", f"{text} (nodes: {', '.join(nodes) or 'none'})", broken=not hidden)
+    elif not declared:
+        found = _entering(sight, host, place.path)
+        yield from found
+        if not (found or address or "." in host):
+            text = f"{host}: namespace {namespace} has no such Service{sight.among}, and its pods no such name"
+            yield Line("name", text, broken=not any(sight.hides(kind, namespace) for kind in (SERVICE, DNS)))
 
 
 def _answer(status: int, *, is_sure: bool) -> str:
@@ -322,12 +284,28 @@ def _name(sight: Sight, routes: Routes, host: str, declared: str, namespace: str
         is_sure = not (sight.hides(DNS) or sight.hides(HOST_GRANT))
         yield Line("name", f"{host}: {text} (minik8s why dns -n {own})", broken=is_sure)
         return
-    nodes = [one["address"] for node in sight.all(NODE) if not is_virtual(node)
-             for one in objects.status(node).get("addresses") or [] if one.get("type") == "InternalIP"]  # fmt: skip
+    nodes = _nodes(sight)
+    if _address(host):
+        yield Line("name", f"{host} → the nginx of the node that has this address")
+        return
     known = ", ".join(nodes) or f"there is none{sight.among}"
     is_sure = not (sight.hides(DNS) or ((key := _key(host, namespace)) and sight.hides(SERVICE, key.namespace)))
     text = f"not in the cluster's DNS{_as_far(is_sure=is_sure)}; clients must resolve it to a node ({known})"
     yield Line("name", f"{host}: {text}")
+
+
+def _nodes(sight: Sight) -> list[str]:
+    """Return the addresses of the machines whose nginx serves hosts and paths."""
+    machines = (node for node in sight.all(NODE) if not is_virtual(node))
+    every = (one for node in machines for one in objects.status(node).get("addresses") or [])
+    return [_address(str(one["address"])) for one in every if one.get("type") == "InternalIP"]
+
+
+def _address(host: str) -> str:
+    """Return an address in its shortest form, "" for what is none."""
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(host))
+    return ""
 
 
 def _named(sight: Sight, host: str, own: str) -> JsonObject | None:
@@ -353,7 +331,8 @@ def _at_address(
     """Return the Service that has an address, however it is written there, with this as its first: it is called."""
     for service in services:
         spec = objects.spec(service)
-        if wanted in map(ipaddress.ip_address, addresses_of(spec)):
+        own = [*addresses_of(spec), *external_ips(service), *virtual_addresses(service)]
+        if wanted in map(ipaddress.ip_address, own):
             return {**service, "spec": {**spec, "clusterIP": str(wanted)}}
     return None
 

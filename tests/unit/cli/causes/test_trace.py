@@ -91,7 +91,7 @@ def test_a_service_is_found_by_its_address_however_it_is_written(
 
 def test_an_address_that_no_service_has_is_told_whole(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     code, printed = run(api, capsys, "trace", "http://[fd00:10:96::9]:80/")
-    assert (code, "no Ingress or DNS object declares fd00:10:96::9" in printed) == (1, True), printed
+    assert (code, "fd00:10:96::9: no Service, Pod or node has this address" in printed) == (1, True), printed
 
 
 def test_names_differ_from_one_namespace_to_another(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, NODE, POD, SERVICE
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.causes.trace import Place, place_of, trace
+from minik8s_modules.base.places import bracketed
+from minik8s_modules.cli.causes.places import Place, place_of
+from minik8s_modules.cli.causes.trace import trace
 from minik8s_modules.cli.errors import UsageError
 from minik8s_modules.cli.main import parse
 from minik8s_modules.client.api import ApiClient
@@ -25,7 +27,9 @@ def api() -> FakeApi:
     """Return a cluster with the Service ``web`` and its one Pod ``a``, which is ready."""
     made = LoggedApi()
     service(made, "web", clusterIP="100.0.0.7")
-    made.create(NODE, {"metadata": {"name": "n1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    addresses = [{"type": "InternalIP", "address": one} for one in ("192.0.2.1", "fd00:2::1")]
+    status = {"conditions": [{"type": "Ready", "status": "True"}], "addresses": addresses}
+    made.create(NODE, {"metadata": {"name": "n1"}, "status": status})
     a_pod(made, "a", READY)
     with_endpoint(made)
     made.patch(ENDPOINT_SLICE, "s", "default", {"endpoints": [endpoint(made)]})
@@ -101,10 +105,38 @@ def test_a_pod_is_found_by_its_address_and_its_port_by_name(
     assert (code, printed.splitlines()[0]) == (0, f"name       {name} (Pod default/a)")
 
 
-def test_the_address_of_a_node_is_not_that_of_its_pods(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_address_of_a_node_is_that_of_its_nginx_and_of_no_pod(
+    api: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
     a_pod(api, "agent", {**READY, "podIPs": [{"ip": "192.0.2.1"}]}, hostNetwork=True)
-    code, printed = run(api, capsys, "192.0.2.1")
-    assert (code, "no Ingress or DNS object declares 192.0.2.1" in printed) == (1, True), printed
+    for host in ("192.0.2.1", "fd00:2:0::1"):
+        code, printed = run(api, capsys, f"http://{bracketed(host)}/")
+        assert printed == (
+            f"name       {host} → the nginx of the node that has this address\n"
+            f"ingress    no Ingress or DNS object declares {host}: nginx answers 404\n"
+        )
+        assert code == 1
+
+
+def test_an_address_outside_is_nobodys(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    told = "no Service, Pod or node has this address (nodes: 192.0.2.1, fd00:2::1)"
+    assert run(api, capsys, "198.51.100.1:443") == (1, f"name       198.51.100.1: {told}\n")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"spec": {"externalIPs": ["198.51.100.1"]}},
+        {"spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.1"}]}}},
+    ],
+)
+def test_a_service_is_found_by_its_addresses_outside(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], more: JsonObject
+) -> None:
+    api.patch(SERVICE, "web", "default", more)
+    code, printed = run(api, capsys, "http://198.51.100.1/")
+    assert (code, printed.splitlines()[0]) == (0, "name       198.51.100.1 → 198.51.100.1 (Service default/web)")
+    assert SEEN in printed
 
 
 def test_a_pod_that_does_not_answer_is_told_with_the_reason(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
