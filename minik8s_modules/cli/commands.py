@@ -105,8 +105,8 @@ def build_parser() -> argparse.ArgumentParser:
         source <(minik8s completion bash)                     in ~/.bashrc
         minik8s completion zsh > "${fpath[1]}/_minik8s"
         minik8s completion fish | source                      in ~/.config/fish/config.fish""",
+        connects=False,
     )  # fmt: skip
-    shells.set_defaults(offline=True)
     shells.add_argument("shell", choices=tuple(completing.SCRIPTS))
     return parser
 
@@ -168,7 +168,11 @@ def _advising(commands: Subparsers) -> None:
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
     parser.add_argument("-l", "--selector", metavar="SELECTOR", help="label selector, as in app=web,tier!=db")
     parser.add_argument(
-        "--for", dest="time", default="5m", metavar="TIME", help="how long to measure, such as 90s or 1h30m; ^C ends it"
+        "--for",
+        dest="time",
+        default="5m",
+        metavar="TIME",
+        help="how long to measure, such as 90s or 1h30m; ^C ends it (default: %(default)s)",
     )
     parser.add_argument("-o", "--output", default="", choices=("json", "yaml"), help="for programs")
 
@@ -180,8 +184,8 @@ def _injecting(commands: Subparsers) -> None:
         examples="""
         minik8s inject -f web.yml | minik8s apply -f -    Pods, and templates of workloads
         minik8s inject -f - <web.yml >meshed.yml""",
+        connects=False,
     )  # fmt: skip
-    parser.set_defaults(offline=True)
     add_filename(parser, required=True)
 
 

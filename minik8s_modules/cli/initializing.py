@@ -51,8 +51,8 @@ def declare(commands: Subparsers) -> None:
         minik8s init cluster --set minik8s_network_driver=vxlan --set minik8s_mesh=true
         minik8s init cluster --bundle minik8s-bundle-0.1.0-x86_64 --control-plane control1=root@192.0.2.10
         minik8s init cluster                       again, after `pip install --upgrade`: the inventory stays""",
+        connects=False,
     )  # fmt: skip
-    parser.set_defaults(offline=True)
     parser.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="default: this folder")
     parser.add_argument(
         "--control-plane", action="append", default=[], metavar="NAME=[USER@]HOST",

@@ -36,8 +36,8 @@ def declare(commands: Subparsers) -> None:
         minik8s reconciler --node node1 -j https://192.0.2.10:6443 --token ID.SECRET --ca-hash sha256:HEX -c node.yml
         minik8s reconciler --node node1 -j https://192.0.2.10:6443     a machine that has joined needs no token
         minik8s reconciler --node node1 --once --manifests pods     without a cluster: starts the Pods of a folder""",
+        connects=False,
     )  # fmt: skip
-    parser.set_defaults(offline=True)
     parser.add_argument("--node", default="", metavar="NAME", help="the node's name (default: that in the file)")
     parser.add_argument("-j", "--join", default="", metavar="SERVER", help="the API server: a URL, or an address")
     parser.add_argument("-c", "--config", default="", metavar="FILE", help="a Node: labels, taints, addresses")

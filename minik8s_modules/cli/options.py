@@ -33,9 +33,19 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 def add(
-    commands: Subparsers, name: str, command: Command, summary: str, *, usage: str = "", examples: str = ""
+    commands: Subparsers,
+    name: str,
+    command: Command,
+    summary: str,
+    *,
+    usage: str = "",
+    examples: str = "",
+    connects: bool = True,
 ) -> argparse.ArgumentParser:
-    """Return the parser of a new command; ``examples`` are lines of ``command   what it does``."""
+    """Return the parser of a new command.
+
+    ``examples`` are lines of ``command   what it does``; ``connects`` is False for one that asks no cluster.
+    """
     parser = commands.add_parser(
         name,
         help=summary,
@@ -44,7 +54,9 @@ def add(
         epilog=f"examples:\n{_indented(examples)}" if examples else None,
         formatter_class=Help,
     )
-    parser.set_defaults(command=command, offline=False, refuse=parser.error)
+    parser.set_defaults(command=command, offline=not connects, refuse=parser.error)
+    if not connects:
+        return parser
     # before or after the command; without a default here, which would undo the one before it
     connection = parser.add_argument_group("connection")
     connection.add_argument("--kubeconfig", default=argparse.SUPPRESS, metavar="FILE", help=KUBECONFIG_HELP)

@@ -152,7 +152,9 @@ def with_unknown_names(text: str, status: JsonObject) -> str:
 
 
 def called(row: JsonObject) -> str:
-    """Return an object as people call it: ``Pod default/web``."""
+    """Return an object as people call it: ``Pod default/web``; ``Secrets`` where it is about all of a kind."""
+    if not (row.get("namespace") or row.get("name")):
+        return f"{row['kind']}s"
     return f"{row['kind']} {'/'.join(filter(None, (row.get('namespace'), row.get('name'))))}"
 
 

@@ -109,3 +109,12 @@ def test_a_missing_kubectl_is_said_in_one_line(tmp_path, capsys, monkeypatch):
         printed = capsys.readouterr().err
         assert printed.startswith(f"error: kubectl is not installed: there is no {tmp_path}/kubectl and none on PATH; ")
         assert printed.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["completion bash", "init", "inject -f a.yml", "reconciler"])
+def test_a_command_that_asks_no_cluster_takes_no_kubeconfig(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        parse([*command.split(), "--kubeconfig", "k"])
+    assert end.value.code == 2
+    assert "unrecognized arguments: --kubeconfig" in capsys.readouterr().err
+    assert parse(command.split()).offline

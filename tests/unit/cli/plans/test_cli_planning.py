@@ -234,3 +234,9 @@ def test_a_person_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch):
     with progress("nodes are asked"):
         pass
     assert pipe.getvalue() == ""
+
+
+def test_a_step_about_all_objects_of_a_kind_is_told_so():
+    about = {"apiVersion": "v1", "kind": "Secret", "namespace": "", "name": ""}
+    step = {"section": "secrets", "action": "seal", "key": "secrets.sealed", "about": [about]}
+    assert "  ~ Secrets  secrets 1" in brief({"nodes": {"n1": {"steps": [step]}}}, PLAIN).splitlines()
