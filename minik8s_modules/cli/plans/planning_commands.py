@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 
+from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError, from_status
 from minik8s_modules.api.kinds import PLAN
 from minik8s_modules.api.objects import JsonObject
@@ -70,7 +71,8 @@ def asked(client: ApiClient, field: str, manifests: Sequence[Manifest]) -> JsonO
         if (found := _PLACE.match(error.message)) is None:
             raise
         one = manifests[int(found[1])]
-        who = planning.called({**one.object["metadata"], "kind": one.object["kind"]})
+        key = objects.key(one.object)  # as text, whatever stands there: a name that is a number may be what is wrong
+        who = planning.called({"kind": one.object["kind"], "namespace": key.namespace, "name": key.name})
         text = f"{one.where}: {who}: {error.message[found.end() :]}"
         raise from_status({**error.status(), "message": text}) from error
     return status

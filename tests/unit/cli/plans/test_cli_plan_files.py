@@ -64,6 +64,15 @@ def test_what_cannot_be_read_is_told_with_file_document_and_object(tmp_path: Pat
     assert str(refused.value) == f"{tmp_path}/{told}{UNKNOWN}"
 
 
+@pytest.mark.parametrize("unreadable", [{"name": 123}, {"name": "one", "namespace": 4}, {"name": ["one"]}])
+def test_a_name_that_is_no_text_is_told_as_it_is_written(tmp_path: Path, unreadable: dict[str, Any]) -> None:
+    (tmp_path / "a.yml").write_text(yaml.safe_dump({**config("one"), "metadata": unreadable}))
+    with pytest.raises(BadRequest) as refused:
+        planned(Server(BadRequest("spec.objects[0]: no text")), "-f", str(tmp_path / "a.yml"))
+    called = f"{unreadable.get('namespace', 'shop')}/{unreadable['name']}"
+    assert str(refused.value) == f"{tmp_path}/a.yml, document 1: ConfigMap {called}: no text"
+
+
 def test_an_error_of_no_object_is_told_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "a.yml").write_text(yaml.safe_dump(config("one")))
     with pytest.raises(ServiceUnavailable, match=r"^no etcd$"):
