@@ -17,14 +17,18 @@ from minik8s_modules.cli.causes.service_endpoints import absentees, behind
 from minik8s_modules.cli.causes.sight import Sight
 from minik8s_modules.cli.causes.surroundings import Around
 
+_OVER = frozenset({"Succeeded", "Failed"})
+
 
 def pod_at(sight: Sight, host: str) -> JsonObject | None:
-    """Return the Pod that has an address of its own, however it is written."""
+    """Return the Pod that has an address of its own, however it is written; one that is over has given it back."""
     with contextlib.suppress(ValueError):
         wanted = ipaddress.ip_address(host)
         for pod in sight.all(POD):
+            if objects.spec(pod).get("hostNetwork") or objects.status(pod).get("phase") in _OVER:
+                continue
             own = [one.get("ip") for one in objects.status(pod).get("podIPs") or []]
-            if not objects.spec(pod).get("hostNetwork") and wanted in map(ipaddress.ip_address, filter(None, own)):
+            if wanted in map(ipaddress.ip_address, filter(None, own)):
                 return pod
     return None
 
@@ -63,7 +67,10 @@ def _services(sight: Sight, around: Around, pod: JsonObject) -> Iterator[Line]:
     """Yield which Services select a Pod, and why one of them does not lead to it."""
     namespace, labels = objects.namespace(pod), objects.labels(pod)
     selecting = [
-        one for one in around.all(SERVICE, namespace) if from_map(objects.spec(one).get("selector")).matches(labels)
+        one
+        for one in around.all(SERVICE, namespace)
+        if objects.spec(one).get("type") != "ExternalName"  # such a name leads to no Pod, whatever it selects
+        and from_map(objects.spec(one).get("selector")).matches(labels)
     ]
     found = {str(objects.key(one)): _absence(around, one, pod) for one in selecting}
     hidden = {kind.plural for kind in (SERVICE, ENDPOINT_SLICE, POD)} & around.unread

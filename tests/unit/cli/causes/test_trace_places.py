@@ -105,6 +105,18 @@ def test_a_pod_is_found_by_its_address_and_its_port_by_name(
     assert (code, printed.splitlines()[0]) == (0, f"name       {name} (Pod default/a)")
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_an_address_is_that_of_the_pod_that_has_it_now(
+    capsys: pytest.CaptureFixture[str], phase: str
+) -> None:
+    made = LoggedApi()
+    a_pod(made, "a", {**READY, "phase": phase, "conditions": []})
+    assert run(made, capsys, "10.244.0.7")[0] == 1
+    a_pod(made, "b", READY)
+    code, printed = run(made, capsys, "10.244.0.7")
+    assert (code, printed.splitlines()[0]) == (0, "name       10.244.0.7 → 10.244.0.7 (Pod default/b)")
+
+
 def test_the_address_of_a_node_is_that_of_its_nginx_and_of_no_pod(
     api: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,6 +171,12 @@ def test_a_pod_that_no_service_selects_is_told_so(api: FakeApi, capsys: pytest.C
     code, printed = run(api, capsys, "pod/a")
     assert (code, "service    no Service of namespace default selects it\n" in printed) == (0, True)
     assert run(api, capsys, "pod/a", "--from-namespace", "other")[0] == 1
+
+
+def test_a_name_of_an_external_host_leads_to_no_pod(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    service(api, "mail", type="ExternalName", externalName="mail.example")
+    code, printed = run(api, capsys, "pod/a")
+    assert (code, printed.splitlines()[2:]) == (0, ["service    default/web leads to it"])
 
 
 @pytest.mark.parametrize(
