@@ -158,7 +158,7 @@ def remove_machine(_client: ApiClient, options: argparse.Namespace) -> int:
     if options.timeout <= 0:
         raise UsageError("--timeout must be a number of seconds above 0")
     inventory = inventory_of(options.inventory)
-    if known := _others(options, inventory):
+    if not options.force and (known := _others(options, inventory)):
         raise UsageError(f"there is no node {options.name}: {known}")
     given = {"node": options.name, "force": options.force, "drain_timeout": options.timeout}
     code = _run(playbook("node_remove.yml", [inventory], given, options))
@@ -169,7 +169,9 @@ def _others(options: argparse.Namespace, inventory: Path) -> str:
     """Return which nodes there are where nothing has the name of the one to be removed.
 
     "" where a Node has it, a range of addresses that a former one left, or a machine of the inventory: there is
-    something to remove. So it is where the API or the inventory cannot be read, as the playbook asks by itself.
+    something to remove. So it is where the API or the inventory cannot be read, as the playbook asks by itself. Of a
+    machine whose adding was interrupted, the daemons' inventory on the control plane may be the only one that knows:
+    without its machine, it is removed with --force alone, which does not ask here.
     """
     try:
         with contextlib.closing(connect(options)) as client:
@@ -182,7 +184,8 @@ def _others(options: argparse.Namespace, inventory: Path) -> str:
         return ""
     more = f" and {len(nodes) - _MOST_NAMES} more" if nodes[_MOST_NAMES:] else ""
     shown = f"{', '.join(nodes[:_MOST_NAMES]) or 'none'}{more}"
-    return f"the cluster has {shown} (kubectl get nodes), and {inventory} has no such machine"
+    rest = f"{inventory} has no such machine; --force looks at what the daemons keep, too"
+    return f"the cluster has {shown} (kubectl get nodes), and {rest}"
 
 
 def _machines(inventory: Path) -> set[str] | None:

@@ -106,9 +106,7 @@ def test_a_pod_is_found_by_its_address_and_its_port_by_name(
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_an_address_is_that_of_the_pod_that_has_it_now(
-    capsys: pytest.CaptureFixture[str], phase: str
-) -> None:
+def test_an_address_is_that_of_the_pod_that_has_it_now(capsys: pytest.CaptureFixture[str], phase: str) -> None:
     made = LoggedApi()
     a_pod(made, "a", {**READY, "phase": phase, "conditions": []})
     assert run(made, capsys, "10.244.0.7")[0] == 1
