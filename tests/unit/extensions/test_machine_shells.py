@@ -9,8 +9,10 @@ import pytest
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import StatusError
+from minik8s_modules.api.kinds import Kind
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.client.fake import FakeApi
+from minik8s_modules.client.informer import Informer
 from minik8s_modules.controllers.core.acting import Owner
 from minik8s_modules.controllers.core.steps import Create
 from minik8s_modules.controllers.simulation import extended
@@ -19,11 +21,12 @@ from minik8s_modules.reconcile.planning.simulated_rollouts import Change, simula
 from minik8s_modules.runtime.controller import Context
 from minik8s_modules.runtime.events import EventRecorder
 from minik8s_modules.runtime.informers import Informers
-from minik8s_virtual_machines import simulation
+from minik8s_virtual_machines import installation, simulation
 from minik8s_virtual_machines.api.defaults import with_defaults
 from minik8s_virtual_machines.api.kinds import VM, VMI
+from minik8s_virtual_machines.controllers.asking import Reports
 from minik8s_virtual_machines.controllers.machines import decide_machine, instance_of
-from minik8s_virtual_machines.controllers.shells import MachineController
+from minik8s_virtual_machines.controllers.shells import InstanceController, MachineController, ReplicaSetController
 from tests.support.machines_world import machine
 from tests.support.workloads import NOW
 from tests.unit.extensions.test_machine_decisions import READY, status, vm, vmi
@@ -106,3 +109,41 @@ class Refusing(FakeApi):
         if kind == VMI:
             raise StatusError(403, "Forbidden", "exceeded quota")
         return super().create(kind, obj, **options)
+
+
+class Copies(Informers):
+    """Informers that note of what they are."""
+
+    def __init__(self, api: FakeApi) -> None:
+        super().__init__(api)
+        self.kinds: set[Kind] = set()
+
+    def of(self, kind: Kind, *indexes: str) -> Informer:
+        """Return the informer."""
+        self.kinds.add(kind)
+        return super().of(kind, *indexes)
+
+    def metadata_of(self, kind: Kind, *indexes: str) -> Informer:
+        """Return the informer."""
+        self.kinds.add(kind)
+        return super().metadata_of(kind, *indexes)
+
+
+def test_the_daemon_may_follow_whatever_its_controllers_keep_copies_of() -> None:
+    """What it may not follow, it would ask for every second."""
+    api = FakeApi()
+    copies = Copies(api)
+    context = Context(api, EventRecorder(api, "test"), copies)
+    reports = Reports(lambda _where: None, context.clock)
+    MachineController(context)
+    InstanceController(context, lambda *_: {}, lambda _instance: [], reports)
+    ReplicaSetController(context)
+    rules = [
+        rule
+        for role in installation.roles()
+        if (role["kind"], objects.name(role)) == ("ClusterRole", "minik8s-virtual-machines")
+        for rule in role["rules"]
+        if {"list", "watch"} <= {*rule["verbs"]}
+    ]
+    may = {(group, resource) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"]}
+    assert {(kind.group, kind.plural) for kind in copies.kinds} <= may
