@@ -5,8 +5,7 @@ release share nearly all code, so that they have one template. A *child* of it r
 that ran a module of ours to its end, and was left as it was before (`leftovers.py`), stays a few seconds for the next
 call, of whichever module: fork, pages copied and the end of a process are three quarters of a small call's CPU. Modules
 that are not ours have a child each. A template imports what its children had to import, so that the next child has it.
-Standard library only, Python 3.8 and newer: it travels with `server.py`, which makes the first template and passes it
-connections.
+Standard library only, Python 3.8 and newer: it travels with `server.py`, which is the first template itself.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from __future__ import annotations
 import array
 import contextlib
 import gc
-import importlib
 import json
 import os
 import selectors
@@ -25,10 +23,9 @@ import sys
 import threading
 import time
 import traceback
-import zipfile
-from types import ModuleType
 
-from minik8s_modules.plugins.warm.compiled import OURS, Compiled, checksums
+from minik8s_modules.plugins.warm.compiled import OURS, Compiled
+from minik8s_modules.plugins.warm.imports import import_all, import_names, keep_imports, share_imports
 from minik8s_modules.plugins.warm.leftovers import Before, Values
 
 LENGTH = struct.Struct(">I")
@@ -37,7 +34,6 @@ LEARN_BYTES = 60000  # below a pipe's capacity, so that a child never blocks on 
 STAY_S = 3.0  # as long as a worker of the play: a Pod's next item comes within a second or two
 MOST_WAITING = 2  # the next call may come while the child of the one before looks at what was left
 MOST_CALLS = 200  # what grows unseen does not grow for long
-OF_ARCHIVES = ("ansible", "ansible_collections")
 
 
 def read_exact(connection: socket.socket, size: int) -> bytes:
@@ -176,11 +172,12 @@ class Worker:
 class Template:
     """The process that has archives imported.
 
-    Over ``control`` it gets connections, which it passes to a child; archives of other modules with equal code, which
-    it takes in; and archives of other code, for which it forks a template: what is equal is imported there at once.
+    It is told, over ``control`` where the server is another process, of connections, which it passes to a child; of
+    archives of other modules with equal code, which it takes in; and of archives of other code, for which it forks a
+    template: what is equal is imported there at once.
     """
 
-    def __init__(self, archive: str, control: socket.socket, compiled: Compiled) -> None:
+    def __init__(self, archive: str, control: socket.socket | None, compiled: Compiled) -> None:
         self._archives, self._control, self._compiled = [archive], control, compiled
         sys.path.insert(0, archive)
         with compiled.importing(archive):
@@ -198,41 +195,60 @@ class Template:
         self._values = Values()
         gc.freeze()
 
+    def begin(self, selector: selectors.BaseSelector) -> None:
+        """Have ``selector`` tell what children and ``control`` say."""
+        self._note()
+        self._selector = selector
+        if self._control is not None:
+            selector.register(self._control, selectors.EVENT_READ, self._take)
+        selector.register(self._learn_fd, selectors.EVENT_READ, self._learn)
+        selector.register(self._wake_fd, selectors.EVENT_READ, self._reap)
+
     def serve(self) -> None:
         """Fork, learn and reap until the server has gone."""
-        self._note()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._control, selectors.EVENT_READ, self._take)
-        self._selector.register(self._learn_fd, selectors.EVENT_READ, self._learn)
-        self._selector.register(self._wake_fd, selectors.EVENT_READ, self._reap)
+        self.begin(selectors.DefaultSelector())
         while True:
-            for key, _ in self._selector.select(self._send_away()):
+            for key, _ in self._selector.select(self.send_away()):
                 key.data()
 
+    def ended(self) -> None:
+        """Tell the server that a call has ended."""
+        if self._control is not None:
+            self._control.sendall(b"d")
+
     def _take(self) -> None:
-        """Messages are ``c<path>``, a call, and ``t<path>``, the control of a new template; ``a<path>`` comes alone."""
-        data, extra, _, _ = self._control.recvmsg(4096, socket.CMSG_SPACE(4))
-        if not data:
+        """Take a message of the server, whose end is this one's, too."""
+        if self._control is None:
+            return
+        message, extra, _, _ = self._control.recvmsg(4096, socket.CMSG_SPACE(4))
+        if not message:
             os._exit(0)
-        kind, path = data[:1], data[1:].decode()
-        if kind == b"a":
-            self._take_in(path)
+        if not extra:
+            self.do(message, None)
             return
         with socket.socket(fileno=_descriptor(extra)) as passed:
-            passed.settimeout(None)
-            if kind == b"c" and self._pass_on(data, passed):
-                return
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            child = os.fork()
-            if child == 0:
-                ours.close()
-                self._become(kind, path, passed, theirs)
-            theirs.close()
-            if kind == b"c":
-                self._workers[child] = Worker(ours, len(self._archives))
-                self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(child))
-            else:
-                ours.close()
+            self.do(message, passed)
+
+    def do(self, message: bytes, passed: socket.socket | None) -> None:
+        """Do ``c<path>``, a call, or ``t<path>``, the control of a new template, or ``a<path>``, which comes alone."""
+        kind, path = message[:1], message[1:].decode()
+        if passed is None:
+            self._take_in(path)
+            return
+        passed.settimeout(None)
+        if kind == b"c" and self._pass_on(message, passed):
+            return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        child = os.fork()
+        if child == 0:
+            ours.close()
+            self._become(kind, path, passed, theirs)
+        theirs.close()
+        if kind == b"c":
+            self._workers[child] = Worker(ours, len(self._archives))
+            self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(child))
+        else:
+            ours.close()
 
     def _take_in(self, archive: str) -> None:
         """Know another archive's modules, too; children that wait do not, and end.
@@ -271,14 +287,14 @@ class Template:
             said = worker.control.recv(1)
         if said:
             worker.is_busy, worker.idle_since = False, time.monotonic()
-            self._control.sendall(b"d")
+            self.ended()
             are_many = sum(one.waits for one in self._workers.values()) > MOST_WAITING
             if are_many or worker.archives < len(self._archives):
                 self._dismiss(worker)
         else:
             self._selector.unregister(worker.control)
 
-    def _send_away(self) -> float | None:
+    def send_away(self) -> float | None:
         """End children that have waited for long; return the seconds until the next one has."""
         now, left = time.monotonic(), None
         for worker in [one for one in self._workers.values() if one.waits]:
@@ -299,13 +315,7 @@ class Template:
             gc.disable()  # a sibling never collects: it would copy the pages it shares
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            self._control.close()
-            self._selector.close()
-            for fd in (self._learn_fd, self._wake_fd, self._woken_fd):
-                os.close(fd)
-            for worker in self._workers.values():
-                worker.control.close()
-            self._workers.clear()
+            self.close_all(passed)
             if kind == b"c":
                 gc.enable()
                 Child(control, self._teach_fd, self._values).run(passed, archive)
@@ -317,6 +327,17 @@ class Template:
                 Template(archive, passed, self._compiled).serve()
         finally:
             os._exit(0)
+
+    def close_all(self, kept: socket.socket) -> None:  # noqa: ARG002 - the server, as a template, has more to close
+        """Close what a forked process is not to have, but ``kept``."""
+        if self._control is not None:
+            self._control.close()
+        self._selector.close()
+        for fd in (self._learn_fd, self._wake_fd, self._woken_fd):
+            os.close(fd)
+        for worker in self._workers.values():
+            worker.control.close()
+        self._workers.clear()
 
     def _learn(self) -> None:
         for line in os.read(self._learn_fd, 1 << 16).splitlines():
@@ -339,59 +360,4 @@ class Template:
             self._selector.unregister(worker.control)
         worker.control.close()
         if worker.is_busy:
-            self._control.sendall(b"d")
-
-
-def import_all(archive: str) -> None:
-    """Import all module_utils of ``archive``: they are there because its module imports them.
-
-    And its packages, so that `share_imports` can have them find the modules of another archive.
-    """
-    with zipfile.ZipFile(archive) as file:
-        packages = [name[: -len("/__init__.py")] for name in file.namelist() if name.endswith("/__init__.py")]
-    import_names([package.replace("/", ".") for package in packages])
-    for name in checksums(archive):
-        if name.startswith("ansible.module_utils.") and "_extensions" not in name and "_respawn" not in name:
-            with contextlib.suppress(Exception):  # the module itself will say what is wrong
-                importlib.import_module(name)
-
-
-def import_names(names: list[str]) -> None:
-    """Import what can be imported of ``names``: some stand for nothing that can be (`__mp_main__`)."""
-    for name in names:
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
-
-
-def share_imports(known: list[str], other: str) -> None:
-    """Have what is imported from archives ``known`` find in ``other`` what they lack; their common code is equal.
-
-    A package may have come with any of them: the first archive need not have it.
-    """
-    sys.path.insert(1, other)
-    for module in _loaded():
-        if hasattr(module, "__path__"):
-            module.__path__ = [*module.__path__, *sorted(_moved(module, known, other).difference(module.__path__))]
-
-
-def keep_imports(old: list[str], new: str) -> None:
-    """Make what was imported from archives ``old`` count as imported from ``new``, if its code is the same there."""
-    before = {name: crc for archive in old for name, crc in checksums(archive).items()}
-    after = checksums(new)
-    loaded = [module.__name__ for module in _loaded()]
-    is_same = all(before.get(name) == after[name] for name in loaded if name in after)
-    for name in loaded:
-        module = sys.modules[name]
-        if not is_same or name not in after:
-            del sys.modules[name]
-        elif hasattr(module, "__path__"):
-            module.__path__ = sorted(_moved(module, old, new))
-
-
-def _moved(package: ModuleType, old: list[str], new: str) -> set[str]:
-    """Return where a package, which may have come with any of the ``old`` archives, is in the ``new`` one."""
-    return {entry.replace(one, new, 1) for entry in package.__path__ for one in old if entry.startswith(one)}
-
-
-def _loaded() -> list[ModuleType]:
-    return [module for name, module in list(sys.modules.items()) if name.partition(".")[0] in OF_ARCHIVES]
+            self.ended()

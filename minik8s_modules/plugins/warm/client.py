@@ -67,7 +67,7 @@ def server_path(directory: str, source: bytes | None = None, python: str = PYTHO
 
 @functools.cache
 def _source() -> str:
-    return shipped("leftovers", "compiled", "calls", "server")
+    return shipped("leftovers", "compiled", "imports", "calls", "server")
 
 
 def shipped(*names: str) -> str:

@@ -1,9 +1,11 @@
 """Node side of the warm connections: an interpreter that has Ansible's basics imported and waits for module calls.
 
 Shipped over standard input with the files that it imports before and one line behind it that calls ``main``; standard
-library only, Python 3.8 and newer. Three kinds of process: the *server* here accepts connections; a *template* has the
-modules of archives imported whose common code is equal, and a forked *child* of it runs calls (`calls.py`). The server
-exits ``idle_s`` after its last call has ended, and its templates with it. It takes calls from its owner and root only.
+library only, Python 3.8 and newer. The *server* here accepts connections; a *template* has the modules of archives
+imported whose common code is equal, and a forked *child* of it runs calls (`calls.py`). The first template is the
+server itself, for another interpreter takes 6 MB; those of other releases are processes of their own. The server exits
+``idle_s`` after its last call has ended, and its templates with it. It takes calls from its owner and root only.
+
 `client.py` is the other end.
 """
 
@@ -13,11 +15,11 @@ import array
 import base64
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 import selectors
 import shutil
-import signal
 import socket
 import stat
 import struct
@@ -37,10 +39,14 @@ MAX_ARCHIVES = 64  # of a template: one for each module and its file's version
 
 
 class Handle:
-    """A template as the server sees it: its archives by their keys, and the CRC of each file of theirs."""
+    """A template as the server sees it: its archives by their keys, and the CRC of each file of theirs.
 
-    def __init__(self, control: socket.socket) -> None:
+    It is another process, behind ``control``, or this one: ``here``.
+    """
+
+    def __init__(self, control: socket.socket | None = None) -> None:
         self.control, self.active = control, 0
+        self.here: Template | None = None
         self.archives: dict[str, str] = {}
         self.files: dict[str, int] = {}
 
@@ -49,10 +55,42 @@ class Handle:
         is_equal = all(self.files.get(name, crc) == crc for name, crc in files.items())
         return is_equal and len(self.archives) < MAX_ARCHIVES
 
+    def tell(self, message: bytes, passed: socket.socket | None = None) -> None:
+        """Give the template a message; see `Template.do`.
+
+        Raises:
+            OSError: It has gone, or can do nothing more.
+        """
+        if self.control is not None:
+            fds = array.array("i", [passed.fileno()] if passed else [])
+            self.control.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)] if passed else [])
+        elif self.here is not None:
+            try:
+                self.here.do(message, passed)
+            except Exception as error:  # whatever it is would have ended a template of its own
+                raise OSError("this template failed") from error
+
     def add(self, key: str, archive: str, files: dict[str, int]) -> None:
         """Note an archive that the template has."""
         self.archives[key] = archive
         self.files.update(files)
+
+
+class Here(Template):
+    """The template that the server is."""
+
+    def __init__(self, archive: str, compiled: Compiled, server: Server, handle: Handle) -> None:
+        super().__init__(archive, None, compiled)
+        self._server, self._handle = server, handle
+
+    def ended(self) -> None:
+        """Note that a call has ended."""
+        self._server.ended(self._handle, 1)
+
+    def close_all(self, kept: socket.socket) -> None:
+        """Close what a forked process is not to have, but ``kept``."""
+        super().close_all(kept)
+        self._server.close_all(kept)
 
 
 class Server:
@@ -66,7 +104,8 @@ class Server:
         if code:
             clear(code)
         self._templates: list[Handle] = []
-        self._may_fork_siblings = True
+        self._is_spoilt = False
+        self._connection: socket.socket | None = None
         self._selector = selectors.DefaultSelector()
         self._last = time.monotonic()
         self._listener = self._listen()
@@ -82,18 +121,16 @@ class Server:
         Path(temporary).rename(self._path)
         self._inode = Path(self._path).stat().st_ino
         listener.settimeout(0)
-        self._selector.register(listener, selectors.EVENT_READ, None)
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
         return listener
 
     def serve(self) -> None:
         """Serve until no call has been running for ``idle_s``."""
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # templates need no burial
-        while (timeout := self._left()) > 0:
-            for key, _ in self._selector.select(timeout):
-                if key.data is None:
-                    self._accept()
-                else:
-                    self._hear(key.data)
+        while not self._is_spoilt and (left := self._left()) > 0:
+            here = self._templates[0].here if self._templates else None
+            until_next = here.send_away() if here else None
+            for key, _ in self._selector.select(left if until_next is None else min(left, until_next)):
+                key.data()
         self._leave()
 
     def _leave(self) -> None:
@@ -117,6 +154,7 @@ class Server:
             connection, _ = self._listener.accept()
         except OSError:
             return
+        self._connection = connection
         with connection:
             connection.settimeout(HANDSHAKE_S)
             try:
@@ -126,6 +164,7 @@ class Server:
             except (OSError, EOFError, ValueError, zipfile.BadZipFile):
                 return
             finally:
+                self._connection = None
                 self._last = time.monotonic()
 
     def _hand_over(self, connection: socket.socket) -> None:
@@ -133,20 +172,20 @@ class Server:
         handle = next((one for one in self._templates if key in one.archives), None)
         connection.sendall(b"Y" if handle else b"N")
         if handle is None:
-            handle = self._prepared(key, self._received(key, connection), connection)
+            handle = self._prepared(key, self._received(key, connection))
         archive = handle.archives[key]
-        if not self._pass_on(handle, archive, connection):  # nothing of the call has been read, so another may run it
-            self._pass_on(self._prepared(key, archive, connection), archive, connection)
+        # nothing of the call has been read, so another may run it
+        if not self._pass_on(handle, archive, connection) and handle.here is None:
+            self._pass_on(self._prepared(key, archive), archive, connection)
 
     def _pass_on(self, handle: Handle, archive: str, connection: socket.socket) -> bool:
         """Pass a call to a template; returns whether it was there to take it."""
-        message = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [connection.fileno()]))]
-        handle.active += 1
         try:
-            handle.control.sendmsg([b"c" + archive.encode()], message)
+            handle.tell(b"c" + archive.encode(), connection)
         except OSError:
             self._bury(handle)
             return False
+        handle.active += 1
         return True
 
     def _received(self, key: str, connection: socket.socket) -> str:
@@ -158,76 +197,77 @@ class Server:
         archive.write_bytes(base64.b64decode(data))
         return str(archive)
 
-    def _prepared(self, key: str, archive: str, connection: socket.socket) -> Handle:
+    def _prepared(self, key: str, archive: str) -> Handle:
         """Return the template that has an archive from now on: one with equal code, or a new one."""
         files = checksums(archive)
         for handle in [one for one in self._templates if one.fits(files)]:
             try:
-                handle.control.sendmsg([b"a" + archive.encode()])
+                handle.tell(b"a" + archive.encode())
             except OSError:
                 self._forget(handle)
             else:
                 handle.add(key, archive, files)
                 return handle
-        handle = self._new_template(archive, connection)
+        handle = self._new_template(archive)
         handle.add(key, archive, files)
         return handle
 
-    def _new_template(self, archive: str, connection: socket.socket) -> Handle:
+    def _new_template(self, archive: str) -> Handle:
         if len(self._templates) >= MAX_TEMPLATES:
-            self._forget(self._templates[0])
+            self._forget(self._templates[1])
+        if not self._templates:
+            return self._first_template(archive)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            if not self._ask_sibling(archive, theirs) and os.fork() == 0:
-                self._become_template(archive, theirs, [ours, connection, self._listener])
         handle = Handle(ours)
         self._templates.append(handle)
-        self._selector.register(ours, selectors.EVENT_READ, handle)
+        self._selector.register(ours, selectors.EVENT_READ, functools.partial(self._hear, handle))
+        with theirs:
+            self._templates[0].tell(b"t" + archive.encode(), theirs)
         return handle
 
-    def _ask_sibling(self, archive: str, control: socket.socket) -> bool:
-        """Have a template that is there fork the new one; returns whether it was asked."""
-        message = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [control.fileno()]))]
-        for handle in list(self._templates) if self._may_fork_siblings else ():
-            try:
-                handle.control.sendmsg([b"t" + archive.encode()], message)
-            except OSError:
-                self._forget(handle)
-            else:
-                return True
-        return False
+    def _first_template(self, archive: str) -> Handle:
+        """Become a template; what fails in that leaves a server that ends."""
+        self._is_spoilt = True
+        handle, compiled = Handle(), Compiled(self._code)
+        compiled.install()
+        handle.here = Here(archive, compiled, self, handle)
+        handle.here.begin(self._selector)
+        self._templates.append(handle)
+        self._is_spoilt = False
+        return handle
 
-    def _become_template(self, archive: str, control: socket.socket, foreign: list[socket.socket]) -> None:
-        try:
-            self._selector.close()
-            for other in [*foreign, *(handle.control for handle in self._templates)]:
-                other.close()
-            compiled = Compiled(self._code)
-            compiled.install()
-            Template(archive, control, compiled).serve()
-        finally:
-            os._exit(1)
+    def close_all(self, kept: socket.socket) -> None:
+        """Close what a forked process is not to have, but ``kept``: callers and templates wait for its end."""
+        for each in (self._listener, self._connection, *(handle.control for handle in self._templates)):
+            if each is not None and each is not kept:
+                each.close()
 
     def _hear(self, handle: Handle) -> None:
         """One byte is one call that has ended; the end is the end of the template."""
         if handle not in self._templates:
             return  # forgotten since its socket was found to be readable
-        try:
-            ended = handle.control.recv(4096)
-        except OSError:
-            ended = b""
-        handle.active -= len(ended)
-        self._last = time.monotonic()
-        if not ended:
+        count = 0
+        with contextlib.suppress(OSError):
+            count = len(handle.control.recv(4096)) if handle.control else 0
+        self.ended(handle, count)
+        if not count:
             self._bury(handle)
 
     def _bury(self, handle: Handle) -> None:
         """Forget a template that has ended."""
-        # with a call: it may be what it has of other code that ends it, so from now on each begins with nothing
-        self._may_fork_siblings = self._may_fork_siblings and not handle.active
+        # with a call: it may be what it has of other code that ends it, so the next server begins with nothing
+        self._is_spoilt = self._is_spoilt or handle.active > 0
         self._forget(handle)
 
+    def ended(self, handle: Handle, count: int) -> None:
+        """Note that calls have ended."""
+        handle.active -= count
+        self._last = time.monotonic()
+
     def _forget(self, handle: Handle) -> None:
+        if handle.control is None:
+            self._is_spoilt = True
+            return
         self._templates.remove(handle)
         self._selector.unregister(handle.control)
         handle.control.close()

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +36,7 @@ import json, os, sys
 from ansible.module_utils.shared import VALUE
 from ansible.module_utils import {name}
 print(json.dumps({{"pid": os.getpid(), "asked": json.loads(asked), "is": {name}.NAME + VALUE, "in": archive}}))
+json.loads(asked).get("dies") and os._exit(1)
 sys.exit(json.loads(asked).get("code", 0))
 """
 PACKAGES = (
@@ -96,8 +96,9 @@ class Interpreter:
         return int(told["pid"])
 
     def templates(self) -> list[int]:
-        """Return the processes that have archives imported: children of the server."""
-        return [process.pid for process in psutil.Process(self.pid).children()]
+        """Return the processes that have archives imported: the server, and its children in its session."""
+        children = [process.pid for process in psutil.Process(self.pid).children()]
+        return [self.pid, *(pid for pid in children if os.getsid(pid) == self.pid)]
 
 
 def has_looked(pid: int) -> bool:
@@ -176,43 +177,61 @@ def test_modules_of_another_release_have_its_code(folder: str) -> None:
 
 
 def test_a_template_that_was_killed_is_made_again_with_all_its_modules(interpreter: Interpreter) -> None:
-    assert interpreter.call("minik8s_a") != interpreter.call("minik8s_b")
-    (template,) = interpreter.templates()
+    interpreter.call("minik8s_a", "old")
+    assert interpreter.call("minik8s_a", "new") != interpreter.call("minik8s_b", "new")
+    _, template = interpreter.templates()
     os.kill(template, signal.SIGKILL)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError):  # the server has not heard of it yet
-            interpreter.call("minik8s_b")
-            break
-    interpreter.call("minik8s_a")
-    (new,) = interpreter.templates()
+    until(lambda: interpreter.templates() == [interpreter.pid])
+    interpreter.call("minik8s_b", "new")
+    interpreter.call("minik8s_a", "new")
+
+    interpreter.call("minik8s_a", "old")
+    _, new = interpreter.templates()
     assert new != template
 
 
 def test_a_call_that_comes_when_its_template_has_just_ended_is_run_by_another(
     interpreter: Interpreter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interpreter.call("minik8s_a")
-    (template,) = interpreter.templates()
+    interpreter.call("minik8s_a", "old")
+    interpreter.call("minik8s_a", "new")
+    _, template = interpreter.templates()
     os.kill(interpreter.pid, signal.SIGSTOP)  # so that it hears of the call first, and of the end after that
     connected = threading.Event()
     monkeypatch.setattr(client, "_check_peer", lambda _connection: connected.set())
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(interpreter.call, "minik8s_a", number=1)
+        answer = pool.submit(interpreter.call, "minik8s_a", "new", number=1)
         assert connected.wait(60)
         os.kill(template, signal.SIGKILL)
-        until(lambda: not psutil.pid_exists(template))
+        until(lambda: psutil.Process(template).status() == psutil.STATUS_ZOMBIE)
         os.kill(interpreter.pid, signal.SIGCONT)
         answer.result(60)
-    (new,) = interpreter.templates()
+    _, new = interpreter.templates()
     assert new != template
+
+
+def test_the_first_release_has_no_process_but_the_server_and_its_calls(interpreter: Interpreter) -> None:
+    found = {interpreter.call(name) for name in ("minik8s_a", "minik8s_b")}
+    assert interpreter.templates() == [interpreter.pid]
+    assert {process.pid for process in psutil.Process(interpreter.pid).children(recursive=True)} <= found
+
+
+def test_a_caller_hears_that_its_process_has_ended_though_a_template_was_forked_for_it(
+    interpreter: Interpreter,
+) -> None:
+    interpreter.call("minik8s_a", "old")
+    with pytest.raises(client.CallLost):
+        interpreter.call("minik8s_a", "new", dies=1)
+    interpreter.call("minik8s_a", "new")
 
 
 def test_code_that_ends_a_process_which_had_other_code_runs_in_one_that_had_none(folder: str) -> None:
     interpreter = Interpreter(folder, calls=50)
     interpreter.call("minik8s_a", "old", begins="import os; os.environ['OLD'] = '1'")
     new = "import os; 'OLD' in os.environ and os._exit(1)"
-    with contextlib.suppress(client.CallLost):  # clients call once more
+    with pytest.raises(client.CallLost):  # clients call once more
         interpreter.call("minik8s_a", "new", begins=new)
+    until(lambda: not psutil.pid_exists(interpreter.pid))
+    interpreter = Interpreter(folder, calls=50)  # as they do where nobody serves
     interpreter.call("minik8s_a", "new", begins=new)
     os.kill(interpreter.pid, signal.SIGKILL)

@@ -41,7 +41,7 @@ def zipped(path: Path, files: dict[str, str]) -> str:
 
 def sibling(tmp_path: Path, old: dict[str, str], new: dict[str, str]) -> list[str]:
     paths = [zipped(tmp_path / name, files) for name, files in (("old.zip", old), ("new.zip", new))]
-    source = client.shipped("leftovers", "compiled", "calls") + SIBLING
+    source = client.shipped("leftovers", "compiled", "imports", "calls") + SIBLING
     argv = ["/usr/bin/python3", "-I", "-S", "-", *paths]
     done = subprocess.run(argv, input=source, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_imported_stops_nothing(tmp_path: Path, broken: st
 def test_a_name_that_cannot_be_imported_does_not_keep_the_others_from_being_learnt() -> None:
     learn = 'module.import_names(["__mp_main__", "colorsys"])\nprint("colorsys" in sys.modules)'
     argv = ["/usr/bin/python3", "-I", "-S", "-"]
-    source = client.shipped("leftovers", "compiled", "calls") + learn
+    source = client.shipped("leftovers", "compiled", "imports", "calls") + learn
     done = subprocess.run(argv, input=source, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["True"], done.stderr
 
@@ -115,6 +115,6 @@ print(more.VALUE)
         zipped(tmp_path / "new.zip", {**inner, "ansible/module_utils/inner/more.py": "VALUE = 'more'"}),
     ]
     argv = ["/usr/bin/python3", "-I", "-S", "-", *paths]
-    source = client.shipped("leftovers", "compiled", "calls") + script
+    source = client.shipped("leftovers", "compiled", "imports", "calls") + script
     done = subprocess.run(argv, input=source, capture_output=True, text=True, check=False)
     assert (done.stdout.split(), done.stderr) == (["more"], "")
