@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import signal
+from types import SimpleNamespace
 
 import pytest
 from gunicorn.arbiter import Arbiter
@@ -46,5 +47,8 @@ def test_the_arbiter_looks_at_its_workers_every_five_seconds_and_hears_signals_a
 
     monkeypatch.setattr(Arbiter, "__init__", lambda *_: None)
     monkeypatch.setattr(Arbiter, "run", looks)
-    ApiServer.run(ApiServer.__new__(ApiServer))
+    several = ApiServer.__new__(ApiServer)
+    monkeypatch.setattr(several, "_settings", SimpleNamespace(workers=2), raising=False)
+    several.run()
+
     assert waited_s == [LOOK_S, LOOK_S]
