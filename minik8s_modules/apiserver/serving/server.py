@@ -244,7 +244,6 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
             if descriptors:
                 arbiter.LISTENERS = create_sockets(self.cfg, arbiter.log, descriptors)
             arbiter.run()
-
         elif descriptors:
             alone.serve(self, descriptors)
             sys.exit(self._code)
