@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from minik8s_modules.apiserver.serving.server import ApiServer
 
 SHELL = "/bin/sh"
-ANEW = 3
+START_ALL = 3
 """The exit code of a worker that needs another socket: the shell ends with it, and whoever started that starts all."""
 _HELD = "MINIK8S_LISTENERS"
 _PROGRAM = """
