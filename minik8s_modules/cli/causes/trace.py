@@ -123,8 +123,10 @@ def _to_named_pod(sight: Sight, options: argparse.Namespace, place: Place, own: 
 def _past_routes(options: argparse.Namespace, place: Place) -> UsageError:
     """Return why the way from a Pod to a Pod's own address is not told."""
     to = f"{place.host}:{place.port or 'PORT'}"
-    text = "a sidecar passes connections to a Pod's own address on unchanged"
-    return UsageError(f"{text}; what else decides: minik8s why connect -n {options.namespace} {options.pod} {to}")
+    text = "a sidecar passes connections to a Pod's own address on unchanged, without mutual TLS"
+    others = "a Pod of a strict Namespace refuses them, and AuthorizationPolicies see no caller"
+    command = f"minik8s why connect -n {options.namespace} {options.pod} {to}"
+    return UsageError(f"{text}: {others}; what NetworkPolicies allow: {command}")
 
 
 def _straight(sight: Sight, place: Place, service: JsonObject) -> Iterator[Line]:

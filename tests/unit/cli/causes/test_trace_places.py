@@ -214,7 +214,8 @@ def test_a_pod_calls_the_port_that_the_url_says(
 @pytest.mark.parametrize("place", ["pod/a", "10.244.0.7:8080"])
 def test_what_decides_between_two_pods_is_told_by_another_command(api: FakeApi, place: str) -> None:
     options = parse(["trace", place, "--from", "b", "-n", "default"])
-    with pytest.raises(UsageError, match=r"minik8s why connect -n default b (a:PORT|10\.244\.0\.7:8080)"):
+    told = r"strict Namespace refuses.*see no caller; what NetworkPolicies allow: minik8s why connect -n default b "
+    with pytest.raises(UsageError, match=rf"{told}(a:PORT|10\.244\.0\.7:8080)$"):
         trace(cast("ApiClient", api), options)
 
 
