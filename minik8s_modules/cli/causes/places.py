@@ -33,7 +33,7 @@ class Place(NamedTuple):
     @property
     def port(self) -> str:
         """Return the port that a client takes, a number or a name; "" where it may be any."""
-        return _host_and_port(self.authority)[1] or (_PORTS.get(self.scheme, "80") if self.scheme else "")
+        return _host_and_port(self.authority)[1] or _PORTS.get(self.scheme, "")
 
 
 def place_of(text: str) -> Place:

@@ -11,7 +11,7 @@ import argparse
 import contextlib
 import ipaddress
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.errors import Forbidden
@@ -90,10 +90,19 @@ def _stations(sight: Sight, options: argparse.Namespace, place: Place, own: str)
         return _to_service(sight, options, place, own)
     if place.kind == POD:
         return _to_named_pod(sight, options, place, own)
-    if place.kind is not None and sight.get(SERVICE, objects.Key(own, place.authority)) is None:
+    if place.kind is not None and not _may_be_host(sight, place, own):
         text = f"{place.authority}{place.path} names a {place.kind.kind}, and no request goes to one"
         raise UsageError(f"{text}: write svc/NAME, pod/NAME or a URL (http://{place.authority}{place.path})")
     return _from_pod(sight, options, place) if options.pod else way(sight, place, own)
+
+
+def _may_be_host(sight: Sight, place: Place, own: str) -> bool:
+    """Return whether something has the name of a type as its host, such as Service ``jobs`` of namespace ``batch``."""
+    key = _key(place.host, own)
+    if _named(sight, place.host, own) is not None or (key and sight.hides(SERVICE, key.namespace)):
+        return True
+    declared, _ = match(_routes(sight)[0], place.host, place.path)
+    return declared not in ("", ANY_HOST) or bool(_entering(sight, place.host, place.path))
 
 
 def _to_service(sight: Sight, options: argparse.Namespace, place: Place, own: str) -> Iterator[Line]:
@@ -151,7 +160,7 @@ def _number(service: JsonObject, port: str) -> int | None:
 
 def _from_pod(sight: Sight, options: argparse.Namespace, place: Place) -> Iterator[Line]:
     """Yield the stations of a request from a Pod with a sidecar."""
-    host, port = place.host, place.port or "80"
+    host, port = place.host, place.port or ("" if place.scheme else "80")
     service = _named(sight, host, options.namespace)
     if service is None:
         if pod_at(sight, host) is not None:
@@ -159,6 +168,8 @@ def _from_pod(sight: Sight, options: argparse.Namespace, place: Place) -> Iterat
         yield Line("name", f"{host} is not a Service{sight.among}: the sidecar passes the request on unchanged")
         yield from way(sight, place, options.namespace)
         return
+    if not port:
+        raise UsageError(f"{place.scheme} has no port of its own: write {place.scheme}://{host}:PORT{place.path}")
     yield Line("name", f"{host} → {objects.spec(service).get('clusterIP')} (Service {objects.key(service)})")
     number = _number(service, port)
     if number is None:
@@ -184,11 +195,7 @@ def _shown(lines: Iterable[Line]) -> int:
 def way(sight: Sight, place: Place, namespace: str) -> Iterator[Line]:
     """Yield the stations of a request from a pod of a namespace. Raises as the API does."""
     host, path = place.host, place.path
-    services = {str(objects.key(each)): each for each in sight.all(SERVICE)}
-    dns, ingresses, classes, grants = (sight.all(kind) for kind in _CLAIMING)
-    assumed = {class_of(each) for each in ingresses} - {"", CLASS} if sight.hides(INGRESS_CLASS) else ()
-    classes = [*classes, *({"metadata": {"name": each}, "spec": {"controller": CONTROLLER}} for each in assumed)]
-    routes = decide_routes(Cluster(dns, ingresses, classes, services, grants))
+    routes, assumed = _routes(sight)
     declared, route = match(routes, host, path)
     if declared == ANY_HOST or not declared:
         found = [*_elsewhere(sight, place, namespace, declared)]
@@ -210,10 +217,22 @@ def way(sight: Sight, place: Place, namespace: str) -> Iterator[Line]:
         return
     secret = routes.tls.get(declared)
     tls = f", TLS from {secret}" if secret else ""
-    name = next((class_of(each) for each in ingresses if owner_of("Ingress", each) == route.owner), "")
+    name = next((class_of(each) for each in sight.all(INGRESS) if owner_of("Ingress", each) == route.owner), "")
     supposed = f", if its class {name} is this installation's" if name in assumed else ""
     yield Line("ingress", f"{shown} {route.kind} {route.path}: {route.owner}{tls}{supposed}")
-    yield from _through_nginx(sight, services, route, is_sure=is_sure)
+    yield from _through_nginx(sight, route, is_sure=is_sure)
+
+
+def _routes(sight: Sight) -> tuple[Routes, set[str]]:
+    """Return who has which host and path, and the classes of Ingresses that are taken for this installation's."""
+    dns, ingresses, classes, grants = (sight.all(kind) for kind in _CLAIMING)
+    assumed = {class_of(each) for each in ingresses} - {"", CLASS} if sight.hides(INGRESS_CLASS) else set[str]()
+    classes = [*classes, *({"metadata": {"name": each}, "spec": {"controller": CONTROLLER}} for each in assumed)]
+    return decide_routes(Cluster(dns, ingresses, classes, _services(sight), grants)), assumed
+
+
+def _services(sight: Sight) -> dict[str, JsonObject]:
+    return {str(objects.key(each)): each for each in sight.all(SERVICE)}
 
 
 def _elsewhere(sight: Sight, place: Place, namespace: str, declared: str) -> Iterator[Line]:
@@ -245,10 +264,10 @@ def _as_far(*, is_sure: bool) -> str:
     return "" if is_sure else " as far as you may read"
 
 
-def _through_nginx(sight: Sight, services: Mapping[str, JsonObject], route: Route, *, is_sure: bool) -> Iterator[Line]:
+def _through_nginx(sight: Sight, route: Route, *, is_sure: bool) -> Iterator[Line]:
     """Yield the stations behind a path; ``is_sure``: it has that place whatever may not be read."""
     namespace, _, name = route.service.partition("/")
-    service = services.get(route.service)
+    service = _services(sight).get(route.service)
     if service is None and sight.hides(SERVICE, namespace):
         service = sight.get(SERVICE, objects.Key(namespace, name))
     if service is None:

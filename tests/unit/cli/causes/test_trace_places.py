@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from minik8s_modules.api.kinds import ENDPOINT_SLICE, NODE, POD, SERVICE
+from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, NODE, POD, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.places import bracketed
 from minik8s_modules.cli.causes.places import Place, place_of
@@ -16,7 +16,7 @@ from minik8s_modules.cli.main import parse
 from minik8s_modules.client.api import ApiClient
 from minik8s_modules.client.fake import FakeApi
 from tests.unit.cli.causes.logged_api import LoggedApi
-from tests.unit.cli.causes.samples import META, SEEN, pod, with_endpoint
+from tests.unit.cli.causes.samples import META, SEEN, an_ingress, pod, with_endpoint
 
 READY = {"phase": "Running", "podIP": "10.244.0.7", "podIPs": [{"ip": "10.244.0.7"}, {"ip": "fd00:244::7"}]}
 READY |= {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -72,6 +72,7 @@ def run(api: FakeApi, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[
         ("Services/web:http/a", Place(SERVICE, "web:http", "/a"), "http"),
         ("po/a", Place(POD, "a", "/"), ""),
         ("pod/", Place(None, "pod", "/"), ""),
+        ("tcp://web", Place(None, "web", "/", "tcp"), ""),
         ("http://svc/web", Place(None, "svc", "/web", "http"), "80"),
     ],
 )
@@ -225,6 +226,30 @@ def test_an_object_that_no_request_goes_to_is_no_host(api: FakeApi, capsys: pyte
     service(api, "jobs", clusterIP="100.0.0.8")
     code, printed = run(api, capsys, "jobs/list")
     assert "jobs → 100.0.0.8 (Service default/jobs)" in printed, code
+
+
+def test_what_has_the_name_of_a_type_as_its_host_is_called_by_it(
+    api: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = {"metadata": {"name": "jobs", "namespace": "batch"}, "spec": {"clusterIP": "100.0.0.8"}}
+    for place in ("jobs.batch/list", "cronjobs/a", "secrets/a"):
+        with pytest.raises(UsageError, match="no request goes to one"):
+            run(api, capsys, place)
+    api.create(SERVICE, batch)
+    assert "jobs.batch → 100.0.0.8 (Service batch/jobs)" in run(api, capsys, "jobs.batch/list")[1]
+    an_ingress(api, "shop", "cronjobs")
+    assert "cronjobs Prefix /: Ingress default/shop" in run(api, capsys, "cronjobs/a")[1]
+    to_web = [{"path": "/", "backend": {"service": {"name": "web", "port": 80}}}]
+    api.create(DNS, {"metadata": {"name": "own", **META}, "spec": {"rules": [{"host": "secrets", "paths": to_web}]}})
+    assert "secrets Prefix /: DNS default/own" in run(api, capsys, "secrets/a")[1]
+
+
+def test_a_scheme_without_a_port_of_its_own_means_none(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    service(api, "calls", clusterIP="100.0.0.8", ports=[{"port": 50051}])
+    assert "no port" not in run(api, capsys, "grpc://calls/x")[1]
+    with pytest.raises(UsageError, match=r"^grpc has no port of its own: write grpc://calls:PORT/x$"):
+        run(api, capsys, "grpc://calls/x", "--from", "a")
+    assert "has no port 1" in run(api, capsys, "grpc://calls:1/x", "--from", "a")[1]
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ CLAIMING = frozenset({DNS, HOST_GRANT, INGRESS, INGRESS_CLASS})
         (["port.test/x"], 0, f"port.test has no path for /x: nginx answers 404 {FAR} (paths: /y)", "ingressclasses"),
         (["away"], 1, "namespace default has no such Service that you may read", ELSEWHERE),
         (["away.other"], 0, f"away.other: not in the cluster's DNS {FAR}", ELSEWHERE),
+        (["jobs.batch/x"], 0, f"jobs.batch: not in the cluster's DNS {FAR}", ELSEWHERE),
         (["svc/away"], 1, "away: namespace default has no such Service", ""),
         (
             ["svc/away", "--from-namespace", "other"],
