@@ -25,7 +25,7 @@ examples:
   minik8s rollout status deploy/web   a picture that moves, on a terminal
   source <(minik8s completion bash)   let the shell complete commands, types and names
 
-`kubectl minik8s COMMAND` is the same. `minik8s COMMAND --help` explains a command.
+`kubectl minik8s COMMAND` is the same. `minik8s help COMMAND` explains a command.
 exit codes: 0 done, 1 refused or failed, 2 wrong usage; with --detailed-exitcode of plan and drift: there are changes"""
 
 

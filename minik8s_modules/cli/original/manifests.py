@@ -188,6 +188,8 @@ def objects_of(document: Any, where: str, namespace: str) -> Iterator[Manifest]:
         raise UsageError(f"{where}: an object must be a mapping, not {type(document).__name__}")
     kind, version = document.get("kind"), document.get("apiVersion")
     if not isinstance(kind, str) or not kind:
+        if Path(where.partition(", document ")[0]).stem == "kustomization":
+            raise UsageError(f"{where}: give a kustomization's folder by -k, or what `kubectl kustomize FOLDER` prints")
         raise UsageError(f"{where}: no kind; add one, such as `apiVersion: v1` and `kind: Pod`")
     known = KINDS.by_api_version(str(version), kind)
     if known is None and not _may_be_custom(str(version)):

@@ -117,3 +117,9 @@ def test_kinds_of_other_groups_are_the_servers_to_know(tmp_path):
     path.write_text("apiVersion: networking.k8s.io/v1\nkind: Widget\nmetadata: {name: a}\n")
     with pytest.raises(UsageError, match="is not served"):
         read_manifests([str(path)], "shop")
+
+
+def test_a_kustomization_among_files_is_told_how_to_be_given(tmp_path: Path):
+    (tmp_path / "kustomization.yaml").write_text("namePrefix: a-\n")
+    with pytest.raises(UsageError, match=r"kustomization\.yaml, document 1: give a kustomization's folder by -k"):
+        read_manifests([str(tmp_path)], "default")
