@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.core.section import TIDY
 from minik8s_modules.module_utils.minik8s.names import dns_entries, ingress_entries
 from minik8s_modules.module_utils.minik8s.policies.policy_entries import FILTER
 from minik8s_modules.module_utils.minik8s.services.services_entries import DATAPLANE
@@ -126,10 +127,11 @@ class Realized:
 
 
 def _steps(steps: Sequence[JsonObject]) -> dict[str, str]:
-    """Return the steps of each key in words."""
+    """Return the steps of each key in words, but for those that take away what we left ourselves."""
     found: dict[str, list[str]] = {}
     for step in steps:
-        found.setdefault(str(step["key"]), []).append(f"{step['action']} {step['detail']}".strip())
+        if step["action"] != TIDY:
+            found.setdefault(str(step["key"]), []).append(f"{step['action']} {step['detail']}".strip())
     return {key: ", ".join(each) for key, each in found.items()}
 
 

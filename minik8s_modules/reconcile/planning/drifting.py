@@ -10,6 +10,7 @@ from collections.abc import Mapping, Set
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.module_utils.minik8s.core.section import TIDY
 from minik8s_modules.reconcile.feeds.plan_subjects import Subjects, rows
 from minik8s_modules.reconcile.loop.basis import Basis
 from minik8s_modules.reconcile.loop.drift_holds import NO_HOLD, holds
@@ -35,7 +36,7 @@ def drift_of(name: str, outcome: Outcome, requests: Mapping[str, Request], basis
     held = holds(basis.node, pods.get, {section: request.entries for section, request in requests.items()})
     for section, result in outcome.sections.items():
         errors: Mapping[str, JsonObject] = result.get("errors") or {}
-        steps = {str(step["key"]) for step in result["steps"]}
+        steps = {str(step["key"]) for step in result["steps"] if step["action"] != TIDY}
         realized = basis.realized.get(section)  # missing for a section that was never looked at: all may be drift
         drift = steps if realized is None else drifted(section, steps, errors, requests[section].entries, realized)
         ignored = held.get(section, NO_HOLD).ignored & drift

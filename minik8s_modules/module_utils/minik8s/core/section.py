@@ -38,6 +38,10 @@ class Clock(Protocol):
         """Return seconds since 1970."""
 
 
+TIDY = "tidy"
+"""The action of a step that takes away what an earlier run of ours left: it is never told as somebody's change."""
+
+
 class Step(NamedTuple):
     """One effect on one key; ``data`` is for ``apply`` and is never reported."""
 

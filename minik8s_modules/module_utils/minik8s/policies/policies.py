@@ -32,7 +32,7 @@ from .policy_rules import (
     shown,
     ways_in,
 )
-from .policy_table import PolicyTable
+from .policy_table import PolicyTable, is_left
 
 DRIVERS = frozenset({"bridge", "vxlan"})
 KNOWN = {IPV4.word: "known", IPV6.word: "known_ipv6"}
@@ -44,7 +44,7 @@ def _shown_ipv6(rule: Rule) -> tuple[str, str]:
     return f"{IPV6.word} {what}", text
 
 
-WORDS = {IPV4.word: Words(shown, place_of), IPV6.word: Words(_shown_ipv6, place_of)}
+WORDS = {IPV4.word: Words(shown, place_of, is_left), IPV6.word: Words(_shown_ipv6, place_of, is_left)}
 
 
 def families_of(config: Mapping[str, Any] | None) -> list[Family]:

@@ -33,7 +33,7 @@ KINDS = {
 }
 FEW_CHAINS = 16
 """So many are asked for one by one; more are read with all others."""
-CHANGED, PRESENT = "changed", "present"
+CHANGED, PRESENT, LEFT = "changed", "present", "left over"
 
 
 class PolicyTable:
@@ -110,7 +110,7 @@ class PolicyTable:
 
     def _shown(self, name: str, print_: str, wanted: str | None) -> str:
         if wanted is None:
-            return PRESENT
+            return LEFT if self.known.get(name, "").endswith(f" {print_}") else PRESENT
         return wanted if self.known.get(name) == _digests(wanted, print_) else CHANGED
 
     def write(self, delete: Iterable[Rule], add: Iterable[Rule], *, replace: bool = False) -> None:
@@ -140,6 +140,14 @@ class PolicyTable:
         if wire_words.comment_of(self._wire, self._name) == mark_of(self._node):
             run_nft(f"delete table {in_words(self._name)}\n")
         self.known.clear()
+
+
+def is_left(rule: Rule) -> bool:
+    """Return whether a rule that no entry wants is a chain as we wrote it, or a set, which does nothing by itself.
+
+    A delta takes elements away, and leaves chains and sets to the next look at all of the table.
+    """
+    return rule.value == LEFT if rule.table == CHAIN else rule.table == SET and rule.value in KINDS.values()
 
 
 def _digests(lines: str, print_: str) -> str:

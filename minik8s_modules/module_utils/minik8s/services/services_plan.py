@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Callable, NamedTuple
 
 from ..core.faults import KeyFault
-from ..core.section import Facets, Step
+from ..core.section import TIDY, Facets, Step
 
 SHARED = frozenset(f"{family}{table}" for family in ("", "ipv6 ") for table in ("addresses", "announced", "uplink"))
 """Tables whose rules are one for all ports of a service: its addresses, wherever they are."""
@@ -66,10 +66,11 @@ class RulePlan:
 
 
 class Words(NamedTuple):
-    """How a backend's rules are told to people."""
+    """How a backend's rules are told to people; ``ours`` says of one that no entry wants whether we left it."""
 
     shown: Callable[[Rule], tuple[str, str]]
     place_of: Callable[[Rule], str]
+    ours: Callable[[Rule], bool] = lambda _: False
 
 
 def plan_rules(
@@ -97,7 +98,7 @@ def plan_rules(
         _plan_entry(plan, key, (rules, leftovers.pop(key, [])), seen, words)
     for place, rules in leftovers.items():
         plan.delete += rules
-        _tell(plan, "remove", place, (rules, []), words)
+        _tell(plan, TIDY if all(map(words.ours, rules)) else "remove", place, (rules, []), words)
     if len(plan.touched) > SHOWN:
         more = f"and {len(plan.touched) - SHOWN} more"
         plan.steps.append(Step("load", more, f"{len(plan.delete)} rules go, {len(plan.add)} come"))

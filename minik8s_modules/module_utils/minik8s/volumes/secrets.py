@@ -22,7 +22,7 @@ from ..core.files import read_bytes, read_json, remove_file, temporary_for, writ
 from ..core.paths import component, secret_dir, secrets_dir, split_key
 from ..core.schema import check_fields, check_texts, schema_of
 from ..core.sealing import MAC_BYTES, known_key, node_key, seal, unseal
-from ..core.section import Context, Facets, Plan, Scope, Step
+from ..core.section import TIDY, Context, Facets, Plan, Scope, Step
 from ..entries.secrets import SecretEntry
 from . import hollow, tmpfs
 
@@ -157,7 +157,7 @@ class Secrets:
             plan.opening.append(tmpfs.step_to_mount(context.run_dir))
         used = {key.partition("/")[0] for key in entries}
         if empty := [folder for folder in observed.hollow if os.path.basename(folder) not in used]:
-            plan.closing.append(Step("tidy", tmpfs.KEY, ", ".join(empty), empty))
+            plan.closing.append(Step(TIDY, tmpfs.KEY, ", ".join(empty), empty))
         _plan_seal(plan, context, entries, observed)
         return plan
 

@@ -24,7 +24,7 @@ from ..core.digests import Entries
 from ..core.faults import KeyFault
 from ..core.files import TEMPORARY
 from ..core.paths import CSI_KIND, MOUNTS, TMPFS_KINDS, pod_dir, secrets_dir, split_key, volume_path
-from ..core.section import Context, Due, Facets, Plan, Scope, Step
+from ..core.section import TIDY, Context, Due, Facets, Plan, Scope, Step
 from . import csi, csi_calls, hollow, hostpath, media, mounts, nfs, persistent, tmpfs
 from .secrets import holds_secrets
 from .volume_entries import FILE_KINDS, DeclaredFiles, check_entry, wanted_files
@@ -105,7 +105,7 @@ class Volumes:
         if not observed.tmpfs_ready and secret:
             plan.opening.append(tmpfs.step_to_mount(context.run_dir))
         for uid in sorted(observed.hollow.keys() - used):
-            plan.closing.append(Step("tidy", uid, ", ".join(observed.hollow[uid]), observed.hollow[uid]))
+            plan.closing.append(Step(TIDY, uid, ", ".join(observed.hollow[uid]), observed.hollow[uid]))
         going = {step.data[0] for step in plan.all_steps() if step.action == "remove"}
         if observed.tmpfs_idle and observed.tmpfs_volumes <= going and not secret:
             plan.closing.append(tmpfs.step_to_unmount(context.run_dir))

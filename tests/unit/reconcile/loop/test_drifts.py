@@ -64,6 +64,16 @@ def test_what_nobody_declared_is_drift():
     assert judged(realized, {"a": OLD}, ("remove", "stranger")) == ["stranger"]
 
 
+def test_what_we_left_ourselves_is_no_drift():
+    realized, had = Realized(), {"a": OLD, "server": OLD}
+    realized.take("dns", full(had), result(), EARLIER)
+    assert judged(realized, had, ("tidy", "stranger"), ("tidy", "server")) == []
+    (found,) = realized.take("dns", full(had), result(("tidy", "stranger"), ("remove", "stranger")), LATER)
+    assert (found.key, found.what) == ("stranger", "remove")
+    realized.take("dns", full(had), {**result(), "held": result(("tidy", "stranger"))["steps"]}, LATER)
+    assert realized.held["dns"] == {}
+
+
 @pytest.mark.parametrize("pending", [{"errors": ("a",)}, {"due": ("a",)}])
 def test_what_was_never_realized_is_no_drift(pending):
     realized = Realized()

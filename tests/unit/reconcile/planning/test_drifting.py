@@ -25,12 +25,13 @@ def answer(
     errors: JsonObject | None = None,
     known: Any = None,
     policy: str = "heal",
+    action: str = "create",
 ) -> JsonObject:
     """Return a node's part where the containers ``keys`` have steps and are WANTED."""
     result = {
         "changed": bool(keys),
         "differences": {"before": dict.fromkeys(keys), "after": {key: {"image": "b"} for key in keys}},
-        "steps": [{"action": "create", "key": key, "detail": ""} for key in keys],
+        "steps": [{"action": action, "key": key, "detail": ""} for key in keys],
         "errors": errors or {},
     }
     basis = Basis(
@@ -65,6 +66,12 @@ def test_what_the_node_had_is_drift():
     assert [step["key"] for step in plan["steps"]] == [KEY]
     assert list(plan["diff"]) == ["containers"]
     assert "faults" not in plan
+
+
+@pytest.mark.parametrize("realized", [None, {}, {KEY: WANTED}])
+def test_what_we_left_ourselves_is_neither_drift_nor_a_fault(realized: Any):
+    plan = answer(realized, KEY, action="tidy")
+    assert (plan["steps"], plan["diff"], plan.get("faults")) == ([], {}, None)
 
 
 def test_what_it_never_had_is_no_drift_but_a_fault():
