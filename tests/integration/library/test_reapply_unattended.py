@@ -28,7 +28,7 @@ def installed(tmp_path: Path) -> Path:
 
 def oneshot(node: TestNode, installed: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the oneshot as the node's timer does."""
-    argv = ["/usr/bin/python3", "-m", "minik8s.reapply", "--state-dir", node.state_dir, "--run-dir", node.run_dir]
+    argv = ["/bin/sh", str(installed / "minik8s" / "reapply.sh"), node.run_dir, "--state-dir", node.state_dir]
     environment = {"PYTHONPATH": str(installed), "PATH": os.environ["PATH"]}
     argv += ["--docker-socket", SOCKET, "--control-plane", "/nonexistent", *options]
     return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
@@ -80,7 +80,9 @@ def test_while_a_gateway_attends_nothing_is_done(node: TestNode, installed: Path
     assert oneshot(node, installed).stdout == ""
     running = [each for each in node.docker.containers({labels.NODE: node.name}) if each["State"] == "running"]
     assert running == []
+    assert oneshot(node, installed).stdout == ""
     Path(node.run_dir, "attendance.json").unlink()
+    Path(f"{node.run_dir}.glance").unlink()
     os.utime(mark, (time.time() - 121, time.time() - 121))
     assert "start" in oneshot(node, installed).stdout
 
