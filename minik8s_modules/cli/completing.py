@@ -66,7 +66,7 @@ def _candidates(parser: argparse.ArgumentParser, before: Sequence[str], current:
     at, path, rest = _descended(parser, before)
     option = before[-1] if before and before[-1].startswith("-") else ""
     action = _option(at, option)
-    commands = None if rest else _commands(at)
+    commands = _commands(at) if not rest or [*path, *rest] == ["help"] else None
     if action is not None and action.nargs != 0:
         yield from map(str, action.choices or ())
         if option in _SHARED:

@@ -159,7 +159,14 @@ class Transport:
             pool.close()
 
     def _unreachable(self, number: int, method: str, path: str, error: Exception) -> ApiUnreachable:
-        return ApiUnreachable(f"{method} {self._addresses[number]}{path.partition('?')[0]}: {error}")
+        return ApiUnreachable(f"{method} {self._addresses[number]}{path.partition('?')[0]}: {_said(error)}")
+
+
+def _said(error: Exception) -> str:
+    """Return what went wrong, without what urllib3 calls the connection or the pool in front of it."""
+    who = error.conn if isinstance(error, NewConnectionError) else getattr(error, "pool", None)
+    text = error.args[-1] if isinstance(error, ConnectTimeoutError) else error
+    return str(text).removeprefix(f"{who}: ")
 
 
 def never_sent(error: Exception) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from minik8s_modules.base.clock import SystemClock
-from minik8s_modules.cli import kubectl
+from minik8s_modules.cli import completing, kubectl
 from minik8s_modules.cli.causes.why import why
 from minik8s_modules.cli.commands import build_parser
 from minik8s_modules.cli.errors import UsageError
@@ -119,3 +119,10 @@ def test_a_command_that_asks_no_cluster_takes_no_kubeconfig(command, capsys):
     assert end.value.code == 2
     assert "unrecognized arguments: --kubeconfig" in capsys.readouterr().err
     assert parse(command.split()).offline
+
+
+def test_help_is_completed_with_the_commands_of_both(monkeypatch):
+    monkeypatch.setattr(kubectl, "lines_of", lambda words, _timeout_s: ["get\tDisplay"] if "help" in words else [])
+    found = completing.candidates(build_parser(), ["help", ""])
+    assert {"get", "plan", "trace"} <= set(found)
+    assert completing.candidates(build_parser(), ["get", ""]) == []

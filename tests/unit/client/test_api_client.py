@@ -186,8 +186,10 @@ def test_a_refused_connection_and_a_cut_body_are_unreachable():
 
     with serving(cut) as server, pytest.raises(ApiUnreachable):
         ApiClient(server.url).get(POD, "a", "default")
-    with pytest.raises(ApiUnreachable):
+    with pytest.raises(ApiUnreachable) as refused:
         ApiClient(server.url).get(POD, "a", "default")
+    told = f"GET {server.url}/api/v1/namespaces/default/pods/a: Failed to establish a new connection: "
+    assert str(refused.value).startswith(told)
 
 
 def watch_events(*pieces: bytes):
