@@ -129,8 +129,11 @@ class Server:
         while not self._is_spoilt and (left := self._left()) > 0:
             here = self._templates[0].here if self._templates else None
             until_next = here.send_away() if here else None
-            for key, _ in self._selector.select(left if until_next is None else min(left, until_next)):
-                key.data()
+            ready = self._selector.select(left if until_next is None else min(left, until_next))
+            # who has ended is known before anybody calls, who may have been told of it already
+            for key, _ in sorted(ready, key=lambda each: each[0].data == self._accept):
+                if not self._is_spoilt:
+                    key.data()
         self._leave()
 
     def _leave(self) -> None:
@@ -176,7 +179,8 @@ class Server:
         archive = handle.archives[key]
         # nothing of the call has been read, so another may run it
         if not self._pass_on(handle, archive, connection) and handle.here is None:
-            self._pass_on(self._prepared(key, archive), archive, connection)
+            # one that has ended before it could take it ended over what it has of other code
+            self._is_spoilt = not self._pass_on(self._prepared(key, archive), archive, connection) or self._is_spoilt
 
     def _pass_on(self, handle: Handle, archive: str, connection: socket.socket) -> bool:
         """Pass a call to a template; returns whether it was there to take it."""
