@@ -13,7 +13,7 @@ import yaml
 
 from minik8s_modules.module_utils.minik8s import reapply
 from minik8s_modules.module_utils.minik8s.install import attendance
-from minik8s_modules.module_utils.minik8s.install.attendance import Look, Record, judge
+from minik8s_modules.module_utils.minik8s.install.attendance import Glance, Look, Record, judge
 
 SCRIPT = Path(reapply.__file__).with_suffix(".sh")
 CASES = sorted((Path(__file__).parents[2] / "cases" / "judge_attendance").glob("*.yml"))
@@ -31,7 +31,7 @@ def test_judge_attendance(path: Path):
     result, before = case["look"], record_of(case.get("record"))
     if glance := case.get("glance"):
         seen = Look(glance.get("boot", "this"), glance["touched"], glance["wall"], glance["steady"])
-        before = attendance.with_glance(before, seen)
+        before = attendance.with_glance(before, Glance(seen, glance.get("before", glance["steady"] - 60)))
     look = Look("this", result["touched"], result["wall"], result["steady"])
     verdict, after = judge(look, before)
     assert (verdict, after.came_s) == (case["verdict"], case["came"])
@@ -141,8 +141,8 @@ class Timer:
 
     def pass_time(self, seconds: int) -> None:
         """Make the last glance as much older."""
-        boot, touched_s, steady_s = self.glance.read_text().split()
-        self.glance.write_text(f"{boot} {touched_s} {int(steady_s) - seconds}\n")
+        boot, touched_s, steady_s, before_s = self.glance.read_text().split()
+        self.glance.write_text(f"{boot} {touched_s} {int(steady_s) - seconds} {before_s}\n")
 
 
 def test_where_a_glance_shows_a_new_touch_nothing_is_started(tmp_path: Path):
@@ -154,16 +154,19 @@ def test_where_a_glance_shows_a_new_touch_nothing_is_started(tmp_path: Path):
     assert timer.starts() == started, "the first glance cannot tell when it was touched"
     assert timer.starts() == started, "not touched since"
     timer.touch(200)
-    timer.pass_time(90)
+    timer.pass_time(40)
+    known = timer.glance.read_text().split()
+    assert known[3] == "0"
     assert timer.starts() == ""
+    assert timer.glance.read_text().split()[3] == known[2], "when it was glanced before"
     timer.touch(150)
     assert timer.starts() == "", "the clock was set back"
     timer.pass_time(60)
     before = timer.glance.read_text()
     assert timer.starts() == started
     assert timer.glance.read_text() == before, "what saw the touch stays known"
+    timer.pass_time(100)
     timer.touch(300)
-    timer.pass_time(40)
     assert timer.starts() == started, "it may have been touched more than two minutes ago"
     timer.touch(400)
     assert timer.starts() == ""
@@ -196,6 +199,26 @@ def test_a_node_that_only_glances_attended_waits_two_minutes_from_the_touch(plac
     assert known.touched_s == now_s - 1
     assert known.came_s is not None
     assert known.looked_s - known.came_s < 60
+
+
+def test_a_new_touch_that_is_older_than_two_minutes_is_no_attendance(place: list[str], tmp_path: Path):
+    timer, now_s = Timer(tmp_path), int(attendance.look(str(tmp_path)).wall_s)
+    timer.touch(now_s - 310)
+    assert timer.starts()
+    reapply.is_wanted(reapply._arguments(place), lambda _servers: pytest.fail("asked"))
+    record = attendance.read_record(str(timer.run))
+    assert record is not None
+    earlier = record._replace(looked_s=record.looked_s - 300, since_s=record.since_s - 300)
+    Path(attendance.record_path(str(timer.run))).write_text(json.dumps(earlier._asdict()))
+    timer.pass_time(300)
+    timer.touch(now_s - 250)
+    assert timer.starts()
+    assert reapply.is_wanted(reapply._arguments(place), lambda _servers: pytest.fail("asked"))
+
+
+def test_a_look_of_an_older_version_saw_the_touch_to_a_fraction_of_a_second(tmp_path: Path):
+    (tmp_path / "attendance.json").write_text(json.dumps(Record("this", 990.7, 1.5, 2.5, 1.7)._asdict()))
+    assert attendance.read_record(str(tmp_path)) == Record("this", 990.0, 1.5, 2.5, 1.7)
 
 
 def test_a_server_that_does_not_speak_tls_is_not_ready(unused_tcp_address: str):

@@ -21,7 +21,6 @@ from typing import Any, Callable, NamedTuple, Optional
 from ..core.files import read_json
 
 UNATTENDED_S = 120.0  # four touches of the gateway, one every 30 s
-GLANCE_S = 100.0  # a touch that a glance finds has come within this time, or no touch is looked for
 ASKED_FOR_S = 10.0  # a control plane that boots along with this node is not waited for
 _ONE_CALL_S = 3.0
 _PAUSE_S = 0.5
@@ -36,6 +35,13 @@ class Look(NamedTuple):
     touched_s: Optional[float]  # noqa: UP045 - a runtime annotation on Python 3.9
     wall_s: float
     steady_s: float
+
+
+class Glance(NamedTuple):
+    """What the shell saw, and when it glanced before: 0 where it did not in this boot."""
+
+    seen: Look
+    before_s: float
 
 
 class Record(NamedTuple):
@@ -96,28 +102,29 @@ def read_record(run_dir: str) -> Record | None:
     found = read_json(record_path(run_dir))
     try:
         boot, touched_s, since_s, looked_s, came_s = (found[name] for name in Record._fields)
+        touched_s = None if touched_s is None else int(touched_s)  # a look of before glances has a fraction
         return Record(str(boot), _number(touched_s), float(since_s), float(looked_s), _number(came_s))
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def read_glance(run_dir: str) -> Look | None:
+def read_glance(run_dir: str) -> Glance | None:
     """Return what the shell saw when it last found a new touch, None where nothing usable is there."""
     path = run_dir + ".glance"
     try:
         with open(path, encoding="ascii") as source:
-            boot, touched_s, steady_s = source.read().split()
-        return Look(boot, float(int(touched_s)), os.stat(path).st_mtime, float(int(steady_s)))
+            boot, touched_s, steady_s, before_s = source.read().split()
+        seen = Look(boot, float(int(touched_s)), os.stat(path).st_mtime, float(int(steady_s)))
+        return Glance(seen, float(int(before_s)))
     except (OSError, ValueError):
         return None
 
 
-def with_glance(record: Record | None, glance: Look | None) -> Record | None:
+def with_glance(record: Record | None, glance: Glance | None) -> Record | None:
     """Return the record as it would be if the shell had left one, too."""
-    if record is None or glance is None or glance.boot != record.boot or glance.steady_s <= record.looked_s:
+    if record is None or glance is None or glance.seen.boot != record.boot or glance.seen.steady_s <= record.looked_s:
         return record
-    looked_s = max(record.looked_s, glance.steady_s - GLANCE_S)
-    return judge(glance, record._replace(looked_s=looked_s))[1]
+    return judge(glance.seen, record._replace(looked_s=max(record.looked_s, glance.before_s)))[1]
 
 
 def _number(value: Any) -> float | None:
