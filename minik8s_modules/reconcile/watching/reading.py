@@ -36,6 +36,11 @@ _SOURCES = b" minik8s_sources"
 _ADDRESS = re.compile(rb"add element bridge minik8s_sources\S* own(_ipv6)? ")
 """An address for a pod's device. Our own hand adds the device after it, in one transaction (network/sources.py)."""
 _LINK = re.compile(rb"add element bridge minik8s_sources\S* links ")
+_BY_ITSELF = re.compile(
+    rb"\[ADDR\](Deleted )?\d+: mk8s-[0-9a-f]{8} +inet6 fe80:"
+    rb"|\[ROUTE\](Deleted )?(\w+ )?(fe80:|ff00:)\S* dev mk8s-[0-9a-f]{8} "
+)
+"""What the kernel gives a pod's link some seconds after its start, and takes from it: of IPv6, for this link alone."""
 
 _FOLDERS = {b"nginx": frozenset({"ingress"}), b"dns": frozenset({"dns"}), b"pods": frozenset({"volumes"})}
 _SECRETS = frozenset({"secrets", "volumes"})
@@ -111,6 +116,8 @@ def _of_link(line: bytes, bridge: bytes) -> frozenset[str]:
         return frozenset({"services"})
     if line.startswith(_GONE) and line.split(b": ", 2)[1:2] == [bridge]:
         return _LINKS | _BRIDGED  # whoever makes it again switches nothing on
+    if _BY_ITSELF.match(line) and bridge not in line:
+        return _NOTHING
     return _LINKS if _DEVICES in line or bridge in line else _NOTHING
 
 

@@ -281,9 +281,9 @@ def test_plan_network(case: dict[str, Any]) -> None:
         rules = netfilter.forward_rules("n1", "br-a") * (2 if found.get("doubled") else 1)
         chain = [netfilter.HOOK, netfilter.masquerade_rule("n1", "10.1.0.0/24", "10.1.0.0/16")]
         there = found.get("addresses", ["10.1.0.1/24"])
-        mac = found.get("mac", "0a:58:0a:01:00:01")
+        mac, delay = found.get("mac", "0a:58:0a:01:00:01"), found.get("delay", 0)
         observed = network_bridge.ObservedNetwork(
-            {} if found.get("gone") else {"br-a": Link(5, "br-a", "bridge", 0, up, 1500, alias, mac=mac)},
+            {} if found.get("gone") else {"br-a": Link(5, "br-a", "bridge", 0, up, 1500, alias, mac=mac, delay=delay)},
             [Address(5, each.partition("/")[0], int(each.partition("/")[2])) for each in there],
             found.get("forwarding", "1"),
             found.get("chains", {"br-a": chain}),

@@ -10,17 +10,19 @@ import contextlib
 import errno
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..core.faults import PassFault
 from . import rtnetlink
 from .rtnetlink import family_of
-from .wire import DUMP_TRIES, NESTED, Wire, attribute, text
+from .wire import DUMP_TRIES, NESTED, Wire, attribute, attributes, text
 
 IFFUP = 1
 CLONE_NEWNET = 0x40000000
 INFO_KIND, INFO_DATA, VETH_PEER = 1, 2, 1
+FORWARD_DELAY = 1  # IFLA_BR_FORWARD_DELAY of linux/if_link.h
 MAIN_TABLE, UNICAST, STATIC, ONLINK = 254, 1, 4, 4
 LASTING, UNTRIED = 0x80, 0x02  # IFA_F_PERMANENT, IFA_F_NODAD of linux/if_addr.h
 PASSING = 0x01 | 0x08 | 0x20 | 0x40  # of the same: TEMPORARY, DADFAILED, DEPRECATED, TENTATIVE
@@ -42,6 +44,8 @@ class Link(NamedTuple):
     peer: int = 0
     """Of a pair, the index of the other end, which may be in another namespace."""
     mac: str = ""
+    delay: int = 0
+    """Of a bridge: so many hundredths of a second after a port has come, the kernel tells of it once more."""
 
 
 class Address(NamedTuple):
@@ -215,7 +219,11 @@ class Netlink:
 
     def add_bridge(self, name: str) -> None:
         """Create a bridge, up. ``set_link`` gives its mtu: one it is born with becomes 1500 when its last port goes."""
-        self._ask("link", "add", ifname=name, info=text(INFO_KIND, "bridge"), **UP)
+        self._ask("link", "add", ifname=name, info=WITHOUT_DELAY, **UP)
+
+    def take_delay(self, index: int) -> None:
+        """Have a bridge's ports told of once. Without the spanning tree protocol they forward at once anyway."""
+        self._ask("link", "set", index=index, info=WITHOUT_DELAY)
 
     def add_veth(self, name: str, master: int, mtu: int, peer: str, netns_path: str, *, mac: str) -> None:
         """Create a veth pair in one message: ``name`` here, up, in bridge ``master``; ``peer`` over there, down.
@@ -272,6 +280,9 @@ def kind_of(kind: str, data: bytes) -> bytes:
     return text(INFO_KIND, kind) + attribute(INFO_DATA | NESTED, data)
 
 
+WITHOUT_DELAY = kind_of("bridge", attribute(FORWARD_DELAY, bytes(4)))
+
+
 def _about(address: Address) -> dict[str, Any]:
     own = {"local": address.ip, "address": address.ip}
     return {"family": family_of(address.ip), "index": address.ifindex, "prefixlen": address.prefix_length, **own}
@@ -288,7 +299,13 @@ def _link(message: Any) -> Link:
         alias=message.get("ifalias") or "",
         peer=message.get("peer") or 0,
         mac=message.get("address") or "",
+        delay=_delay(message),
     )
+
+
+def _delay(message: Any) -> int:
+    data = (message.get("info") or {}).get(INFO_DATA, b"") if _kind(message) == "bridge" else b""
+    return int.from_bytes(dict(attributes(data)).get(FORWARD_DELAY, b""), sys.byteorder)
 
 
 def _kind(message: Any) -> str:
