@@ -181,7 +181,7 @@ class Hub:
             log.exception("the watch hub could not handle a %s", type(item).__name__)
 
     def _add(self, join: Join) -> None:
-        watcher = Watcher(join, self._clock.monotonic())
+        watcher = Watcher(join, self._clock.monotonic(), len(self._watchers))
         try:
             watcher.sock.setblocking(False)  # noqa: FBT003 - the standard library's signature
             self._epoll.register(watcher.sock, select.EPOLLIN)
@@ -360,7 +360,7 @@ class Hub:
             if now >= watcher.deadline:
                 self._finish(watcher)
             elif now >= watcher.bookmark_at:
-                watcher.bookmark_at = bookmark_at(now)
+                watcher.bookmark_at = bookmark_at(now, len(self._watchers))
                 revision = max(self._revision_of(watcher), progress.get(watcher.stream.resource, 0))
                 if watcher.stream.lane:
                     self._lanes.bookmark(watcher, revision)

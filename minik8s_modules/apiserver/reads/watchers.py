@@ -15,6 +15,8 @@ BUFFER_BYTES = 16 * 1024 * 1024
 BOOKMARK_S = 60.0
 # bookmarks go at multiples of it, so that those of an idle server wake it and its clients twice a minute
 TOGETHER_S = 30.0
+# but those of watches beyond so many at times of their own: the hub delivers no event while it writes them
+TOGETHER = 1000
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n"
     b"Cache-Control: no-cache, private\r\nConnection: close\r\n\r\n"
@@ -101,13 +103,13 @@ class Watcher:
         "writing",
     )
 
-    def __init__(self, join: Join, now: float) -> None:
+    def __init__(self, join: Join, now: float, beside: int = 0) -> None:
         self.sock = join.sock
         self.stream = join.stream
         self.holder = join.holder
         self.after = join.after
         self.deadline = now + join.timeout_s
-        self.bookmark_at = bookmark_at(now) if join.bookmarks else float("inf")
+        self.bookmark_at = bookmark_at(now, beside) if join.bookmarks else float("inf")
         self.pending: deque[bytes] = deque()
         self.pending_bytes = 0
         self.limit = BUFFER_BYTES + len(join.prelude)
@@ -119,9 +121,9 @@ class Watcher:
         return math.ceil(min(self.deadline, self.bookmark_at))
 
 
-def bookmark_at(now: float) -> float:
-    """Return when a watch that begins, or has a bookmark, ``now`` has its next one: within ``BOOKMARK_S``."""
-    return (now + BOOKMARK_S) // TOGETHER_S * TOGETHER_S
+def bookmark_at(now: float, watches: int = 0) -> float:
+    """Return when one of so many watches that begins, or has a bookmark, ``now`` has the next: within BOOKMARK_S."""
+    return now + BOOKMARK_S if watches > TOGETHER else (now + BOOKMARK_S) // TOGETHER_S * TOGETHER_S
 
 
 def take_socket(environ: dict[str, Any]) -> Taken:
