@@ -5,8 +5,8 @@ Every server renews ``kube-system/apiserver-<its address>`` (where it has severa
 away a Lease that it has not seen renewed for ``LIFE_S`` by its own clock: the rule of kube-apiserver's lease
 reconciler, with a Lease object in the place of an etcd lease. The endpoints are the addresses of all Leases, so servers
 never disagree for longer than a look. A server that could not look for a while (frozen, etcd away) begins to count
-again, else it would take the living away. A lone server does both half as often: who comes counts from its own first
-look, and the lone one's next look sees it.
+again, else it would take the living away. A lone server of one worker does both half as often: who comes counts from
+its own first look, and the lone one's next look sees it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ LABEL = ("apiserver.kubernetes.io/identity", "kube-apiserver")
 PREFIX = "apiserver-"
 LOOK_S = 2.5
 RENEW_S = 5.0
-# a lone server, whose silence nobody counts, does both as much more seldom
+# a lone server of one worker, whose silence nobody counts, does both as much more seldom; of several, each has a Lease,
+# and counts the others' silence
 ALONE = 2
 # masterLeases' TTL in Kubernetes (DefaultEndpointReconcilerTTL)
 LIFE_S = 15
