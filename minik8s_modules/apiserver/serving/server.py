@@ -3,8 +3,8 @@
 A process holds one watch cache and one watch hub (hub.py); the store's client, which has threads of its
 own, is made in the worker, after the fork. Of gunicorn there is the arbiter, which replaces a worker that dies, and
 imports nothing of the application (main.py): so nothing here does, either. A lone worker has none (alone.py).
-Connections are the intake's (intake.py), which hands
- over whole requests to what exchanges.py has, and keeps and sends what is answered.
+Connections are the intake's (intake.py), which hands over whole requests to what exchanges.py has, and keeps and sends
+what is answered.
 There is one worker unless the settings say otherwise. Several take connections from the arbiter's socket, and each from
 one of its own at the same address: the kernel spreads connections over all of them, and none waits for a dead worker.
 The TLS context is shared by all connections and read again when one of its files changes (gunicorn alone would read the
