@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 SHELL = "/bin/sh"
 START_ALL = 3
 """The exit code of a worker that needs another socket: the shell ends with it, and whoever started that starts all."""
+SEVERAL = 4
+"""The exit code of a worker that is to be one of several: the shell becomes their arbiter, with the sockets."""
 _HELD = "MINIK8S_LISTENERS"
+
 _PROGRAM = """
 ending=
 trap 'ending=1; kill -TERM $! 2>/dev/null' TERM INT
@@ -33,6 +36,7 @@ while :; do
   code=0
   while kill -0 $! 2>/dev/null; do wait $!; code=$?; done
   [ -z "$ending" ] || exit "$code"
+  [ "$code" -ne 4 ] || exec "$@"
   [ "$code" -eq 0 ] || [ "$code" -gt 128 ] || exit "$code"
 done
 """

@@ -257,9 +257,11 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
             super().reload()
 
     def has_new_settings(self) -> bool:
-        """Return whether a lone worker is to end so that another one takes over what the configuration says now."""
+        """Return whether a lone worker is to end so that the next takes over what the configuration says now."""
         if settings := self._usable():
-            self._code = 0 if _place(settings) == _place(self._settings) else alone.START_ALL
+            self._code = alone.SEVERAL if settings.workers > 1 else 0
+            if _place(settings) != _place(self._settings):
+                self._code = alone.START_ALL
         return settings is not None
 
     def _usable(self) -> Settings | None:
