@@ -1,6 +1,6 @@
 """``make bench``: measures every bar on the installed cluster and on private servers, and writes BENCHMARKS.md.
 
-About half an hour on a calm machine with two cores, some of them for labs of machines. Rows that compare are
+Some 50 minutes on a calm machine with two cores, some of them for labs of machines. Rows that compare are
 measured in turn with what they are compared with; CPU is the processes' own; load, time and the machine's factor stand
 beside each row, since walls depend on the load. ``--idle-minutes 10`` watches the idle cluster for ten minutes at
 least, instead of from one observation of its node to the next.

@@ -36,17 +36,29 @@ def spent_ms(argv: Sequence[str]) -> float:
     """Return how long a command takes whose output nobody keeps.
 
     Its end is waited for without a time limit: with one, Python only looks every 50 ms.
+
+    Raises:
+        TimeoutExpired: it did not end within ``LATE_S``.
+        CalledProcessError: it failed.
     """
     began = time.monotonic()
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
         late = threading.Timer(LATE_S, process.kill)
+        late.daemon = True
         late.start()
-        code = process.wait()
-        spent = (time.monotonic() - began) * 1e3
-        late.cancel()
+        try:
+            code = process.wait()
+        except BaseException:  # as when somebody ends the benchmark: no command outlives it
+            process.kill()
+            raise
+        finally:
+            late.cancel()
+        spent_s = time.monotonic() - began
+    if spent_s >= LATE_S:
+        raise subprocess.TimeoutExpired(argv, LATE_S)
     if code:
         raise subprocess.CalledProcessError(code, argv)
-    return spent
+    return spent_s * 1e3
 
 
 def container_id(watching: Watching, name: str) -> str:
