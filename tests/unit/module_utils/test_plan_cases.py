@@ -236,6 +236,7 @@ def test_plan_secrets(case: dict[str, Any]) -> None:
     found = {
         f"default/{name}": secrets.StoredSecret(("k",), each, intact) for name, each in case.get("found", {}).items()
     }
+    found |= {f"default/{name}": secrets.StoredSecret((), "", intact=False) for name in case.get("empty", ())}
     mark = secrets.sealed_mark(entries, "mac") if case.get("sealed") else ""
     ready = case.get("ready", True)
     observed = secrets.ObservedSecrets(

@@ -135,7 +135,11 @@ class Secrets:
         mark = read_bytes(_mark_path(context.run_dir)) or b""
         blob = {key: values for key, values in decode_blob(context.blob).items() if scope.covers(key)}
         return ObservedSecrets(
-            {key: one for key, one in found.items() if one.keys or one.hmac},
+            {
+                key: one
+                for key, one in found.items()
+                if _holds(one) or (key not in entries and os.path.isdir(secret_dir(context.run_dir, key)))
+            },
             tmpfs.is_ready(context.run_dir),
             tmpfs.can_go(context.run_dir) and not _list(os.path.join(secrets_dir(context.run_dir), VOLUMES)),
             mark.decode("ascii", "replace"),
@@ -148,8 +152,12 @@ class Secrets:
         """Return the steps; the seal comes last."""
         plan = Plan()
         for key in sorted(set(observed.found) - set(entries)):
-            plan.steps.append(Step("remove", key, _counted(len(observed.found[key].keys), "key")))
-            plan.differs(key, _facets(observed.found[key]), None)
+            found = observed.found[key]
+            if _holds(found):
+                plan.steps.append(Step("remove", key, _counted(len(found.keys), "key")))
+            else:  # the folder alone: a run was killed before it wrote what belongs there
+                plan.closing.append(Step(TIDY, key, "empty folder"))
+            plan.differs(key, _facets(found), None)
         for key, entry in entries.items():
             if scope.covers(key):
                 _plan_secret(plan, key, entry, observed)
@@ -183,7 +191,10 @@ class Secrets:
             _rmdir(empty)
 
     def _tidy(self, context: Context, step: Step) -> None:
-        hollow.remove(context.checkpoint, step.data)
+        if step.key == tmpfs.KEY:
+            hollow.remove(context.checkpoint, step.data)
+        else:
+            self._remove(context, step)
 
     def _write(self, context: Context, step: Step) -> None:
         entry, values = step.data
@@ -193,13 +204,14 @@ class Secrets:
         if set(values) != set(entry["keys"]):
             raise KeyFault("InvalidBlob", f"secret {step.key} was sent with other keys than declared {entry['keys']}")
         folder = secret_dir(context.run_dir, step.key)
+        context.checkpoint("make folder of secret")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
         for name in set(_list(folder)) - set(values):
             context.checkpoint("remove secret key")
             remove_file(os.path.join(folder, name))
         for name, value in values.items():
             context.checkpoint("write secret key")
             write_atomically(os.path.join(folder, name), value, 0o400)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
         context.checkpoint("write secret's mark")
         marks = {"hmac": entry["hmac"], "check": _check_hash(node_key(context.state_dir), values)}
         write_atomically(_meta_path(context.run_dir, step.key), canonical(marks))
@@ -266,6 +278,10 @@ def _look(run_dir: str, key: str, hashing: bytes) -> StoredSecret:
     values, meta = read_values(run_dir, key), read_json(_meta_path(run_dir, key)) or {}
     intact = bool(hashing) and meta.get("check") == _check_hash(hashing, values)
     return StoredSecret(tuple(sorted(values)), str(meta.get("hmac", "")), intact)
+
+
+def _holds(found: StoredSecret) -> bool:
+    return bool(found.keys or found.hmac)
 
 
 def _is_right(entry: Mapping[str, Any], found: StoredSecret) -> bool:
