@@ -40,7 +40,7 @@ def own_words(words: Sequence[str]) -> list[str] | None:
     for kubectls, option, own, more in _ASKED_BY_OPTION:
         if verb == kubectls and option in words:
             return [*_options_last(translating.with_verb(words, kubectls, own, option)), *more]
-    if verb == "help" and (len(words) == 1 or words[1] in {*OWN, "rollout"}):
+    if verb == "help" and (len(words) == 1 or words[1] in OWN or list(words[1:]) == ["rollout"]):
         return [*words[1:], "--help"]
     named = [word.text for word in translating.scan(words) if not word.option]
     if verb == "rollout" and named[2:] and named[2].partition("/")[0].lower() in _ROLLING_UPDATES:

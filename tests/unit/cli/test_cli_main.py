@@ -63,6 +63,7 @@ def test_what_no_own_command_takes_is_refused(line, command, capsys):
         ("help get", None),
         ("help plan", "plan --help"),
         ("help rollout", "rollout --help"),
+        ("help rollout history", None),
         ("", "--help"),
         ("-n shop", "--help"),
         ("token", "token --help"),
