@@ -2,8 +2,8 @@
 
 The hypothetical pods go through the same decisions as real ones; what would be sent is sent as a check item
 through the same live run, as a delta on what the node confirmed, so that the answer shows the effect of the
-question alone. No objects: a full check of what is declared now, which is drift. Nothing is stored; the pure
-half is ``simulation.py``.
+question alone, or a note says that it does not. No objects: a full check of what is declared now, which is drift.
+Nothing is stored; the pure half is ``simulation.py``.
 """
 
 from __future__ import annotations
@@ -309,12 +309,12 @@ class Planner:
         return Prospect(basis, decisions, sources, frozenset(stuck), tuple(notes))
 
     def _effect(self, prospect: Prospect, future: Future) -> dict[str, Request]:
-        """Return what would be sent beyond what the node confirmed, for what changes alone."""
+        """Return what would be sent beyond what the node confirmed, where that is known, for what changes alone."""
         basis, decisions = prospect.basis, prospect.decisions
         parts = (basis.services, basis.named, basis.policies)
         before = assemble(basis.node, basis.decisions.values(), self._settings, *parts)
         known = {section: confirmed.entries for section, confirmed in basis.confirmed.items() if confirmed}
-        # a section of which that is not known, as after an item that failed, is sent whole
+        # a section of which it is not, as after an item that failed, is sent whole, and shows what that left undone
         wanted = {section: dict(known.get(section, before[section])) for section in SECTIONS}
         where = (objects.name(basis.node), future.balancers, zone_of(basis.node))
         services = with_services(basis.services, future.seen, *where)

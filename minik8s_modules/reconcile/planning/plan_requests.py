@@ -107,6 +107,10 @@ def troubles(
     notes, made = [], _made_first(requests)
     if outcome.status != "ok":
         notes.append(Note(f"node {name}: {outcome.message or outcome.status}", of_node(name), name))
+    asked = {section for section, request in requests.items() if request.keys is None}
+    if whole := [section for section, result in outcome.sections.items() if section in asked and result.get("changed")]:
+        text = f"it is not known what it has of {', '.join(whole)}, as after a pass that failed"
+        notes.append(Note(f"node {name}: {text}; what is undone there is shown, too", node=name))
     for section, result in outcome.sections.items():
         if result.get("base_mismatch"):
             notes.append(Note(f"node {name}: {section} kept changing while it was asked; ask again", node=name))

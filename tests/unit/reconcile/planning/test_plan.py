@@ -132,8 +132,13 @@ def test_a_plan_takes_nothing_away_while_it_is_not_known_what_a_node_has(cluster
         return basis is not None and not basis.busy and basis.confirmed["containers"] is None
 
     until(is_unknown)
-    diff = ask(cluster, ("create", pod()))["nodes"][NAME]["diff"]
+    answer = ask(cluster, ("create", pod()))
+    diff = answer["nodes"][NAME]["diff"]
     assert f"{placeholder_uid('default', 'web')}/app" in diff["containers"]["after"]
+    (undone,) = [text for text in answer["messages"] if "undone" in text]
+    unknown = undone.partition(" has of ")[2].partition(", as after ")[0].split(", ")
+    assert "containers" in unknown
+    assert set(unknown) <= set(diff)
     assert None not in [entry for each in diff.values() for entry in each["after"].values()]
 
 
