@@ -209,7 +209,10 @@ def test_a_deaf_run_is_replaced(lab: Any, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("minik8s_modules.reconcile.executor.runner.RESULT_LATENESS_S", 0.5)
     lab.run(first={})
     run, play = lab.runner._current, lab.play
-    monkeypatch.setattr(run, "thread", threading.Thread())  # as if ansible-runner's thread had died
+    ended = threading.Thread()
+    ended.start()
+    ended.join()
+    monkeypatch.setattr(run, "thread", ended)  # as if ansible-runner's thread had died
     monkeypatch.setattr(lab.runner, "_on_result", lambda *_: None)
     assert lab.run(first={}).message == "the runner event of section first was lost"
     monkeypatch.undo()
