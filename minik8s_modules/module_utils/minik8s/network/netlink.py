@@ -22,7 +22,7 @@ from .wire import DUMP_TRIES, NESTED, Wire, attribute, attributes, text
 IFFUP = 1
 CLONE_NEWNET = 0x40000000
 INFO_KIND, INFO_DATA, VETH_PEER = 1, 2, 1
-FORWARD_DELAY = 1  # IFLA_BR_FORWARD_DELAY of linux/if_link.h
+FORWARD_DELAY, STP_STATE = 1, 5  # IFLA_BR_… of linux/if_link.h
 MAIN_TABLE, UNICAST, STATIC, ONLINK = 254, 1, 4, 4
 LASTING, UNTRIED = 0x80, 0x02  # IFA_F_PERMANENT, IFA_F_NODAD of linux/if_addr.h
 PASSING = 0x01 | 0x08 | 0x20 | 0x40  # of the same: TEMPORARY, DADFAILED, DEPRECATED, TENTATIVE
@@ -45,7 +45,10 @@ class Link(NamedTuple):
     """Of a pair, the index of the other end, which may be in another namespace."""
     mac: str = ""
     delay: int = 0
-    """Of a bridge: so many hundredths of a second after a port has come, the kernel tells of it once more."""
+    """Of a bridge: so many hundredths of a second after a port has come, the kernel tells of it once more.
+
+    0 also where a spanning tree needs the delay: there the kernel refuses to be without (ERANGE).
+    """
 
 
 class Address(NamedTuple):
@@ -305,7 +308,10 @@ def _link(message: Any) -> Link:
 
 def _delay(message: Any) -> int:
     data = (message.get("info") or {}).get(INFO_DATA, b"") if _kind(message) == "bridge" else b""
-    return int.from_bytes(dict(attributes(data)).get(FORWARD_DELAY, b""), sys.byteorder)
+    told = dict(attributes(data))
+    if any(told.get(STP_STATE, b"")):
+        return 0
+    return int.from_bytes(told.get(FORWARD_DELAY, b""), sys.byteorder)
 
 
 def _kind(message: Any) -> str:

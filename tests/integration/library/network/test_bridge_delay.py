@@ -17,12 +17,17 @@ def delay(bridge: str) -> int:
     return int(Path(f"/sys/class/net/{bridge}/bridge/forward_delay").read_text(encoding="ascii"))
 
 
+def set_bridge(bridge: str, *words: str) -> None:
+    """Change the bridge as somebody else."""
+    subprocess.run(["ip", "link", "set", bridge, *words], check=True)
+
+
 def test_a_bridge_is_made_without_a_delay_and_one_that_has_it_loses_it(tmp_path: Path) -> None:
     node = TestNode(tmp_path)
     try:
         node.run("network", node.network())
         assert delay(node.bridge) == 0
-        subprocess.run(["ip", "link", "set", node.bridge, "type", "bridge", "forward_delay", "1500"], check=True)
+        set_bridge(node.bridge, "type", "bridge", "forward_delay", "1500")
         with Netlink() as netlink:
             link = netlink.link(node.bridge)
             assert link is not None
@@ -32,5 +37,20 @@ def test_a_bridge_is_made_without_a_delay_and_one_that_has_it_loses_it(tmp_path:
         assert node.run("network", node.network())["changed"]
         assert delay(node.bridge) == 0
         assert not node.run("network", node.network())["changed"]
+    finally:
+        node.close()
+
+
+def test_a_bridge_keeps_the_delay_of_its_spanning_tree_and_is_mended_all_the_same(tmp_path: Path) -> None:
+    node = TestNode(tmp_path)
+    try:
+        node.run("network", node.network())
+        set_bridge(node.bridge, "type", "bridge", "stp_state", "1")
+        assert delay(node.bridge) > 0
+        assert not node.run("network", node.network())["changed"]
+        set_bridge(node.bridge, "mtu", "1300")
+        node.run("network", node.network())
+        assert not node.run("network", node.network())["changed"]
+        assert delay(node.bridge) > 0
     finally:
         node.close()
