@@ -8,8 +8,6 @@ A host that no Ingress declares may be a Gateway's: gateway → route → Pods.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import ipaddress
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -38,11 +36,10 @@ from minik8s_modules.api.network.ingress_routes import (
     owner_of,
     port_of,
 )
-from minik8s_modules.api.network.load_balancers import external_ips, virtual_addresses
-from minik8s_modules.api.network.service_ranges import addresses_of
-from minik8s_modules.api.nodes.virtual_nodes import is_virtual
 from minik8s_modules.api.objects import JsonObject
+from minik8s_modules.base.places import place as at
 from minik8s_modules.cli import output
+from minik8s_modules.cli.causes import addresses
 from minik8s_modules.cli.causes.calls import CALLED, Line, called
 from minik8s_modules.cli.causes.places import Place, place_of
 from minik8s_modules.cli.causes.pod_ways import pod_at, to_pod
@@ -60,6 +57,8 @@ _WIDTH = 11
 _CLAIMING = (DNS, INGRESS, INGRESS_CLASS, HOST_GRANT)
 """What decides who has which host and path."""
 _GATEWAYS = "gateways"
+_NGINX_PORTS = ("80", "443")
+"""As installed, if nothing else is said."""
 
 
 def trace(client: ApiClient, options: argparse.Namespace) -> int:
@@ -107,7 +106,7 @@ def _may_be_host(sight: Sight, place: Place, own: str) -> bool:
 
 def _to_service(sight: Sight, options: argparse.Namespace, place: Place, own: str) -> Iterator[Line]:
     """Yield the stations to what is named as a Service: no other object may have that name as its host."""
-    service = _named(sight, place.host, own)
+    service = _named(sight, place.host, own, place.port)
     if service is None:
         key = _key(place.host, own) or objects.Key(own, place.host)
         text = f"{place.host}: namespace {key.namespace} has no such Service{sight.among}"
@@ -146,22 +145,16 @@ def _straight(sight: Sight, place: Place, service: JsonObject) -> Iterator[Line]
     is_translated = (
         spec.get("type") != "ExternalName" and spec.get("clusterIP") != "None"
     )  # others may be called at any
-    if place.port and is_translated and _number(service, place.port) is None:
+    if place.port and is_translated and addresses.number_of(service, place.port) is None:
         yield Line("service", f"Service {key} has no port {place.port}", broken=True)
         return
     yield from _behind(sight, service)
 
 
-def _number(service: JsonObject, port: str) -> int | None:
-    """Return the number of a Service's port that is written as a number or by its name."""
-    declared = objects.spec(service).get("ports") or ()
-    return next((int(one["port"]) for one in declared if port in (one.get("name"), str(one.get("port")))), None)
-
-
 def _from_pod(sight: Sight, options: argparse.Namespace, place: Place) -> Iterator[Line]:
     """Yield the stations of a request from a Pod with a sidecar."""
     host, port = place.host, place.port or ("" if place.scheme else "80")
-    service = _named(sight, host, options.namespace)
+    service = _named(sight, host, options.namespace, port)
     if service is None:
         if pod_at(sight, host) is not None:
             raise _past_routes(options, place)
@@ -171,7 +164,7 @@ def _from_pod(sight: Sight, options: argparse.Namespace, place: Place) -> Iterat
     if not port:
         raise UsageError(f"{place.scheme} has no port of its own: write {place.scheme}://{host}:PORT{place.path}")
     yield Line("name", f"{host} → {objects.spec(service).get('clusterIP')} (Service {objects.key(service)})")
-    number = _number(service, port)
+    number = addresses.number_of(service, port)
     if number is None:
         yield Line("service", f"Service {objects.key(service)} has no port {port}", broken=True)
         return
@@ -237,23 +230,41 @@ def _services(sight: Sight) -> dict[str, JsonObject]:
 
 def _elsewhere(sight: Sight, place: Place, namespace: str, declared: str) -> Iterator[Line]:
     """Yield the stations of a request that nginx does not answer: of a Service, a Pod, a Gateway or nobody."""
-    host = place.host
-    service, address = _named(sight, host, namespace), _address(host)
+    host, address = place.host, addresses.address_of(place.host)
+    service = _named(sight, host, namespace, place.port)
     pod = pod_at(sight, host) if address and service is None else None
     if service is not None:
         yield from _straight(sight, place, service)
     elif pod is not None:
         yield from to_pod(sight, host, place.port, pod)
-    elif address and address not in (nodes := _nodes(sight)):
-        hidden = any(map(sight.hides, (SERVICE, POD, NODE)))
-        text = f"{host}: no Service, Pod or node{sight.among} has this address"
-        yield Line("name", f"{text} (nodes: {', '.join(nodes) or 'none'})", broken=not hidden)
+    elif found := [*_from_outside(sight, place)] if address else []:
+        yield from found
     elif not declared:
         found = _entering(sight, host, place.path)
         yield from found
         if not (found or address or "." in host):
             text = f"{host}: namespace {namespace} has no such Service{sight.among}, and its pods no such name"
             yield Line("name", text, broken=not any(sight.hides(kind, namespace) for kind in (SERVICE, DNS)))
+
+
+def _from_outside(sight: Sight, place: Place) -> Iterator[Line]:
+    """Yield the stations of a request to an address that is no Service's or Pod's own, unless it is for nginx."""
+    host, port = place.host, place.port
+    if own := addresses.beside(sight, host):
+        if found := addresses.entered(sight, own, port):
+            yield Line("name", f"{at(host, port)} → the {found[1]} of Service {objects.key(found[0])}")
+            yield from _behind(sight, found[0])
+        elif port not in ("", *_NGINX_PORTS):
+            said = "minik8s_ingress_http_port, minik8s_ingress_https_port"
+            text = f"no Service{sight.among} has port {port} of a node, and nginx only if it was installed so ({said})"
+            yield Line("name", f"{host}: {text}", broken=not sight.hides(SERVICE))
+    elif (service := addresses.balanced_at(sight, host, port)) is not None:
+        yield from _straight(sight, place, service)
+    else:
+        hidden = any(map(sight.hides, (SERVICE, POD, NODE)))
+        text = f"{host}: no Service, Pod or node{sight.among} has this address"
+        nodes = ", ".join(addresses.of_nginx(sight)) or "none"
+        yield Line("name", f"{text} (nodes: {nodes})", broken=not hidden)
 
 
 def _answer(status: int, *, is_sure: bool) -> str:
@@ -305,35 +316,19 @@ def _name(sight: Sight, routes: Routes, host: str, declared: str, namespace: str
         is_sure = not (sight.hides(DNS) or sight.hides(HOST_GRANT))
         yield Line("name", f"{host}: {text} (minik8s why dns -n {own})", broken=is_sure)
         return
-    nodes = _nodes(sight)
-    if _address(host):
+    if addresses.address_of(host):
         yield Line("name", f"{host} → the nginx of the node that has this address")
         return
-    known = ", ".join(nodes) or f"there is none{sight.among}"
+    known = ", ".join(addresses.of_nginx(sight)) or f"there is none{sight.among}"
     is_sure = not (sight.hides(DNS) or ((key := _key(host, namespace)) and sight.hides(SERVICE, key.namespace)))
     text = f"not in the cluster's DNS{_as_far(is_sure=is_sure)}; clients must resolve it to a node ({known})"
     yield Line("name", f"{host}: {text}")
 
 
-def _nodes(sight: Sight) -> list[str]:
-    """Return the addresses of the machines whose nginx serves hosts and paths."""
-    machines = (node for node in sight.all(NODE) if not is_virtual(node))
-    every = (one for node in machines for one in objects.status(node).get("addresses") or [])
-    return [_address(str(one["address"])) for one in every if one.get("type") == "InternalIP"]
-
-
-def _address(host: str) -> str:
-    """Return an address in its shortest form, "" for what is none."""
-    with contextlib.suppress(ValueError):
-        return str(ipaddress.ip_address(host))
-    return ""
-
-
-def _named(sight: Sight, host: str, own: str) -> JsonObject | None:
+def _named(sight: Sight, host: str, own: str, port: str = "") -> JsonObject | None:
     """Return the Service that cluster DNS knows by this name from pods of the namespace ``own``, or at this address."""
-    with contextlib.suppress(ValueError):
-        wanted = ipaddress.ip_address(host)
-        return _at_address(sight.all(SERVICE), wanted)
+    if addresses.address_of(host):
+        return addresses.service_at(sight, host, port)
     key = _key(host, own)
     return sight.get(SERVICE, key) if key else None
 
@@ -344,18 +339,6 @@ def _key(host: str, own: str) -> objects.Key | None:
     if len(parts) > 2 or not parts[0]:  # noqa: PLR2004 - service.namespace
         return None
     return objects.Key(parts[1] if len(parts) > 1 else own, parts[0])
-
-
-def _at_address(
-    services: Iterable[JsonObject], wanted: ipaddress.IPv4Address | ipaddress.IPv6Address
-) -> JsonObject | None:
-    """Return the Service that has an address, however it is written there, with this as its first: it is called."""
-    for service in services:
-        spec = objects.spec(service)
-        own = [*addresses_of(spec), *external_ips(service), *virtual_addresses(service)]
-        if wanted in map(ipaddress.ip_address, own):
-            return {**service, "spec": {**spec, "clusterIP": str(wanted)}}
-    return None
 
 
 def _behind(sight: Sight, service: JsonObject) -> Iterator[Line]:

@@ -150,6 +150,69 @@ def test_a_service_is_found_by_its_addresses_outside(
     assert SEEN in printed
 
 
+def at_nodes(*ips: str, **more: Any) -> JsonObject:
+    return {"loadBalancer": {"ingress": [{"ip": ip, "ipMode": "Proxy", **more} for ip in ips]}}
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "told"),
+    [
+        ("http://192.0.2.1:8080/", 0, "192.0.2.1:8080 → the load balancer of Service default/web"),
+        ("http://203.0.113.5:8080/", 0, "203.0.113.5:8080 → the load balancer of Service default/web"),
+        ("http://[fd00:2:0::1]:8080/", 0, "[fd00:2:0::1]:8080 → the load balancer of Service default/web"),
+        ("http://192.0.2.1:30080/", 0, "192.0.2.1:30080 → the node port of port 80 of Service default/web"),
+        ("http://192.0.2.1:8081/", 1, "192.0.2.1: no Service has port 8081 of a node, and nginx only if"),
+        ("http://192.0.2.1/", 1, "192.0.2.1 → the nginx of the node that has this address"),
+        ("http://203.0.113.5/", 1, "203.0.113.5 → the nginx of the node that has this address"),
+        ("203.0.113.5", 1, "203.0.113.5 → the nginx of the node that has this address"),
+    ],
+)
+def test_a_port_of_a_node_is_the_services_that_has_it_there(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], place: str, code: int, told: str
+) -> None:
+    outside = {"type": "ExternalIP", "address": "203.0.113.5"}
+    own = [*api.get(NODE, "n1", "")["status"]["addresses"], outside]
+    api.patch(NODE, "n1", "", {"status": {"addresses": own}}, subresource="status")
+    service(api, "another", type="LoadBalancer", clusterIP="100.0.0.9")
+    status = at_nodes("192.0.2.1", "fd00:2::1", ports=[{"port": 8080, "protocol": "TCP"}])
+    ports = [{"name": "http", "port": 80, "targetPort": "http", "nodePort": 30080}]
+    api.patch(SERVICE, "web", "default", {"spec": {"type": "LoadBalancer", "ports": ports}, "status": status})
+    found, printed = run(api, capsys, place)
+    assert (found, printed.splitlines()[0].startswith(f"name       {told}")) == (code, True), printed
+    assert (SEEN in printed) is (code == 0)
+
+
+def test_a_load_balancer_of_others_has_an_address_of_its_own(
+    api: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.patch(SERVICE, "web", "default", {"spec": {"type": "LoadBalancer"}, "status": at_nodes("203.0.113.9")})
+    code, printed = run(api, capsys, "http://203.0.113.9/")
+    assert (code, printed.splitlines()[0]) == (0, "name       203.0.113.9 → 203.0.113.9 (Service default/web)")
+    assert "Service default/web has no port 81\n" in run(api, capsys, "203.0.113.9:81")[1]
+
+
+def test_what_others_wrote_as_an_address_hides_no_service(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    service(api, "bad", externalIPs=["not-an-ip", "100.0.0.7"], clusterIP="none at all")
+    code, printed = run(api, capsys, "http://100.0.0.7/")
+    assert (code, printed.splitlines()[0]) == (0, "name       100.0.0.7 → 100.0.0.7 (Service default/web)")
+
+
+def test_an_address_outside_that_a_machine_has_is_the_machines(
+    api: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.patch(SERVICE, "web", "default", {"spec": {"externalIPs": ["192.0.2.1"]}})
+    assert "192.0.2.1 → the nginx of the node" in run(api, capsys, "http://192.0.2.1/")[1]
+
+
+def test_of_services_with_one_address_outside_that_with_the_port_is_called(
+    api: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service(api, "a", clusterIP="100.0.0.9", ports=[{"port": 443}], externalIPs=["198.51.100.1"])
+    api.patch(SERVICE, "web", "default", {"spec": {"externalIPs": ["198.51.100.1"]}})
+    for port, name in ((80, "web"), (443, "a")):
+        assert f"(Service default/{name})\n" in run(api, capsys, f"198.51.100.1:{port}")[1]
+
+
 def test_a_pod_that_does_not_answer_is_told_with_the_reason(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     waiting = {"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}}
     a_pod(api, "b", {**READY, "conditions": [], "containerStatuses": [waiting]})
