@@ -182,9 +182,7 @@ def test_a_port_of_a_node_is_the_services_that_has_it_there(
     assert (SEEN in printed) is (code == 0)
 
 
-def test_a_load_balancer_of_others_has_an_address_of_its_own(
-    api: FakeApi, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_load_balancer_of_others_has_an_address_of_its_own(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     api.patch(SERVICE, "web", "default", {"spec": {"type": "LoadBalancer"}, "status": at_nodes("203.0.113.9")})
     code, printed = run(api, capsys, "http://203.0.113.9/")
     assert (code, printed.splitlines()[0]) == (0, "name       203.0.113.9 → 203.0.113.9 (Service default/web)")
