@@ -235,6 +235,20 @@ def is_element(rule: Rule) -> bool:
     return rule.table not in {CHAIN, SET, SWITCH}
 
 
+_SETS = {
+    "group/": {IPV4.address, IPV6.address},
+    "ports/": {IPV4.place, IPV6.place},
+    ITSELF: {IPV4.pair, IPV6.pair},
+    **{name: {IPV4.verdicts, IPV6.verdicts} for name in MAP_OF.values()},
+}
+
+
+def is_set(name: str, kind: str) -> bool:
+    """Return whether we make sets or maps of this name and type, in the table of either family."""
+    first, slash, _ = name.partition("/")
+    return kind in _SETS.get(first + slash, ())
+
+
 def element_text(rule: Rule) -> str:
     """Return an element as nft writes it, without the value of a map."""
     if rule.table.startswith("ports/"):

@@ -18,7 +18,7 @@ from ..network.wire import NETFILTER, Wire
 from ..services.nftables_table import head_of, in_words, run_nft
 from ..services.services_host import Host, device
 from ..services.services_plan import Rule, Rules
-from .policy_rules import BRIDGE_RULES, CHAIN, IPV4, IPV6, SET, SWITCH, element_text, is_element
+from .policy_rules import BRIDGE_RULES, CHAIN, IPV4, IPV6, SET, SWITCH, element_text, is_element, is_set
 
 _IPV4, _IPV6, _SERVICE, _VERDICT, _BITS = 7, 8, 13, 0xFFFFFF00, 6  # numbers of nft's types (libnftables datatype.h)
 KINDS = {
@@ -143,11 +143,11 @@ class PolicyTable:
 
 
 def is_left(rule: Rule) -> bool:
-    """Return whether a rule that no entry wants is a chain as we wrote it, or a set, which does nothing by itself.
+    """Return whether a rule that no entry wants is a chain as we wrote it, or an empty set of ours by name and type.
 
     A delta takes elements away, and leaves chains and sets to the next look at all of the table.
     """
-    return rule.value == LEFT if rule.table == CHAIN else rule.table == SET and rule.value in KINDS.values()
+    return rule.value == LEFT if rule.table == CHAIN else rule.table == SET and is_set(*rule[1:])
 
 
 def _digests(lines: str, print_: str) -> str:

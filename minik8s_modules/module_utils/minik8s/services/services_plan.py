@@ -19,6 +19,8 @@ SHARED = frozenset(f"{family}{table}" for family in ("", "ipv6 ") for table in (
 """Tables whose rules are one for all ports of a service: its addresses, wherever they are."""
 SHOWN = 500
 """Keys told one by one; of a cold load of 44,000 services nobody reads each."""
+LEFTOVERS = "left over"
+"""The key of all that we left ourselves; no rule is told by this name."""
 
 
 class Rule(NamedTuple):
@@ -96,9 +98,15 @@ def plan_rules(
             leftovers.setdefault(owner, []).append(left)
     for key, rules in wanted.items():
         _plan_entry(plan, key, (rules, leftovers.pop(key, [])), seen, words)
+    ours = list[Rule]()
     for place, rules in leftovers.items():
         plan.delete += rules
-        _tell(plan, TIDY if all(map(words.ours, rules)) else "remove", place, (rules, []), words)
+        if all(map(words.ours, rules)):
+            ours += rules
+        else:
+            _tell(plan, "remove", place, (rules, []), words)
+    if ours:  # apart from the others, whose number "and N more" tells as drift
+        _show(plan, TIDY, LEFTOVERS, (ours[:SHOWN], []), words)
     if len(plan.touched) > SHOWN:
         more = f"and {len(plan.touched) - SHOWN} more"
         plan.steps.append(Step("load", more, f"{len(plan.delete)} rules go, {len(plan.add)} come"))
@@ -125,8 +133,11 @@ def _plan_entry(plan: RulePlan, key: str, rules: tuple[list[Rule], list[Rule]], 
 
 def _tell(plan: RulePlan, action: str, key: str, rules: tuple[list[Rule], list[Rule]], words: Words) -> None:
     plan.touched.add(key)
-    if len(plan.touched) > SHOWN:
-        return
+    if len(plan.touched) <= SHOWN:
+        _show(plan, action, key, rules, words)
+
+
+def _show(plan: RulePlan, action: str, key: str, rules: tuple[list[Rule], list[Rule]], words: Words) -> None:
     before, after = (dict(map(words.shown, each)) for each in rules)
     plan.before[key] = before or None
     plan.after[key] = after or None
