@@ -36,11 +36,15 @@ while :; do
   code=0
   while kill -0 $! 2>/dev/null; do wait $!; code=$?; done
   [ -z "$ending" ] || exit "$code"
-  [ "$code" -ne 4 ] || exec "$@"
+  [ "$code" -ne 4 ] || { trap '' HUP; exec "$@"; }
   [ "$code" -eq 0 ] || [ "$code" -gt 128 ] || exit "$code"
 done
 """
-"""A signal ends ``wait``, which then has to go on. One before there is a worker, or between two, is for the next."""
+"""A signal ends ``wait``, which then has to go on. One before there is a worker, or between two, is for the next.
+
+A SIGHUP before the arbiter handles it would end it, with the sockets: it ignores that, and looks again once it is
+ready.
+"""
 
 
 def held() -> list[int]:

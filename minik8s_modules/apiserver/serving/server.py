@@ -272,6 +272,11 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
             log.warning("the new configuration is not used; the former one stays: %s", error)
             return None
 
+    def _when_ready(self, _arbiter: Any) -> None:
+        """Tell the arbiter of what a SIGHUP before it was ready told of; the one that follows a shell ignored that."""
+        if self._usable() not in (None, self._settings):
+            os.kill(os.getpid(), signal.SIGHUP)
+
     def load_config(self) -> None:
         """Give gunicorn its settings."""
         for key, value in self._options().items():
@@ -322,6 +327,7 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
             "ca_certs": str(settings.tls.ca),
             "cert_reqs": ssl.CERT_OPTIONAL,
             "ssl_context": lambda _config, _factory: self._tls.get(),
+            "when_ready": self._when_ready,
             "pre_fork": self._before_fork,
             "child_exit": self._after_end,
             "worker_exit": self._on_exit,

@@ -23,6 +23,20 @@ from minik8s_modules.apiserver.serving import server
 server.HUNG_S, server.NOTIFY_S = 10, 600
 sys.exit(main.main())
 """
+EARLY = """
+import os, signal, sys
+from pathlib import Path
+from minik8s_modules.apiserver import main
+from minik8s_modules.apiserver.serving import server
+begin = server.CalmArbiter.run
+def hear_early(arbiter):
+    configuration = Path(sys.argv[-1])
+    configuration.write_text(configuration.read_text().replace("workers: 2", "workers: 3"))
+    os.kill(os.getpid(), signal.SIGHUP)
+    begin(arbiter)
+server.CalmArbiter.run = hear_early
+sys.exit(main.main())
+"""
 OF_A_SHELL_MB = 2.0
 
 
@@ -97,6 +111,17 @@ def test_a_second_worker_is_taken_over_as_any_other_setting(server: ApiServerPro
     assert asked.bad == []
     server.wait_for("/readyz")
     assert server.request("GET", NAMESPACE).code == 200
+
+
+def test_a_reload_before_the_second_workers_arbiter_hears_it_ends_nothing_and_is_not_lost(tmp_path: Path):
+    with own_server(tmp_path) as server:
+        server.stop()
+        server.program = ("-c", EARLY)
+        server.begin()
+        server.wait_for("/livez")
+        configure(server, workers=2)
+        until(lambda: len(workers(server)) == 3)
+        assert server.request("GET", NAMESPACE).code == 200
 
 
 def test_another_address_ends_the_server_for_whoever_starts_it(server: ApiServerProcess):
