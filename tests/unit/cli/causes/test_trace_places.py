@@ -189,10 +189,14 @@ def test_a_load_balancer_of_others_has_an_address_of_its_own(api: FakeApi, capsy
     assert "Service default/web has no port 81\n" in run(api, capsys, "203.0.113.9:81")[1]
 
 
-def test_what_others_wrote_as_an_address_hides_no_service(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
-    service(api, "bad", externalIPs=["not-an-ip", "100.0.0.7"], clusterIP="none at all")
-    code, printed = run(api, capsys, "http://100.0.0.7/")
-    assert (code, printed.splitlines()[0]) == (0, "name       100.0.0.7 → 100.0.0.7 (Service default/web)")
+@pytest.mark.parametrize("others", ["not-an-ip", "100.0.0.77"])
+def test_what_others_wrote_as_an_address_hides_no_service(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], others: str
+) -> None:
+    service(api, "bad", externalIPs=[others], clusterIP="100.0.0.10")
+    service(api, "good", clusterIP="100.0.0.77")
+    _, printed = run(api, capsys, "http://100.0.0.77/")
+    assert printed.splitlines()[0] == "name       100.0.0.77 → 100.0.0.77 (Service default/good)"
 
 
 def test_an_address_outside_that_a_machine_has_is_the_machines(
