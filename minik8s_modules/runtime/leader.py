@@ -13,8 +13,8 @@ holder's next renewal runs into; it tries again at once. The annotation stays un
 process that had it.
 
 Two additions. A holder whose process is known to be dead (same boot, same pid namespace, no such process)
-is replaced at once, so that a killed daemon's successor on the same machine need not wait 15 s. And whoever
-takes the Lease gets a fencing token: the cluster epoch and the resourceVersion of the update that took it.
+is replaced at once, so that a killed daemon's successor on the same machine need not wait until the Lease runs out. And
+whoever takes the Lease gets a fencing token: the cluster epoch and the resourceVersion of the update that took it.
 A holder that sees another epoch (a snapshot was restored) stands for election again, for a token of that epoch.
 """
 

@@ -3,7 +3,8 @@
 What is in use is claimed by a key below ``ADDRESSES`` or ``PORTS`` that is made before the Service is written and
 removed after it has gone, or has let go of it. Creating a key fails where it exists, so two servers cannot give one
 address to two Services. A crash in between leaves a claim without a Service, which ``repair`` removes when it is older
-than ``ORPHAN_S``, or a Service without its claim, which ``repair`` makes.
+than ``ORPHAN_S``, or a Service without its claim, which ``repair`` makes. It looks each minute, so a fixed address or
+node port that a dead server had claimed is refused for up to two minutes.
 """
 
 from __future__ import annotations

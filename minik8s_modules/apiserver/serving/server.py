@@ -121,7 +121,6 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
     def be_alone(self) -> None:
         """There is no arbiter: this process is the worker already, and is told of a new configuration itself."""
         self.number, self.pid, self._is_alone = 0, os.getpid(), True
-        self.notify()
 
     def init_process(self) -> None:
         """Begin; without a place it ends, and the arbiter makes another one once a former worker has gone."""
@@ -160,7 +159,9 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
                 self.notify()
             self._intake.turn()
             if self._is_told:
-                self._is_told, self.alive = False, not self.app.has_new_settings()
+                self._is_told = False  # before the look: a signal may come during it
+                if self.app.has_new_settings():
+                    self.alive = False
         self.alive = False
         self._intake.stop(self.cfg.graceful_timeout, own)
 
@@ -238,17 +239,21 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
 
     def run(self) -> None:
         """Serve until told to stop."""
-        descriptors = alone.held()
-        if self._settings.workers > 1:
-            arbiter = CalmArbiter(self)
-            if descriptors:
-                arbiter.LISTENERS = create_sockets(self.cfg, arbiter.log, descriptors)
-            arbiter.run()
-        elif descriptors:
-            alone.serve(self, descriptors)
+        held, several = alone.held(), self._settings.workers > 1
+        if held and held.place != _place(self._settings):
+            sys.exit(alone.START_ALL)
+        if held and held.shell != os.getpid():
+            if several:
+                sys.exit(alone.SEVERAL)
+            alone.serve(self, held)
             sys.exit(self._code)
+        if several:
+            arbiter = CalmArbiter(self)
+            if held:
+                arbiter.LISTENERS = create_sockets(self.cfg, arbiter.log, held.descriptors)
+            arbiter.run()
         else:
-            alone.become_shell(self)
+            alone.become_shell(self, _place(self._settings), held.descriptors if held else ())
 
     def reload(self) -> None:
         """Take over what the configuration says now, if it can be used."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+import yaml
 
+from minik8s_modules.apiserver.serving import alone
 from tests.integration.apiserver.test_new_configuration import NAMESPACE, asking, configure, workers
 from tests.support.apiserver import ApiServerProcess, own_server
 from tests.support.etcd import free_port
@@ -20,7 +24,40 @@ HANGING = """
 import sys
 from minik8s_modules.apiserver import main
 from minik8s_modules.apiserver.serving import server
-server.HUNG_S, server.NOTIFY_S = 10, 600
+server.HUNG_S, server.NOTIFY_S = 30, 600
+sys.exit(main.main())
+"""
+FAILING = """
+import os, signal, sys
+from minik8s_modules.apiserver import main
+from minik8s_modules.apiserver.intake import intake
+turn = intake.Intake.turn
+def fail(self):
+    turn(self)
+    if os.path.exists(sys.argv[2] + ".fail"):
+        os.unlink(sys.argv[2] + ".fail")
+        raise RuntimeError("a turn failed")
+intake.Intake.turn = fail
+sys.exit(main.main())
+"""
+BOTH_AT_ONCE = """
+import os, signal, sys
+from minik8s_modules.apiserver import main
+from minik8s_modules.apiserver.serving import server
+look = server.ApiServer.has_new_settings
+def end_during(self):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return look(self)
+server.ApiServer.has_new_settings = end_during
+sys.exit(main.main())
+"""
+ORPHANED = """
+import os, signal, sys, time
+from minik8s_modules.apiserver import main
+from minik8s_modules.apiserver.serving import server
+if "MINIK8S_LISTENERS" in os.environ:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(0.5)
 sys.exit(main.main())
 """
 EARLY = """
@@ -38,6 +75,7 @@ server.CalmArbiter.run = hear_early
 sys.exit(main.main())
 """
 OF_A_SHELL_MB = 2.0
+STOPS, OF_A_START_S = 20, 2.0
 
 
 @pytest.fixture
@@ -49,6 +87,18 @@ def server(tmp_path: Path) -> Iterator[ApiServerProcess]:
 def worker_of(server: ApiServerProcess) -> int:
     (found,) = workers(server)
     return found
+
+
+def write(server: ApiServerProcess, **changes: Any) -> None:
+    """Change keys of the server's configuration, and tell nobody."""
+    path = server.directory / "apiserver.yml"
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **changes}), encoding="utf-8")
+
+
+def with_program(server: ApiServerProcess, text: str) -> None:
+    server.stop()
+    server.program = ("-c", text)
+    server.begin()
 
 
 def ended_with(server: ApiServerProcess) -> int:
@@ -92,13 +142,62 @@ def test_a_worker_ends_with_its_shell(server: ApiServerProcess):
     assert psutil.wait_procs([found], timeout=60)[1] == []
 
 
-def test_a_server_that_is_told_to_end_before_it_serves_ends(server: ApiServerProcess):
+def test_a_worker_whose_shell_dies_before_it_serves_ends(server: ApiServerProcess):
+    with_program(server, ORPHANED)
+    assert ended_with(server) == -signal.SIGKILL
+    server.program = ApiServerProcess.program
+    server.start()  # its port is free
+    assert workers(server)
+
+
+def test_a_server_that_is_told_to_end_at_any_moment_of_its_start_ends_well(server: ApiServerProcess):
     server.stop()
-    server.begin()
-    with contextlib.suppress(psutil.NoSuchProcess):
-        until(lambda: psutil.Process(server.pid).name() == "sh")
-    server.stop()
+    for number in range(STOPS):
+        server.begin()
+        time.sleep(OF_A_START_S * number / STOPS)
+        assert server.stop() in (0, -signal.SIGTERM)
     server.start()
+
+
+def test_sigterm_is_not_lost_where_a_process_has_just_been_forked():
+    for number in range(STOPS * 5):
+        shell = subprocess.Popen([alone.SHELL, "-c", alone._PROGRAM, "name", "sleep", "30"])
+        time.sleep(0.02 * number / (STOPS * 5))
+        shell.terminate()
+        assert shell.wait(10) in (0, -signal.SIGTERM)
+
+
+def test_another_worker_takes_the_place_of_one_that_failed(server: ApiServerProcess):
+    with_program(server, FAILING)
+    server.wait_for("/readyz")
+    before = worker_of(server)
+    with asking(server) as asked:
+        server.directory.joinpath("apiserver.yml.fail").touch()
+        until(lambda: workers(server) - {before})
+        seen = asked.good
+        until(lambda: asked.good > seen + 10)
+    assert not [each for each in asked.bad if "refused" in each.lower()]
+    assert "RuntimeError: a turn failed" in server.log.read_text()
+
+
+def test_sigterm_during_the_look_at_a_configuration_that_cannot_be_used_ends_the_server(server: ApiServerProcess):
+    with_program(server, BOTH_AT_ONCE)
+    server.wait_for("/readyz")
+    before = worker_of(server)
+    configure(server, port="no number")
+    until(lambda: before not in workers(server))
+
+
+def test_sighup_is_heard_below_nohup(server: ApiServerProcess):
+    server.stop()
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        server.start()
+    finally:
+        signal.signal(signal.SIGHUP, former)
+    before = worker_of(server)
+    os.kill(server.pid, signal.SIGHUP)
+    until(lambda: workers(server) and before not in workers(server))
 
 
 def test_a_second_worker_is_taken_over_as_any_other_setting(server: ApiServerProcess):
@@ -127,3 +226,18 @@ def test_a_reload_before_the_second_workers_arbiter_hears_it_ends_nothing_and_is
 def test_another_address_ends_the_server_for_whoever_starts_it(server: ApiServerProcess):
     configure(server, port=free_port())
     assert ended_with(server) == 3
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_another_address_that_nobody_told_of_is_no_reason_to_serve_at_the_former(server: ApiServerProcess, count: int):
+    write(server, port=free_port(), workers=count)
+    os.kill(worker_of(server), signal.SIGKILL)
+    assert ended_with(server) == 3
+
+
+def test_a_worker_that_begins_where_several_are_wanted_makes_room_for_them(server: ApiServerProcess):
+    write(server, workers=2)
+    os.kill(worker_of(server), signal.SIGKILL)
+    until(lambda: len(workers(server)) == 2)
+    server.wait_for("/readyz")
+    assert [child.children() for child in psutil.Process(server.pid).children()] == [[], []]
