@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -101,6 +102,16 @@ def with_program(server: ApiServerProcess, text: str) -> None:
     server.begin()
 
 
+def is_free(port: int) -> bool:
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 def ended_with(server: ApiServerProcess) -> int:
     """Return the exit code of a server that ends by itself."""
     process = server._process
@@ -145,9 +156,7 @@ def test_a_worker_ends_with_its_shell(server: ApiServerProcess):
 def test_a_worker_whose_shell_dies_before_it_serves_ends(server: ApiServerProcess):
     with_program(server, ORPHANED)
     assert ended_with(server) == -signal.SIGKILL
-    server.program = ApiServerProcess.program
-    server.start()  # its port is free
-    assert workers(server)
+    until(lambda: is_free(server.port))
 
 
 def test_a_server_that_is_told_to_end_at_any_moment_of_its_start_ends_well(server: ApiServerProcess):
