@@ -1,12 +1,10 @@
-"""``minik8s-apiserver``: a shell with one worker, or gunicorn's arbiter with several (serving/server.py).
+"""``minik8s-apiserver``: gunicorn's arbiter with its workers (serving/server.py), which have the application.
 
-Only workers import the application: an arbiter with a copy of it, which fades as both write to their pages, has 20 MB
-more.
+Only workers import that: an arbiter with a copy of it, which fades as both write to their pages, has 20 MB more.
 """
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 
@@ -29,12 +27,8 @@ def make_application(configured: settings.Settings, place: Place | None) -> Clos
     return application
 
 
-def serve(configuration: Configuration, stop: threading.Event) -> None:
-    """Run until SIGTERM; gunicorn has handlers of signals itself, and until then a signal ends the process."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
-    if stop.is_set():
-        return
+def serve(configuration: Configuration, _stop: threading.Event) -> None:
+    """Run until SIGTERM; gunicorn's arbiter replaces the signal handlers by its own."""
     raise_file_limit()
     ApiServer(settings.read(configuration), make_application, lambda: settings.read(configuration.again())).run()
 

@@ -86,7 +86,7 @@ class ApiServerProcess:
 
     @property
     def pid(self) -> int:
-        """The process that was started: a shell, or the arbiter of several; its children are the workers."""
+        """The arbiter's process id; its only child is the worker."""
         assert self._process is not None
         return self._process.pid
 
@@ -124,7 +124,7 @@ class ApiServerProcess:
         raise AssertionError(f"{path} did not answer {code}: {answer}\n{self.log.read_text()}")
 
     def kill9(self) -> None:
-        """Kill it and its workers at once; ``start`` begins anew with the same files and port."""
+        """Kill arbiter and workers at once; ``start`` begins anew with the same files and port."""
         assert self._process is not None
         workers = psutil.Process(self._process.pid).children(recursive=True)
         self._process.kill()

@@ -1,5 +1,4 @@
 """The server put together: the Flask application, gunicorn's worker, health, start and presence.
 
-``alone`` starts a lone worker again, as gunicorn does several; ``app`` takes a request through identity, priority and
-audit; ``resources`` hands it to the verb that answers.
+``app`` takes a request through identity, priority and audit; ``resources`` hands it to the verb that answers.
 """

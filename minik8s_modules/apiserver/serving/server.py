@@ -2,9 +2,8 @@
 
 A process holds one watch cache and one watch hub (hub.py); the store's client, which has threads of its
 own, is made in the worker, after the fork. Of gunicorn there is the arbiter, which replaces a worker that dies, and
-imports nothing of the application (main.py): so nothing here does, either. A lone worker has none (alone.py).
-Connections are the intake's (intake.py), which hands over whole requests to what exchanges.py has, and keeps and sends
-what is answered.
+imports nothing of the application (main.py): so nothing here does, either. Connections are the intake's (intake.py),
+which hands over whole requests to what exchanges.py has, and keeps and sends what is answered.
 There is one worker unless the settings say otherwise. Several take connections from the arbiter's socket, and each from
 one of its own at the same address: the kernel spreads connections over all of them, and none waits for a dead worker.
 The TLS context is shared by all connections and read again when one of its files changes (gunicorn alone would read the
@@ -16,7 +15,6 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import signal
 import socket
 import ssl
 import sys
@@ -27,12 +25,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
-from gunicorn.sock import create_sockets, ssl_context
+from gunicorn.sock import ssl_context
 from gunicorn.workers.base import Worker
 
 from minik8s_modules.apiserver.http.board import Board, Place
 from minik8s_modules.apiserver.http.settings import MOST_WORKERS, Settings, TlsFiles
-from minik8s_modules.apiserver.serving import alone
 from minik8s_modules.base.errors import ConfigurationError
 from minik8s_modules.base.files import Stamp, stamp
 from minik8s_modules.base.places import place
@@ -48,8 +45,7 @@ log = logging.getLogger(__name__)
 GRACE_S = 5
 # a thread that computes (a list) lets others go on after this; a GET has to wait for that several times
 SWITCH_S = 0.001
-# a worker that has not told its arbiter, or the kernel where there is none, for a minute is killed
-HUNG_S = 60
+# a worker that has not told its arbiter for a minute is killed
 NOTIFY_S = 5.0
 # how often the arbiter looks whether they do; signals, such as of a worker's end, wake it
 LOOK_S = 5.0
@@ -115,12 +111,7 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
         super().__init__(*args, **kwargs)
         self.alive = True
         self.number: int | None = None
-        self._is_alone = self._is_told = False
         self._intake: Intake | None = None
-
-    def be_alone(self) -> None:
-        """There is no arbiter: this process is the worker already, and is told of a new configuration itself."""
-        self.number, self.pid, self._is_alone = 0, os.getpid(), True
 
     def init_process(self) -> None:
         """Begin; without a place it ends, and the arbiter makes another one once a former worker has gone."""
@@ -128,18 +119,6 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
             log.warning("all %d places of workers are taken by those that end; another worker comes later", _PLACES)
             sys.exit(0)
         super().init_process()
-
-    def init_signals(self) -> None:
-        """Set handlers of signals; see `be_alone`."""
-        super().init_signals()
-        if self._is_alone:
-            signal.signal(signal.SIGHUP, self._on_hangup)
-
-    def notify(self) -> None:
-        """Tell that this goes on."""
-        super().notify()
-        if self._is_alone:
-            signal.setitimer(signal.ITIMER_REAL, HUNG_S)  # nobody handles the signal, so it ends the process
 
     def run(self) -> None:
         """Serve until told to stop; gunicorn's arbiter wants to hear every minute that this goes on."""
@@ -158,21 +137,12 @@ class ApiWorker(Worker):  # type: ignore[misc]  # gunicorn carries no types
                 heard_s = now_s
                 self.notify()
             self._intake.turn()
-            if self._is_told:
-                self._is_told = False  # before the look: a signal may come during it
-                if self.app.has_new_settings():
-                    self.alive = False
         self.alive = False
         self._intake.stop(self.cfg.graceful_timeout, own)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Stop, after SIGTERM."""
         super().handle_exit(sig, frame)
-        if self._intake is not None:
-            self._intake.wake()
-
-    def _on_hangup(self, _sig: int, _frame: Any) -> None:
-        self._is_told = True
         if self._intake is not None:
             self._intake.wake()
 
@@ -197,10 +167,6 @@ def _own_listeners(shared: Sequence[socket.socket]) -> list[socket.socket]:
         own.listen(_BACKLOG)
         made.append(own)
     return made
-
-
-def _place(settings: Settings) -> str:
-    return place(settings.listen_address, settings.port)
 
 
 def free_number(taken: Container[int | None]) -> int | None:
@@ -228,7 +194,6 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
         self._application: Closeable | None = None
         self._board: Board | None = None
         self._number: int | None = None
-        self._code = 0
         try:
             self._tls.get()
         except OSError as error:  # said here, in words, rather than at the first connection
@@ -237,50 +202,19 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
             ) from error
         super().__init__(prog="minik8s-apiserver")
 
-    def run(self) -> None:
-        """Serve until told to stop."""
-        held, several = alone.held(), self._settings.workers > 1
-        if held and held.place != _place(self._settings):
-            sys.exit(alone.START_ALL)
-        if held and held.shell != os.getpid():
-            if several:
-                sys.exit(alone.SEVERAL)
-            alone.serve(self, held)
-            sys.exit(self._code)
-        if several:
-            arbiter = CalmArbiter(self)
-            if held:
-                arbiter.LISTENERS = create_sockets(self.cfg, arbiter.log, held.descriptors)
-            arbiter.run()
-        else:
-            alone.become_shell(self, _place(self._settings), held.descriptors if held else ())
-
     def reload(self) -> None:
-        """Take over what the configuration says now, if it can be used."""
-        if settings := self._usable():
-            self._settings, self._tls = settings, TlsContext(settings.tls)
-            super().reload()
-
-    def has_new_settings(self) -> bool:
-        """Return whether a lone worker is to end so that the next takes over what the configuration says now."""
-        if settings := self._usable():
-            self._code = alone.SEVERAL if settings.workers > 1 else 0
-            if _place(settings) != _place(self._settings):
-                self._code = alone.START_ALL
-        return settings is not None
-
-    def _usable(self) -> Settings | None:
-        """Return what the configuration says now; what cannot be used is told, and the former settings stay."""
+        """Take over what the configuration says now; what cannot be used is told, and the former settings stay."""
         try:
-            return self._read_again()
+            settings = self._read_again()
         except ConfigurationError as error:
             log.warning("the new configuration is not used; the former one stays: %s", error)
-            return None
+            return
+        self._settings, self._tls = settings, TlsContext(settings.tls)
+        super().reload()
 
-    def _when_ready(self, _arbiter: Any) -> None:
-        """Tell the arbiter of what a SIGHUP before it was ready told of; the one that follows a shell ignored that."""
-        if self._usable() not in (None, self._settings):
-            os.kill(os.getpid(), signal.SIGHUP)
+    def run(self) -> None:
+        """Serve until told to stop."""
+        CalmArbiter(self).run()
 
     def load_config(self) -> None:
         """Give gunicorn its settings."""
@@ -320,19 +254,18 @@ class ApiServer(BaseApplication):  # type: ignore[misc]  # gunicorn carries no t
     def _options(self) -> dict[str, Any]:
         settings = self._settings
         return {
-            "bind": [_place(settings)],
+            "bind": [place(settings.listen_address, settings.port)],
             "proc_name": "minik8s-apiserver",
             "workers": settings.workers,
             "worker_class": ApiWorker,
             "threads": settings.of_worker().threads,
             "graceful_timeout": GRACE_S,
-            "timeout": HUNG_S,
+            "timeout": 60,
             "certfile": str(settings.tls.cert),
             "keyfile": str(settings.tls.key),
             "ca_certs": str(settings.tls.ca),
             "cert_reqs": ssl.CERT_OPTIONAL,
             "ssl_context": lambda _config, _factory: self._tls.get(),
-            "when_ready": self._when_ready,
             "pre_fork": self._before_fork,
             "child_exit": self._after_end,
             "worker_exit": self._on_exit,

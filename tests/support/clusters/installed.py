@@ -53,11 +53,11 @@ def part_of(process: psutil.Process) -> str:
     if not is_here(process):
         return ""
     argv = process.cmdline()
-    words = _program(argv)
+    words = " ".join(argv[:3])
     for name in DAEMONS:
         if f"/opt/minik8s/venv/bin/minik8s-{name}" in words:
             parent = process.parent()
-            below = parent is not None and f"minik8s-{name}" in _program(parent.cmdline())
+            below = parent is not None and f"minik8s-{name}" in " ".join(parent.cmdline()[:3])
             return f"{name} worker" if below else name
     if "/etc/minik8s/etcd.yml" in " ".join(argv):
         return "etcd"
@@ -67,11 +67,6 @@ def part_of(process: psutil.Process) -> str:
     if argv[1:] == ["-I", "-"] and "python3" in argv[0]:
         return _warm_part(process)
     return ""
-
-
-def _program(argv: list[str]) -> str:
-    """Return what a process runs; a shell may have a script and its name before that."""
-    return " ".join(argv[4:7] if argv[1:2] == ["-c"] else argv[:3])
 
 
 def _warm_part(process: psutil.Process) -> str:
