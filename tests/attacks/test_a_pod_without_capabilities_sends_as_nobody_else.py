@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.policies.test_policies_on_packets import ADDRESSES, Policed, entries, labelled, policy
+from tests.integration.policies.policed import ADDRESSES, Policed, entries, labelled, policy
 from tests.integration.services.machines import namespace
 
 PYTHON = "/usr/bin/python3"  # that any user may run

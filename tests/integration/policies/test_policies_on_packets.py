@@ -6,109 +6,35 @@ Cases of the matrix are called as in kubernetes ``test/e2e/network/netpol/networ
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from minik8s_modules.api.network.network_policies import parse_policy, pod_of
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.reconcile.loop.drifts import Realized
-from minik8s_modules.reconcile.loop.section_changes import Request, full
-from minik8s_modules.reconcile.network.policies import PolicyBook
-from tests.integration.services.machines import Machine, entry, namespace, on_lab
+from tests.integration.policies.policed import (
+    ADDRESSES,
+    EVERYBODY,
+    FILTER,
+    NAMED,
+    X_A,
+    A,
+    Policed,
+    entries,
+    labelled,
+    policy,
+)
+from tests.integration.services.machines import entry, on_lab
 from tests.lab.lab import Lab
-from tests.support.policies import SPACES, Dice, allows, pods
+from tests.support.policies import Dice, allows
 
-EVERYBODY = pods()
-ADDRESSES = {f"{pod['metadata']['namespace']}-{pod['metadata']['name']}": pod["status"]["podIP"] for pod in EVERYBODY}
 BY_NAME = dict(zip(ADDRESSES, EVERYBODY, strict=True))
-PORTS = (8080, 9090)
-FILTER: Any = {"table": "minik8s_policies", "bridge": "mk8s-br0", "driver": "bridge"}
 GENERATED, BY_DAY = 20, 4
 Open = Callable[[str, str, int], bool]
 
 
-class Policed(Machine):
-    """A machine with the nine Pods."""
-
-    digest = ""
-
-    def policies(self, policies: list[JsonObject], **options: Any) -> JsonObject:
-        """Converge on these policies, which must succeed."""
-        return self.converge(entries=entries(policies), **options)
-
-    def converge(self, **options: Any) -> JsonObject:
-        """Run a pass of the section, which must succeed."""
-        result = self.pass_(section="policies", **options)
-        assert result["errors"] == {}, result
-        self.digest = result["digest"]
-        return result
-
-    def reached(self, protocol: str = "TCP") -> dict[tuple[str, str, int], bool]:
-        """Return from which Pod which one is reached at which port."""
-        asked = {"pods": [*ADDRESSES], "targets": ADDRESSES, "ports": PORTS, "protocol": protocol}
-        answers = self.call("matrix", **asked)
-        ways = ((*each.split(" "), answer) for each, answer in answers.items())
-        return {(source, target, int(port)): answer == target for source, target, port, answer in ways}
-
-    def rules(self) -> str:
-        """Return the table, "" for none."""
-        return "\n".join(self.lines("sh", "-c", "nft list table ip minik8s_policies 2>/dev/null || true"))
-
-
-def entries(policies: list[JsonObject], everybody: list[JsonObject] = EVERYBODY) -> JsonObject:
-    """Return the section of a node that has all nine Pods."""
-    book = PolicyBook()
-    for name, labels in SPACES.items():
-        book.put_namespace(name, labels)
-    for pod in everybody:
-        found = pod_of(pod, pod["status"]["podIP"])
-        assert found is not None
-        book.put_pod(found.key, found)
-    for policy in policies:
-        parsed = parse_policy(policy)
-        book.put_policy(parsed.key, parsed)
-    return dict(book.entries("n1", FILTER))
-
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[Policed]:
-    with namespace("nftables") as made:
-        made.__class__ = Policed
-        made.call("pods", bridge="mk8s-br0", gateway="10.32.0.1", pods=ADDRESSES)
-        # else the kernel says once a second to each sender that UDP was refused, and tests wait for silence
-        made.shell(["sysctl", "-w", "net.ipv4.icmp_ratelimit=0"])
-        made.shell(["sysctl", "-w", "net.bridge.bridge-nf-call-iptables=0"])  # so that the bridge's own switch counts
-        assert isinstance(made, Policed)
-        yield made
-
-
-@pytest.fixture
-def policed(machine: Policed) -> Iterator[Policed]:
-    yield machine
-    machine.converge(entries={})
-    assert machine.rules() == ""
-
-
-def policy(space: str, name: str = "policy", select: JsonObject | None = None, **spec: Any) -> JsonObject:
-    """Return a policy; its types are those it has rules for unless they are given."""
-    types = [way for way in ("Ingress", "Egress") if way.lower() in spec]
-    body = {"podSelector": select or {}, "policyTypes": types, **spec}
-    return {"metadata": {"namespace": space, "name": name}, "spec": body}
-
-
-def labelled(**labels: str) -> JsonObject:
-    """Return a selector."""
-    return {"matchLabels": labels}
-
-
-A, X_A = labelled(pod="a"), {"namespaceSelector": labelled(ns="x"), "podSelector": labelled(pod="a")}
 Y_A = {"namespaceSelector": labelled(ns="y"), "podSelector": labelled(pod="a")}
 NOT_X = {"matchExpressions": [{"key": "ns", "operator": "NotIn", "values": ["x"]}]}
 BLOCK, ONE = "10.32.0.0/28", f"{ADDRESSES['x-a']}/32"
-NAMED = [{"ports": [{"protocol": "TCP", "port": "serve-81"}]}]
 
 
 def into(target: str, allowed: Open) -> Open:
@@ -281,54 +207,6 @@ def test_a_pod_that_comes_is_one_delta_and_isolated_at_once(policed: Policed) ->
     policed.converge(mode="delta", base=policed.digest, upsert={}, delete=["pod/x/a"])
     assert not policed.reached()["x-a", "x-b", 8080]
     assert not policed.converge(entries=known)["changed"]
-
-
-def test_packets_pass_the_chains_of_a_direction_only_where_it_isolates_a_pod(policed: Policed) -> None:
-    both = {direction: {direction, f"ipvs_{direction}"} for direction in ("ingress", "egress")}
-
-    def passed() -> set[str]:
-        return {name for names in both.values() for name in names if f"chain {name} {{" in policed.rules()}
-
-    wall, door = policy("x", "wall", A, policyTypes=["Ingress"]), policy("x", "door", A, policyTypes=["Egress"])
-    known, wanted = entries([wall]), entries([wall, door])
-    policed.converge(entries=known)
-    assert passed() == both["ingress"]
-    assert policed.reached()["x-a", "y-a", 8080]
-    upsert = {key: one for key, one in wanted.items() if known.get(key) != one}
-    policed.converge(mode="delta", base=policed.digest, upsert=upsert, delete=[])
-    assert passed() == both["ingress"] | both["egress"]
-    assert not policed.reached()["x-a", "y-a", 8080]
-    assert not policed.converge(entries=wanted)["changed"]
-    policed.policies([door])
-    assert passed() == both["egress"]
-    reached = policed.reached()
-    assert (reached["x-a", "y-a", 8080], reached["y-a", "x-a", 8080]) == (False, True)
-
-
-def test_what_a_delta_leaves_of_policies_is_no_drift_and_what_somebody_adds_is(policed: Policed) -> None:
-    wall = policy("x", "wall", A, ingress=[{"from": [X_A], "ports": NAMED[0]["ports"]}], egress=[])
-    stays = policy("y", policyTypes=["Ingress"])
-    wanted, known, realized = entries([stays]), entries([wall, stays]), Realized()
-
-    def told(entries: JsonObject) -> dict[str, str]:
-        planned = policed.converge(entries=entries, check=True)
-        done = policed.converge(entries=entries)
-        assert done["steps"] == planned["steps"]
-        assert not policed.converge(entries=entries)["changed"]
-        return {one.key: one.what for one in realized.take("policies", full(entries), done, datetime.now(UTC))}
-
-    assert told(known) == {}
-    touched = frozenset(key for key in known if wanted.get(key) != known[key])
-    upsert, delete = {key: wanted[key] for key in touched if key in wanted}, sorted(touched - set(wanted))
-    result = policed.converge(mode="delta", base=policed.digest, upsert=upsert, delete=delete)
-    assert realized.take("policies", Request({}, wanted, touched), result, datetime.now(UTC)) == []
-    left = policed.rules()
-    for name in ("chain egress {", "chain ipvs_egress {", "chain pods/egress/", "set ports/tcp/serve-81 {"):
-        assert name in left
-    policed.shell(shlex.split("nft add chain ip minik8s_policies theirs"))
-    policed.shell(shlex.split("nft add rule ip minik8s_policies ipvs_egress counter"))
-    assert told(wanted).keys() == {"theirs", "ipvs_egress"}
-    assert "egress" not in policed.rules().replace("map egress_of", "")
 
 
 def test_services_are_judged_by_the_pods_behind_them(policed: Policed) -> None:

@@ -176,11 +176,10 @@ def killed_passes(machine: Machine, before: JsonObject, wanted: JsonObject) -> I
 
 def test_who_is_led_to_an_address_of_services_is_answered_at_once_wherever_a_pass_has_come_to(machine: Machine) -> None:
     wanted = {"dataplane": machine.plane, "default/web:80": entry("100.0.0.9", "pod2")}
-    routes = ["ip", "-4", "route", "show", "table", "all"]
     for before, after in (({}, wanted), (wanted, {})):
         led = 0
         for effect in killed_passes(machine, before, after):
-            ways = machine.lines(*routes)
+            ways = machine.lines("ip", "-4", "route", "show", "table", "all")
             is_led = any("100.0." in line for line in ways)
             led += is_led
             if not is_led and any(line.startswith("default ") for line in ways):

@@ -59,3 +59,14 @@ def test_a_service_whose_endpoints_are_written_already_has_them_when_it_comes(cl
     del bare["spec"]["selector"]
     diff = ask(cluster, ("create", bare))["nodes"][NAME]["diff"]
     assert diff["services"]["after"]["default/web:80"]["endpoints"] == [["203.0.113.1", 9000]]
+
+
+def test_a_pod_with_a_sidecar_would_come_to_run(cluster: Cluster):
+    """Its sidecar was taken for an init container that had ended, and had to be started again."""
+    probe = {"httpGet": {"path": "/ready", "port": 15021}}
+    sidecar = {"name": "proxy", "image": IMAGE, "restartPolicy": "Always", "startupProbe": probe}
+    first = {"name": "first", "image": IMAGE}
+    answer = ask(cluster, ("create", pod(initContainers=[first, sidecar])))
+    assert answer["messages"] == []
+    names = {key.partition("/")[2] for key in answer["nodes"][NAME]["diff"]["containers"]["after"]}
+    assert names == {"first", "proxy", "app"}
