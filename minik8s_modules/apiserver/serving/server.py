@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 GRACE_S = 5
 # a thread that computes (a list) lets others go on after this; a GET has to wait for that several times
 SWITCH_S = 0.001
-# a worker that has not told its arbiter for a minute is killed
+# a worker that has not told its arbiter for a minute is told to end, and killed at the next look
 NOTIFY_S = 5.0
 # how often the arbiter looks whether they do; signals, such as of a worker's end, wake it
 LOOK_S = 5.0

@@ -26,14 +26,14 @@ def import_all(archive: str) -> None:
     import_names([package.replace("/", ".") for package in packages])
     for name in checksums(archive):
         if name.startswith("ansible.module_utils.") and "_extensions" not in name and "_respawn" not in name:
-            with contextlib.suppress(Exception):  # the module itself will say what is wrong
+            with contextlib.suppress(Exception, SystemExit):  # the module itself will say what is wrong
                 importlib.import_module(name)
 
 
 def import_names(names: list[str]) -> None:
     """Import what can be imported of ``names``: some stand for nothing that can be (`__mp_main__`)."""
     for name in names:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)
 
 

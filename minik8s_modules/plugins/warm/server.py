@@ -67,7 +67,7 @@ class Handle:
         elif self.here is not None:
             try:
                 self.here.do(message, passed)
-            except Exception as error:  # whatever it is would have ended a template of its own
+            except (Exception, SystemExit) as error:  # whatever it is would have ended a template of its own
                 raise OSError("this template failed") from error
 
     def add(self, key: str, archive: str, files: dict[str, int]) -> None:
@@ -98,8 +98,10 @@ class Server:
 
     def __init__(self, path: str, owner: int, idle_s: float, code: str) -> None:
         self._path, self._owner, self._idle_s, self._code = path, owner, idle_s, code
-        self._work = Path(path + ".archives")
-        shutil.rmtree(self._work, ignore_errors=True)  # of a server that was killed
+        for left in Path(path).parent.glob(f"{Path(path).name}.archives.*"):  # of servers that were killed
+            if left.suffix == f".{os.getpid()}" or not Path(f"/proc/{left.suffix[1:]}").exists():
+                shutil.rmtree(left, ignore_errors=True)
+        self._work = Path(f"{path}.archives.{os.getpid()}")  # the one before may still have calls that read its own
         self._work.mkdir(mode=0o700)
         if code:
             clear(code)
@@ -125,30 +127,50 @@ class Server:
         return listener
 
     def serve(self) -> None:
-        """Serve until no call has been running for ``idle_s``."""
-        while not self._is_spoilt and (left := self._left()) > 0:
+        """Serve until no call has been running for ``idle_s``; a spoilt one takes no more, and ends with its calls."""
+        while (left := self._left()) > 0 and (self._is_busy() or not self._is_spoilt):
             here = self._templates[0].here if self._templates else None
             until_next = here.send_away() if here else None
             ready = self._selector.select(left if until_next is None else min(left, until_next))
             # who has ended is known before anybody calls, who may have been told of it already
             for key, _ in sorted(ready, key=lambda each: each[0].data == self._accept):
-                if not self._is_spoilt:
+                if not self._is_spoilt or key.data != self._accept:
                     key.data()
+            if self._is_spoilt and self._listener.fileno() >= 0:
+                self._stop_listening()
         self._leave()
+
+    def _stop_listening(self) -> None:
+        """Let another server have the place."""
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        with contextlib.suppress(OSError):
+            lock = lock_of(self._path)
+            if self._has_place():
+                Path(self._path).unlink()
+            os.close(lock)
 
     def _leave(self) -> None:
         """Take away all files, unless another server has come meanwhile; the directory too, unless it has code."""
+        shutil.rmtree(self._work, ignore_errors=True)
         with contextlib.suppress(OSError):
             lock = lock_of(self._path)
-            if Path(self._path).stat().st_ino == self._inode:
-                shutil.rmtree(self._work, ignore_errors=True)
-                Path(self._path).unlink()
+            if self._has_place() or not Path(self._path).exists():
+                Path(self._path).unlink(missing_ok=True)
                 Path(self._path + ".lock").unlink()
                 Path(self._path).parent.rmdir()
             os.close(lock)
 
+    def _has_place(self) -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return Path(self._path).stat().st_ino == self._inode
+        return False
+
+    def _is_busy(self) -> bool:
+        return any(handle.active for handle in self._templates)
+
     def _left(self) -> float:
-        if any(handle.active for handle in self._templates):
+        if self._is_busy():
             self._last = time.monotonic()
         return self._last + self._idle_s - time.monotonic()
 

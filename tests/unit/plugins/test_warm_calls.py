@@ -16,6 +16,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -32,9 +33,15 @@ def run_module(*, json_params, profile, module_fqn, modlib_path, extensions):
     runpy.run_module(module_fqn, {"asked": json_params, "archive": modlib_path}, "__main__")
 """
 MODULE = """
-import json, os, sys
+import json, os, sys, time
 from ansible.module_utils.shared import VALUE
 from ansible.module_utils import {name}
+awaited = json.loads(asked).get("awaited")
+if awaited:
+    open(awaited + VALUE, "w").close()
+while awaited and not os.path.exists(awaited):
+    time.sleep(0.02)
+os.stat(archive)
 print(json.dumps({{"pid": os.getpid(), "asked": json.loads(asked), "is": {name}.NAME + VALUE, "in": archive}}))
 json.loads(asked).get("dies") and os._exit(1)
 sys.exit(json.loads(asked).get("code", 0))
@@ -87,7 +94,7 @@ class Interpreter:
         wing: str = "",
         begins: str = "",
         ends: str = "",
-        **asked: int,
+        **asked: int | str,
     ) -> int:
         """Return the process that answered what was asked."""
         module = f"ansible.legacy.{name}"
@@ -101,13 +108,27 @@ class Interpreter:
     def templates(self) -> list[int]:
         """Return the processes that have archives imported: the server, and its children in its session."""
         children = [process.pid for process in psutil.Process(self.pid).children()]
-        return [self.pid, *(pid for pid in children if os.getsid(pid) == self.pid)]
+        return [self.pid, *(pid for pid in children if _session(pid) == self.pid)]
+
+    def hears_of_the_end_of(self, pid: int, template: int) -> None:
+        """Wait until all know that the call of ``pid`` has ended: each wakes the next one before it sleeps."""
+        for each in (pid, template, self.pid):
+            until(partial(has_looked, each))
+
+
+def _session(pid: int) -> int:
+    """Return the session of a process, 0 if it has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        return os.getsid(pid)
+    return 0
 
 
 def has_looked(pid: int) -> bool:
     """Return whether a process has looked at what its call left, and waits for another: it watches no caller."""
-    process = psutil.Process(pid)
-    return process.num_threads() == 1 and process.status() == psutil.STATUS_SLEEPING
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        return process.num_threads() == 1 and process.status() == psutil.STATUS_SLEEPING
+    return False
 
 
 @pytest.fixture
@@ -181,8 +202,10 @@ def test_modules_of_another_release_have_its_code(folder: str) -> None:
 
 def test_a_template_that_was_killed_is_made_again_with_all_its_modules(interpreter: Interpreter) -> None:
     interpreter.call("minik8s_a", "old")
-    assert interpreter.call("minik8s_a", "new") != interpreter.call("minik8s_b", "new")
+    first, last = (interpreter.call(name, "new") for name in ("minik8s_a", "minik8s_b"))
+    assert first != last
     _, template = interpreter.templates()
+    interpreter.hears_of_the_end_of(last, template)
     os.kill(template, signal.SIGKILL)
     until(lambda: interpreter.templates() == [interpreter.pid])
     interpreter.call("minik8s_b", "new")
@@ -197,8 +220,9 @@ def test_a_call_that_comes_when_its_template_has_just_ended_is_run_by_another(
     interpreter: Interpreter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpreter.call("minik8s_a", "old")
-    interpreter.call("minik8s_a", "new")
+    last = interpreter.call("minik8s_a", "new")
     _, template = interpreter.templates()
+    interpreter.hears_of_the_end_of(last, template)
     os.kill(interpreter.pid, signal.SIGSTOP)  # so that it hears of the call first, and of the end after that
     connected = threading.Event()
     monkeypatch.setattr(client, "_check_peer", lambda _connection: connected.set())
@@ -211,6 +235,30 @@ def test_a_call_that_comes_when_its_template_has_just_ended_is_run_by_another(
         answer.result(60)
     _, new = interpreter.templates()
     assert new != template
+
+
+def test_a_server_that_a_template_has_spoilt_ends_when_the_calls_of_others_have(folder: str) -> None:
+    interpreter = Interpreter(folder, calls=50)
+    for shared in ("old", "new"):
+        interpreter.call("minik8s_a", shared)
+    _, template = interpreter.templates()
+    awaited = Path(folder, "awaited")
+    with ThreadPoolExecutor(2) as pool:
+        stays, lost = (
+            pool.submit(interpreter.call, "minik8s_a", shared, awaited=str(awaited)) for shared in ("old", "new")
+        )
+        until(lambda: all(Path(f"{awaited}{shared}").exists() for shared in ("old", "new")))
+        os.kill(template, signal.SIGKILL)
+        until(lambda: not Path(interpreter.path).exists())
+        assert Interpreter(folder, calls=50).pid != interpreter.pid
+        awaited.touch()
+        stays.result(60)
+        lost.exception(60)  # its process goes on, but nobody keeps its archive for it
+    until(lambda: not psutil.pid_exists(interpreter.pid))
+    assert [int(left.suffix[1:]) for left in Path(interpreter.path).parent.glob("*.archives.*")] == [
+        peer_pid(Path(interpreter.path))
+    ]
+    os.kill(peer_pid(Path(interpreter.path)), signal.SIGKILL)
 
 
 def test_the_first_release_has_no_process_but_the_server_and_its_calls(interpreter: Interpreter) -> None:
