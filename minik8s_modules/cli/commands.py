@@ -224,7 +224,7 @@ def _explaining(commands: Subparsers) -> None:
         minik8s trace apiservice/v1.example.com      how the API server reaches an extension""",
     )  # fmt: skip
     text = (
-        "a URL, or its host, port and path alone (the port counts for Services and Pods); "
+        "a URL, or its host, port and path alone (the port counts for addresses, Services and Pods); "
         "or a Service, Pod, APIService or webhook configuration, as TYPE/NAME"
     )
     parser.add_argument("place", metavar="URL", help=text)

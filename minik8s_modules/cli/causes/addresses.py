@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import NODE, SERVICE
@@ -19,6 +20,14 @@ from minik8s_modules.api.syntax import shortest_ip
 from minik8s_modules.cli.causes.sight import Sight
 
 _REACHED = frozenset({"InternalIP", "ExternalIP"})
+
+
+class Entry(NamedTuple):
+    """A port of a machine that is a Service's: which port of it, and by what."""
+
+    service: JsonObject
+    port: str
+    how: str
 
 
 def address_of(host: str) -> str:
@@ -46,13 +55,24 @@ def service_at(sight: Sight, host: str, port: str) -> JsonObject | None:
         found = [one for one in services if address in (*external_ips(one), *virtual_addresses(one))]
         if found and beside(sight, address):
             return None
+        found = _outside(sight, found, port)
     return _called(found, address, port)
 
 
 def balanced_at(sight: Sight, host: str, port: str) -> JsonObject | None:
     """Return the Service to which another load balancer sends on from its own address, with this as its first."""
     address = shortest_ip(host)
-    return _called([one for one in sight.all(SERVICE) if address in map(_ip, _sent_on(one))], address, port)
+    found = [one for one in sight.all(SERVICE) if address in map(_ip, _sent_on(one))]
+    return _called(_outside(sight, found, port), address, port)
+
+
+def _outside(sight: Sight, found: list[JsonObject], port: str) -> list[JsonObject]:
+    """Return those of Services with an address outside that may be called at it.
+
+    Where Nodes may not be read, it may be a machine's, and a port that they have not another's.
+    """
+    is_sure = not port or not sight.hides(NODE)
+    return found if is_sure else [one for one in found if number_of(one, port) is not None]
 
 
 def _called(found: list[JsonObject], address: str, port: str) -> JsonObject | None:
@@ -60,17 +80,29 @@ def _called(found: list[JsonObject], address: str, port: str) -> JsonObject | No
     return service and {**service, "spec": {**objects.spec(service), "clusterIP": address}}
 
 
-def entered(sight: Sight, own: Collection[str], port: str) -> tuple[JsonObject, str] | None:
-    """Return the Service that has a port of the machine with these addresses, and by what it has it."""
+def sent_on(sight: Sight, own: Collection[str], port: str) -> Entry | None:
+    """Return by which load balancer a Service has a port of the machine with these addresses."""
     for service in sight.all(SERVICE):
         declared = objects.spec(service).get("ports") or ()
         for point in _sent_on(service):
-            if _ip(point) in own and port in [str(one.get("port")) for one in point.get("ports") or declared]:
-                return service, "load balancer"
-        for one in declared:
-            if str(one.get("nodePort")) == port:
-                return service, f"node port of port {one.get('port')}"
+            if _ip(point) in own and port in map(_number, point.get("ports") or declared):
+                return Entry(service, port, "load balancer")
     return None
+
+
+def node_port(sight: Sight, port: str) -> Entry | None:
+    """Return the Service that has a port of every machine."""
+    for service in sight.all(SERVICE):
+        for one in objects.spec(service).get("ports") or ():
+            if _number(one, "nodePort") == port:
+                return Entry(service, str(one["port"]), f"node port of port {one['port']}")
+    return None
+
+
+def _number(port: JsonObject, field: str = "port") -> str | None:
+    """Return the number of a port as it is written; None where it has none or is not of TCP, as requests are."""
+    number = port.get(field) if port.get("protocol", "TCP") == "TCP" else None
+    return str(number) if number else None
 
 
 def _sent_on(service: JsonObject) -> list[JsonObject]:

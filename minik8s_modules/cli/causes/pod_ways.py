@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, POD, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.api.selectors import from_map
+from minik8s_modules.api.syntax import shortest_ip
 from minik8s_modules.base.places import place
 from minik8s_modules.cli.causes.calls import Line
 from minik8s_modules.cli.causes.pods import pod_cause
@@ -18,6 +19,8 @@ from minik8s_modules.cli.causes.sight import Sight
 from minik8s_modules.cli.causes.surroundings import Around
 
 _OVER = frozenset({"Succeeded", "Failed"})
+_ALL = {4: "0.0.0.0", 6: "::"}  # noqa: S104 - opens no socket
+"""What a Pod names as all of a machine's addresses of a family."""
 
 
 def pod_at(sight: Sight, host: str) -> JsonObject | None:
@@ -30,6 +33,21 @@ def pod_at(sight: Sight, host: str) -> JsonObject | None:
             own = [one.get("ip") for one in objects.status(pod).get("podIPs") or []]
             if wanted in map(ipaddress.ip_address, filter(None, own)):
                 return pod
+    return None
+
+
+def host_port(sight: Sight, own: Collection[str], address: str, port: str) -> tuple[JsonObject, str] | None:
+    """Return the Pod that has a port of the machine with these addresses at one of them, and the port of its own."""
+    meant = ("", _ALL[ipaddress.ip_address(address).version], address)
+    for pod in sight.all(POD):
+        status = objects.status(pod)
+        if status.get("phase") in _OVER or shortest_ip(str(status.get("hostIP") or "")) not in own:
+            continue
+        # with hostNetwork, too: the API server sets hostPort to containerPort there
+        for one in (one for container in objects.lasting_containers(pod) for one in container.get("ports") or []):
+            is_here = shortest_ip(one.get("hostIP") or "") in meant and one.get("protocol", "TCP") == "TCP"
+            if is_here and str(one.get("hostPort")) == port:
+                return pod, str(one["containerPort"])
     return None
 
 

@@ -24,6 +24,7 @@ from minik8s_modules.api.kinds import (
     SERVICE,
 )
 from minik8s_modules.api.network.cluster_names import CLUSTER_DOMAIN, name_within
+from minik8s_modules.api.network.gateway_api import GATEWAY_NAME
 from minik8s_modules.api.network.ingress_routes import (
     ANY_HOST,
     CLASS,
@@ -42,7 +43,7 @@ from minik8s_modules.cli import output
 from minik8s_modules.cli.causes import addresses
 from minik8s_modules.cli.causes.calls import CALLED, Line, called
 from minik8s_modules.cli.causes.places import Place, place_of
-from minik8s_modules.cli.causes.pod_ways import pod_at, to_pod
+from minik8s_modules.cli.causes.pod_ways import host_port, pod_at, to_pod
 from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.route_causes import class_of
 from minik8s_modules.cli.causes.service_endpoints import announcing, behind, endpoints, leads_nowhere
@@ -59,6 +60,7 @@ _CLAIMING = (DNS, INGRESS, INGRESS_CLASS, HOST_GRANT)
 _GATEWAYS = "gateways"
 _NGINX_PORTS = ("80", "443")
 """As installed, if nothing else is said."""
+_OTHER_PORTS = "(minik8s_ingress_http_port, minik8s_ingress_https_port)"
 
 
 def trace(client: ApiClient, options: argparse.Namespace) -> int:
@@ -145,10 +147,11 @@ def _straight(sight: Sight, place: Place, service: JsonObject) -> Iterator[Line]
     is_translated = (
         spec.get("type") != "ExternalName" and spec.get("clusterIP") != "None"
     )  # others may be called at any
-    if place.port and is_translated and addresses.number_of(service, place.port) is None:
+    number = addresses.number_of(service, place.port) if place.port else None
+    if place.port and is_translated and number is None:
         yield Line("service", f"Service {key} has no port {place.port}", broken=True)
         return
-    yield from _behind(sight, service)
+    yield from _into(sight, place, service, str(number or ""))
 
 
 def _from_pod(sight: Sight, options: argparse.Namespace, place: Place) -> Iterator[Line]:
@@ -195,14 +198,15 @@ def way(sight: Sight, place: Place, namespace: str) -> Iterator[Line]:
         if found:
             yield from found
             return
-    yield from _name(sight, routes, host, declared, namespace)
+    yield from _name(sight, routes, place, declared, namespace)
+    others = (SERVICE, POD) if addresses.address_of(host) else ()  # which may have a port of a node instead of nginx
     if not declared:
-        is_sure = not (sight.hides(DNS) or sight.hides(INGRESS) or _GATEWAYS in sight.unread)
+        is_sure = not (any(map(sight.hides, (DNS, INGRESS, *others))) or _GATEWAYS in sight.unread)
         text = f"no Ingress or DNS object{sight.among} declares {host}: {_answer(404, is_sure=is_sure)}"
         yield Line("ingress", text, broken=is_sure)
         return
     shown = "any host" if declared == ANY_HOST else declared
-    is_sure = not any(map(sight.hides, _CLAIMING))
+    is_sure = not any(map(sight.hides, (*_CLAIMING, *others)))
     if route is None:
         known = ", ".join(sorted(one.path for one in routes.hosts[declared])) or "none"
         text = f"{shown} has no path for {path}: {_answer(404, is_sure=is_sure)} (paths: {known})"
@@ -239,7 +243,7 @@ def _elsewhere(sight: Sight, place: Place, namespace: str, declared: str) -> Ite
         yield from to_pod(sight, host, place.port, pod)
     elif found := [*_from_outside(sight, place)] if address else []:
         yield from found
-    elif not declared:
+    elif not (declared or (address and place.port)):  # a Gateway's port of a node is its Service's
         found = _entering(sight, host, place.path)
         yield from found
         if not (found or address or "." in host):
@@ -250,19 +254,21 @@ def _elsewhere(sight: Sight, place: Place, namespace: str, declared: str) -> Ite
 def _from_outside(sight: Sight, place: Place) -> Iterator[Line]:
     """Yield the stations of a request to an address that is no Service's or Pod's own, unless it is for nginx."""
     host, port = place.host, place.port
-    if own := addresses.beside(sight, host):
-        if found := addresses.entered(sight, own, port):
-            yield Line("name", f"{at(host, port)} → the {found[1]} of Service {objects.key(found[0])}")
-            yield from _behind(sight, found[0])
-        elif port not in ("", *_NGINX_PORTS):
-            said = "minik8s_ingress_http_port, minik8s_ingress_https_port"
-            text = f"no Service{sight.among} has port {port} of a node, and nginx only if it was installed so ({said})"
-            yield Line("name", f"{host}: {text}", broken=not sight.hides(SERVICE))
-    elif (service := addresses.balanced_at(sight, host, port)) is not None:
+    address, own = addresses.address_of(host), addresses.beside(sight, host)
+    machine = own or ([address] if sight.hides(NODE) else [])  # it may be one's
+    if found := addresses.sent_on(sight, machine, port) or (addresses.node_port(sight, port) if own else None):
+        yield Line("name", f"{at(host, port)} → the {found.how} of Service {objects.key(found.service)}")
+        yield from _into(sight, place, found.service, found.port)
+    elif led := host_port(sight, machine, address, port):
+        pod, number = led
+        yield Line("name", f"{at(host, port)} → the host port of Pod {objects.key(pod)}")
+        yield from to_pod(sight, objects.name(pod), number, pod)
+    elif not own and (service := addresses.balanced_at(sight, host, port)) is not None:
         yield from _straight(sight, place, service)
-    else:
+    elif not own:
         hidden = any(map(sight.hides, (SERVICE, POD, NODE)))
-        text = f"{host}: no Service, Pod or node{sight.among} has this address"
+        and_port = f" and port {port}" if port and sight.hides(NODE) else ""
+        text = f"{host}: no Service, Pod or node{sight.among} has this address{and_port}"
         nodes = ", ".join(addresses.of_nginx(sight)) or "none"
         yield Line("name", f"{text} (nodes: {nodes})", broken=not hidden)
 
@@ -295,18 +301,26 @@ def _through_nginx(sight: Sight, route: Route, *, is_sure: bool) -> Iterator[Lin
     yield from _behind(sight, service)
 
 
-def _entering(sight: Sight, host: str, path: str) -> list[Line]:
+def _into(sight: Sight, place: Place, service: JsonObject, port: str) -> Iterator[Line]:
+    """Yield what is behind a port of a Service; at an address of a Gateway's, what that does with the request."""
+    found = list[Line]()
+    if GATEWAY_NAME in objects.labels(service) and addresses.address_of(place.host):
+        found = _entering(sight, place.host, place.path, (objects.key(service), port))
+    yield from found or _behind(sight, service)
+
+
+def _entering(sight: Sight, host: str, path: str, at_port: tuple[objects.Key, str] | None = None) -> list[Line]:
     from minik8s_modules.cli.mesh.entering import by_gateways  # noqa: PLC0415 - the mesh's decisions, for this alone
 
     try:
-        return by_gateways(sight.client, host, path)
+        return by_gateways(sight.client, host, path, at_port)
     except Forbidden:  # what they do with a request depends on objects of all namespaces
         sight.unread[_GATEWAYS] = "what Gateways depend on in all namespaces"
         return []
 
 
-def _name(sight: Sight, routes: Routes, host: str, declared: str, namespace: str) -> Iterator[Line]:
-    own = routes.resolved.get(declared)
+def _name(sight: Sight, routes: Routes, place: Place, declared: str, namespace: str) -> Iterator[Line]:
+    host, own = place.host, routes.resolved.get(declared)
     if own is not None and own in ("", namespace):
         asked = f", as {name_within(own, declared)}.{CLUSTER_DOMAIN}" if own else ""
         yield Line("name", f"{host} → the nginx of whatever node asks (cluster DNS{asked})")
@@ -318,6 +332,9 @@ def _name(sight: Sight, routes: Routes, host: str, declared: str, namespace: str
         return
     if addresses.address_of(host):
         yield Line("name", f"{host} → the nginx of the node that has this address")
+        if place.port not in ("", *_NGINX_PORTS):
+            text = f"if it was installed with port {place.port} {_OTHER_PORTS}: no Service or Pod{sight.among} has it"
+            yield Line("name", text)
         return
     known = ", ".join(addresses.of_nginx(sight)) or f"there is none{sight.among}"
     is_sure = not (sight.hides(DNS) or ((key := _key(host, namespace)) and sight.hides(SERVICE, key.namespace)))

@@ -11,7 +11,7 @@ from minik8s_modules.api import objects
 from minik8s_modules.api.errors import NotFound
 from minik8s_modules.api.kind import Kind
 from minik8s_modules.api.kinds import ENDPOINT_SLICE, NAMESPACE, POD, ROLLING_UPDATE, SERVICE
-from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS
+from minik8s_modules.api.network.gateway_api import GATEWAY_KINDS, name_of_parts
 from minik8s_modules.api.network.references import secrets_of
 from minik8s_modules.api.objects import JsonObject, Key
 from minik8s_modules.cli.causes.calls import Line
@@ -25,8 +25,14 @@ from minik8s_modules.mesh.resources import ENDPOINTS, ROUTES, Resource
 from minik8s_modules.mesh.wording import weights_of
 
 
-def by_gateways(client: Lister, host: str, path: str) -> list[Line]:
+def by_gateways(client: Lister, host: str, path: str, entry: tuple[Key, str] | None = None) -> list[Line]:
     """Return the stations of a request in each Gateway that answers for a host; [] where none does.
+
+    Args:
+        client: who asks.
+        host: the host that the request names.
+        path: its path.
+        entry: the Service, and the port of it ("" for all), by which the request comes; None for any.
 
     Raises:
         StatusError: as the API does.
@@ -41,8 +47,15 @@ def by_gateways(client: Lister, host: str, path: str) -> list[Line]:
     return [
         line
         for key, told in sorted(decision.told.items())
-        for line in _through(key, decision.gateways[key], told, host, path, pods)
+        if entry is None or entry[0] == Key(key.namespace, name_of_parts(key.name))
+        for line in _through(key, decision.gateways[key], _at(told, key, entry), host, path, pods)
     ]
+
+
+def _at(told: Sequence[Resource], key: Key, entry: tuple[Key, str] | None) -> Sequence[Resource]:
+    """Return what of it a Gateway does at the port by which a request comes."""
+    port = entry[1] if entry else ""
+    return [each for each in told if not port or each.type_url != ROUTES or each.name == f"{key}:{port}"]
 
 
 def _declared(client: Lister) -> Declared:

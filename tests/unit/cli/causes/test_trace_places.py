@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, NODE, POD, SERVICE
+from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, INGRESS, NODE, POD, SERVICE
 from minik8s_modules.api.objects import JsonObject
 from minik8s_modules.base.places import bracketed
 from minik8s_modules.cli.causes.places import Place, place_of
@@ -161,7 +161,9 @@ def at_nodes(*ips: str, **more: Any) -> JsonObject:
         ("http://203.0.113.5:8080/", 0, "203.0.113.5:8080 → the load balancer of Service default/web"),
         ("http://[fd00:2:0::1]:8080/", 0, "[fd00:2:0::1]:8080 → the load balancer of Service default/web"),
         ("http://192.0.2.1:30080/", 0, "192.0.2.1:30080 → the node port of port 80 of Service default/web"),
-        ("http://192.0.2.1:8081/", 1, "192.0.2.1: no Service has port 8081 of a node, and nginx only if"),
+        ("http://192.0.2.1:8081/", 1, "192.0.2.1 → the nginx of the node that has this address"),
+        ("http://192.0.2.1:30053/", 1, "192.0.2.1 → the nginx of the node that has this address"),
+        ("http://192.0.2.1:5353/", 1, "192.0.2.1 → the nginx of the node that has this address"),
         ("http://192.0.2.1/", 1, "192.0.2.1 → the nginx of the node that has this address"),
         ("http://203.0.113.5/", 1, "203.0.113.5 → the nginx of the node that has this address"),
         ("203.0.113.5", 1, "203.0.113.5 → the nginx of the node that has this address"),
@@ -174,12 +176,61 @@ def test_a_port_of_a_node_is_the_services_that_has_it_there(
     own = [*api.get(NODE, "n1", "")["status"]["addresses"], outside]
     api.patch(NODE, "n1", "", {"status": {"addresses": own}}, subresource="status")
     service(api, "another", type="LoadBalancer", clusterIP="100.0.0.9")
-    status = at_nodes("192.0.2.1", "fd00:2::1", ports=[{"port": 8080, "protocol": "TCP"}])
+    given = [{"port": 8080, "protocol": "TCP"}, {"port": 5353, "protocol": "UDP"}]
+    status = at_nodes("192.0.2.1", "fd00:2::1", ports=given)
     ports = [{"name": "http", "port": 80, "targetPort": "http", "nodePort": 30080}]
+    ports += [{"name": "dns", "port": 53, "protocol": "UDP", "nodePort": 30053}]
     api.patch(SERVICE, "web", "default", {"spec": {"type": "LoadBalancer", "ports": ports}, "status": status})
     found, printed = run(api, capsys, place)
     assert (found, printed.splitlines()[0].startswith(f"name       {told}")) == (code, True), printed
     assert (SEEN in printed) is (code == 0)
+
+
+@pytest.mark.parametrize("port", ["8080", "30099"])
+def test_nginx_may_have_another_port_of_a_node(api: FakeApi, capsys: pytest.CaptureFixture[str], port: str) -> None:
+    service(api, "own", clusterIP="100.0.0.9")
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    rules = [{"http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}]
+    api.create(INGRESS, {"metadata": {"name": "any", **META}, "spec": {"rules": rules}})
+    code, printed = run(api, capsys, f"http://192.0.2.1:{port}/")
+    ports = "(minik8s_ingress_http_port, minik8s_ingress_https_port)"
+    assert printed.startswith(
+        "name       192.0.2.1 → the nginx of the node that has this address\n"
+        f"           if it was installed with port {port} {ports}: no Service or Pod has it\n"
+        "ingress    any host Prefix /: Ingress default/any\n"
+    )
+    assert (code, SEEN in printed) == (0, True)
+
+
+ON_N1 = {**READY, "hostIP": "192.0.2.1"}
+
+
+@pytest.mark.parametrize(
+    ("place", "port", "expected"),
+    [
+        ("192.0.2.1:81", {"hostPort": 81}, 0),
+        ("192.0.2.1:81", {"hostPort": 81, "hostIP": "0.0.0.0"}, 0),
+        ("[fd00:2:0::1]:81", {"hostPort": 81, "hostIP": "0.0.0.0"}, 1),
+        ("[fd00:2:0::1]:81", {"hostPort": 81, "hostIP": "::"}, 0),
+        ("[fd00:2:0::1]:81", {"hostPort": 81, "hostIP": "fd00:2::01"}, 0),
+        ("192.0.2.1:81", {"hostPort": 81, "hostIP": "127.0.0.1"}, 1),
+        ("192.0.2.1:81", {"hostPort": 81, "protocol": "UDP"}, 1),
+        ("192.0.2.1:81", {"hostPort": 82}, 1),
+        ("192.0.2.1", {"hostPort": 80}, 1),
+    ],
+)
+def test_a_port_of_a_node_is_the_pods_that_declares_it_there(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], place: str, port: JsonObject, expected: int
+) -> None:
+    containers = [{"name": "c", "ports": [{"containerPort": 8081, **port}]}]
+    a_pod(api, "over", {**ON_N1, "phase": "Failed"}, containers=containers)
+    a_pod(api, "away", {**ON_N1, "hostIP": "192.0.2.2"}, containers=containers)
+    a_pod(api, "here", ON_N1, containers=containers)
+    code, printed = run(api, capsys, place)
+    assert (code, "the nginx of the node" not in printed) == (expected, expected == 0), printed
+    told = f"name       {place.replace('2:0:', '2:')} → the host port of Pod default/here\n"
+    told += "           here → 10.244.0.7:8081 (Pod default/here)\npod        on node n1, ready\n"
+    assert printed.replace("2:0:", "2:").startswith(told) is (expected == 0), printed
 
 
 def test_a_load_balancer_of_others_has_an_address_of_its_own(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:

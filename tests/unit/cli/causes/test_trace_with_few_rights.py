@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from minik8s_modules.api.kind import Kind
-from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, HOST_GRANT, INGRESS, INGRESS_CLASS, POD, SERVICE
+from minik8s_modules.api.kinds import DNS, ENDPOINT_SLICE, HOST_GRANT, INGRESS, INGRESS_CLASS, NODE, POD, SERVICE
 from minik8s_modules.cli.causes.trace import trace
 from minik8s_modules.cli.main import parse
 from minik8s_modules.client.api import ApiClient
@@ -79,6 +79,54 @@ def test_who_may_read_one_namespace_is_told_of_it_and_what_else_there_may_be(
     (*_, told) = ["", *(line for line in shown.err.splitlines() if "without what you may not read: " in line)]
     assert without in told
     assert bool(told) == bool(without)
+
+
+NOBODYS = "no Service, Pod or node that you may read has this address and port"
+
+
+@pytest.mark.parametrize(
+    ("place", "printed"),
+    [
+        ("http://192.0.2.1/", f"192.0.2.1: {NOBODYS} 80 (nodes: none)"),
+        ("http://192.0.2.1:8080/", "192.0.2.1:8080 → the load balancer of Service default/edge"),
+        ("http://192.0.2.1:8082/", "192.0.2.1:8082 → the host port of Pod default/agent"),
+        ("https://198.51.100.1/", f"198.51.100.1: {NOBODYS} 443 (nodes: none)"),
+        ("http://198.51.100.1/", "198.51.100.1 → 198.51.100.1 (Service default/web)"),
+    ],
+)
+def test_an_address_outside_may_be_a_nodes_where_nodes_may_not_be_listed(
+    confined: Confined, capsys: pytest.CaptureFixture[str], place: str, printed: str
+) -> None:
+    ports = [{"name": "http", "port": 8080, "targetPort": "http"}]
+    points = [{"ip": "192.0.2.1", "ipMode": "Proxy", "ports": [{"port": 8080, "protocol": "TCP"}]}]
+    edge = {"type": "LoadBalancer", "clusterIP": "100.0.0.8", "ports": ports}
+    status = {"loadBalancer": {"ingress": points}}
+    confined.create(SERVICE, {"metadata": {"name": "edge", **META}, "spec": edge, "status": status})
+    confined.patch(SERVICE, "web", "default", {"spec": {"externalIPs": ["198.51.100.1"]}})
+    agent = pod("agent", {"phase": "Running", "hostIP": "192.0.2.1", "podIP": "10.244.0.8"})
+    agent["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    agent["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8082}]
+    confined.create(POD, agent)
+    code = trace(cast("ApiClient", confined), parse(["trace", "-n", "default", place]))
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[0] == f"name       {printed}"
+    assert code == ("edge" in printed), shown  # its Service has no endpoints, whosever the rest is
+    assert "nodes" in shown.err
+
+
+@pytest.mark.parametrize("path", ["/", "/x"])
+def test_a_port_of_a_node_may_be_that_of_what_may_not_be_read(
+    confined: Confined, capsys: pytest.CaptureFixture[str], path: str
+) -> None:
+    if path == "/x":  # nginx has that of any host, and no other
+        paths = [{"path": "/y", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}}]
+        confined.create(INGRESS, {"metadata": {"name": "any", **META}, "spec": {"rules": [{"http": {"paths": paths}}]}})
+    status = {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}
+    confined.create(NODE, {"metadata": {"name": "n1"}, "status": status})
+    for seen, code in ((frozenset({SERVICE, POD}), 1), (frozenset({POD}), 0), (frozenset({SERVICE}), 0)):
+        confined.everywhere = CLAIMING | {NODE} | seen
+        assert trace(cast("ApiClient", confined), parse(["trace", f"192.0.2.1:8080{path}", "-n", "default"])) == code
+        assert "the nginx of the node that has this address\n" in capsys.readouterr().out
 
 
 def test_the_service_of_an_ingress_is_looked_at_in_its_namespace(
