@@ -224,7 +224,7 @@ def test_a_pod_gets_the_volume_that_its_plan_foretells(cluster: Cluster, tmp_pat
     volume = cluster.admin.get(PERSISTENT_VOLUME, bound["spec"]["volumeName"])
     folder = Path(objects.spec(volume)["hostPath"]["path"])
     assert str(folder) in planned.replace(placeholder_uid("default", "notes"), objects.uid(bound))
-    cluster.until(lambda: (folder / "log").read_text() == "kept\n")
+    cluster.until(lambda: (folder / "log").exists() and (folder / "log").read_text() == "kept\n")
 
     # a claim in use stays
     claimed = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim["metadata"]}
