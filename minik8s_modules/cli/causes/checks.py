@@ -24,7 +24,6 @@ from minik8s_modules.cli.causes import (
     pods,
     route_causes,
     service_endpoints,
-    webhooks,
     workloads,
 )
 from minik8s_modules.cli.causes.faults import Fault, deletion, kind_of
@@ -71,8 +70,8 @@ CHECKS: Mapping[Kind, Check] = {
     kinds.SUBSET: mesh_causes.subset_faults,
     kinds.ROLLING_UPDATE: mesh_causes.rolling_update_faults,
     kinds.INGRESS_CLASS: route_causes.class_faults,
-    kinds.MUTATING_WEBHOOK_CONFIGURATION: webhooks.webhook_faults,
-    kinds.VALIDATING_WEBHOOK_CONFIGURATION: webhooks.webhook_faults,
+    kinds.MUTATING_WEBHOOK_CONFIGURATION: custom.webhook_faults,
+    kinds.VALIDATING_WEBHOOK_CONFIGURATION: custom.webhook_faults,
     kinds.CUSTOM_RESOURCE_DEFINITION: custom.definition_faults,
     kinds.API_SERVICE: custom.api_service_faults,
 }

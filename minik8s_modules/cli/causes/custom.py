@@ -1,22 +1,40 @@
-"""Why a kind is not served, and what an object of a custom kind says itself: nothing here knows what it is for."""
+"""Why a kind is not served, or its webhooks hold up writes, and what an object of a custom kind says itself.
+
+Nothing here knows what such an object is for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from minik8s_modules.api import objects
 from minik8s_modules.api.kinds import API_SERVICE, SERVICE
 from minik8s_modules.api.objects import JsonObject
-from minik8s_modules.cli.causes.faults import Fault, kubectl, resource, why
+from minik8s_modules.cli.causes.faults import Fault, kubectl, moment, resource, why
 from minik8s_modules.cli.causes.pods import pod_cause
 from minik8s_modules.cli.causes.service_endpoints import behind, leads_nowhere
 from minik8s_modules.cli.causes.surroundings import Around
-from minik8s_modules.cli.causes.webhooks import webhook_faults
 
+_HELD_UP = frozenset({"FailedCallingWebhook", "SlowWebhook"})
+"""Reasons of Events about configurations of webhooks, by which API servers tell of them."""
+_LATELY = timedelta(minutes=10)
 _TELLING = ("Ready", "Available", "Synced", "Reconciled")
 """Conditions by which operators tell whether an object is as it should be."""
 _WITHOUT_ENDPOINTS = ("EndpointsNotFound", "MissingEndpoints")
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"  # OpenSSL's reason, in what the API server tells of the connection
+
+
+def webhook_faults(configuration: JsonObject, around: Around) -> Iterator[Fault]:
+    """Yield the webhooks that could not be asked, or were slow, the last first."""
+    for event in reversed(around.events(configuration)):
+        at = moment(event.get("lastTimestamp"))
+        if event.get("reason") in _HELD_UP and at is not None and around.now - at < _LATELY:
+            times = int(event.get("count") or 1)
+            text = " ".join(str(event.get("message")).split())
+            yield Fault(
+                f"{text} ({times} times)" if times > 1 else text, kubectl("", "describe", resource(configuration))
+            )
 
 
 def definition_faults(definition: JsonObject, around: Around) -> Iterator[Fault]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 from collections.abc import Collection, Iterator
 
@@ -25,14 +24,12 @@ _ALL = {4: "0.0.0.0", 6: "::"}  # noqa: S104 - opens no socket
 
 def pod_at(sight: Sight, host: str) -> JsonObject | None:
     """Return the Pod that has an address of its own, however it is written; one that is over has given it back."""
-    with contextlib.suppress(ValueError):
-        wanted = ipaddress.ip_address(host)
-        for pod in sight.all(POD):
-            if objects.spec(pod).get("hostNetwork") or objects.status(pod).get("phase") in _OVER:
-                continue
-            own = [one.get("ip") for one in objects.status(pod).get("podIPs") or []]
-            if wanted in map(ipaddress.ip_address, filter(None, own)):
-                return pod
+    wanted = shortest_ip(host)
+    for pod in sight.all(POD):
+        if objects.spec(pod).get("hostNetwork") or objects.status(pod).get("phase") in _OVER:
+            continue
+        if wanted in (shortest_ip(str(one.get("ip"))) for one in objects.status(pod).get("podIPs") or ()):
+            return pod
     return None
 
 
