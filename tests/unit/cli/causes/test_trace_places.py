@@ -111,6 +111,7 @@ def test_an_address_is_that_of_the_pod_that_has_it_now(capsys: pytest.CaptureFix
     made = LoggedApi()
     a_pod(made, "a", {**READY, "phase": phase, "conditions": []})
     assert run(made, capsys, "10.244.0.7")[0] == 1
+    a_pod(made, "a-foreign-one", {**READY, "podIPs": [{"ip": "no address"}, {}]})
     a_pod(made, "b", READY)
     code, printed = run(made, capsys, "10.244.0.7")
     assert (code, printed.splitlines()[0]) == (0, "name       10.244.0.7 → 10.244.0.7 (Pod default/b)")
